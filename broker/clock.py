@@ -1,0 +1,48 @@
+"""Time, injected: the wall clock for timestamps in records, the monotonic clock for timeouts, and timers.
+
+Nothing else in broker/ reads a clock. Tests step `tests.support.clock.ManualClock` instead of sleeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Timer(Protocol):
+    """A pending call; `cancel` is idempotent and safe after the call was made."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """What the broker knows of time."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the Unix epoch. May jump; only record timestamps and retention use it."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back; for every timeout and lease."""
+
+    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
+        """Call `callback(*arguments)` on the loop after `delay_ms` of monotonic time."""
+
+
+class SystemClock:
+    """The machine's clocks and the running loop's timers."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
+        return self._loop.call_later(delay_ms / 1000, callback, *arguments)

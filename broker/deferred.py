@@ -1,0 +1,53 @@
+"""A response that is not ready yet: what a handler returns when its request waits in a purgatory or for a coordinator.
+
+Cheaper than a Future and synchronous: `complete` runs the callback at once, in the caller's stack, so the order of answers
+is the order of completions. One Deferred has one consumer (dispatch) and one producer (whoever parked the request).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Deferred:
+    """One value to come. Completed at most once; completing again is a bug and asserts.
+
+    `on_abandon`, if set by the producer, is called once when the consumer loses interest (its connection closed) before
+    completion, so that the parked operation leaves its purgatory.
+    """
+
+    __slots__ = ("_callback", "is_done", "on_abandon", "value")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.value: Any = None
+        self.on_abandon: Callable[[], None] | None = None
+        self._callback: Callable[[Any], None] | None = None
+
+    def complete(self, value: Any) -> None:
+        """Hand over `value`: a response message, or an exception instance, which dispatch treats as if the handler had raised it."""
+        assert not self.is_done, "a Deferred completes once"
+        self.is_done = True
+        self.value = value
+        self.on_abandon = None
+        if self._callback is not None:
+            self._callback(value)
+
+    def when_done(self, callback: Callable[[Any], None]) -> None:
+        """Call `callback(value)` on completion, at once if already complete."""
+        assert self._callback is None, "a Deferred has one consumer"
+        self._callback = callback
+        if self.is_done:
+            callback(self.value)
+
+    def abandon(self) -> None:
+        """The consumer is gone: completion, if it still comes, goes nowhere."""
+        self._callback = _ignore
+        if not self.is_done and self.on_abandon is not None:
+            on_abandon, self.on_abandon = self.on_abandon, None
+            on_abandon()
+
+
+def _ignore(_value: Any) -> None:
+    pass
