@@ -1,0 +1,75 @@
+"""A clock that tests step by hand: `advance(ms)` moves both clocks and fires the timers that fall due, in due order.
+
+It satisfies `broker.clock.Clock`. Nothing runs behind the test's back: a callback fires inside `advance`, with
+`monotonic_ms()` and `now_ms()` standing at that timer's own due time, and timers armed by callbacks fire too when they
+fall due before the end of the step. Two timers due at the same moment fire in the order they were armed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+WALL_START_MS = 1_750_000_000_000  # June 2025: a plausible wall clock, so that timestamp windows behave as in production
+
+
+class ManualTimer:
+    """A pending call of a ManualClock."""
+
+    __slots__ = ("_arguments", "_callback", "due_ms", "is_cancelled", "is_fired")
+
+    def __init__(self, due_ms: float, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.due_ms = due_ms
+        self.is_cancelled = False
+        self.is_fired = False
+        self._callback = callback
+        self._arguments = arguments
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def fire(self) -> None:
+        self.is_fired = True
+        self._callback(*self._arguments)
+
+
+class ManualClock:
+    """Stands still until `advance`."""
+
+    def __init__(self, now_ms: int = WALL_START_MS) -> None:
+        self._monotonic_ms: float = 0
+        self._wall_offset_ms = now_ms
+        self._timers: list[tuple[float, int, ManualTimer]] = []
+        self._armed_count = 0
+
+    def now_ms(self) -> int:
+        return self._wall_offset_ms + int(self._monotonic_ms)
+
+    def monotonic_ms(self) -> int:
+        return int(self._monotonic_ms)
+
+    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
+        timer = ManualTimer(self._monotonic_ms + max(0, delay_ms), callback, arguments)
+        self._armed_count += 1
+        heapq.heappush(self._timers, (timer.due_ms, self._armed_count, timer))
+        return timer
+
+    def advance(self, ms: float) -> None:
+        """Let `ms` milliseconds pass; a timer due exactly at the end of the step fires."""
+        end_ms = self._monotonic_ms + ms
+        while self._timers and self._timers[0][0] <= end_ms:
+            due_ms, _, timer = heapq.heappop(self._timers)
+            if not timer.is_cancelled:
+                self._monotonic_ms = max(self._monotonic_ms, due_ms)
+                timer.fire()
+        self._monotonic_ms = end_ms
+
+    def jump_wall(self, ms: int) -> None:
+        """Shift the wall clock alone, as NTP or an operator does; timers do not notice."""
+        self._wall_offset_ms += ms
+
+    @property
+    def pending_timers(self) -> list[ManualTimer]:
+        """Timers armed and neither fired nor cancelled, soonest first."""
+        return [timer for _, _, timer in sorted(self._timers, key=lambda entry: entry[:2]) if not timer.is_cancelled]
