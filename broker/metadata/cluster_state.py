@@ -1,0 +1,316 @@
+"""ClusterState: the cluster as the metadata log tells it. Event-sourced: it changes in `replay` and nowhere else.
+
+The controller has one, replayed when records are appended, and the broker's MetadataCache has one, replayed when they are
+committed; given the same records both are the same. No clock, no I/O, no randomness.
+
+Invariants: every topic in `topics` is in `topics_by_id`; partition indexes of a topic are dense; a partition's epochs only grow.
+Records between BeginTransactionRecord and EndTransactionRecord take effect together at the end, or not at all.
+
+Source: the replay methods of ReplicationControlManager, ClusterControlManager, ConfigurationControlManager, FeatureControlManager,
+ProducerIdControlManager and OffsetControlManager (KIP-868 for transactions).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from broker.metadata.image import INTERNAL_TOPICS, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
+from protocol.messages.stored import metadata_records as records
+from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+
+NO_LEADER_CHANGE = -2
+NO_RECOVERY_STATE_CHANGE = -1
+
+BUFFERED_RECORDS_MAX = 1_000_000
+"""Limit of records in one metadata transaction; Kafka's controller ends its own long before."""
+
+
+class ClusterState:
+    """The image of brokers, topics, configs, features and the producer id counter. Its owner alone calls `replay`."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerImage] = {}
+        self.topics: dict[str, TopicImage] = {}
+        self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+        self.is_in_transaction = False
+        self._buffered: list[Any] = []
+        self._warned_types: set[str] = set()
+        self._changes = _Changes()
+
+    def replay(self, record: Any) -> None:
+        """Apply one committed record. Raises StorageError for a record that contradicts the state: the log is damaged."""
+        kind = type(record)
+        if kind in _TRANSACTION_RECORDS:
+            self._replay_transaction_mark(record)
+        elif self.is_in_transaction:
+            if len(self._buffered) >= BUFFERED_RECORDS_MAX:
+                raise StorageError(f"a metadata transaction has more than {BUFFERED_RECORDS_MAX} records")
+            self._buffered.append(record)
+        else:
+            self._apply(record)
+
+    def take_delta(self) -> MetadataDelta:
+        """What changed since the last call."""
+        delta = self._changes.to_delta(self)
+        self._changes = _Changes()
+        return delta
+
+    def full_delta(self) -> MetadataDelta:
+        """The whole state as if it had just come to be: what a late subscriber starts from."""
+        changes = _Changes()
+        for topic in self.topics.values():
+            changes.created[topic.name] = topic
+            changes.partitions.update(((topic.name, index), None) for index in range(len(topic.partitions)))
+        changes.topic_configs.update((name, None) for kind, name in self.configs if kind == RESOURCE_TOPIC)
+        changes.broker_configs.update((name, None) for kind, name in self.configs if kind == RESOURCE_BROKER)
+        changes.brokers.update((node_id, None) for node_id in self.brokers)
+        return changes.to_delta(self)
+
+    def topic_overrides(self, name: str) -> dict[str, str]:
+        """The topic's own configs; the caller does not change it."""
+        return self.configs.get((RESOURCE_TOPIC, name), _NO_CONFIGS)
+
+    def broker_overrides(self, name: str) -> dict[str, str]:
+        """The dynamic configs of broker `name`, a decimal id, or of all brokers for ""; the caller does not change it."""
+        return self.configs.get((RESOURCE_BROKER, name), _NO_CONFIGS)
+
+    def _replay_transaction_mark(self, record: Any) -> None:
+        if isinstance(record, records.BeginTransactionRecord):
+            if self.is_in_transaction:
+                raise StorageError("a metadata transaction begins inside another")
+            self.is_in_transaction = True
+            return
+        if not self.is_in_transaction:
+            raise StorageError("a metadata transaction ends that never began")
+        buffered, self._buffered, self.is_in_transaction = self._buffered, [], False
+        if isinstance(record, records.EndTransactionRecord):
+            for each in buffered:
+                self._apply(each)
+
+    def _apply(self, record: Any) -> None:
+        apply = _APPLY.get(type(record))
+        if apply is not None:
+            apply(self, record)
+            return
+        name = type(record).__name__
+        if name not in _MEANINGLESS_HERE and name not in self._warned_types:
+            self._warned_types.add(name)
+            logger.warning("metadata records of type %s are skipped: what they ask for is not supported", name)
+
+    def _topic_by_id(self, topic_id: bytes, kind: str) -> TopicImage:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise StorageError(f"{kind} for topic id {topic_id.hex()}, which does not exist")
+        return topic
+
+    # Topics and partitions
+
+    def _apply_topic(self, record: records.TopicRecord) -> None:
+        if record.name in self.topics:
+            raise StorageError(f"TopicRecord for {record.name}, which exists already")
+        topic = TopicImage(record.name, record.topic_id, [], record.name in INTERNAL_TOPICS)
+        self.topics[record.name] = topic
+        self.topics_by_id[record.topic_id] = topic
+        self._changes.created[record.name] = topic
+
+    def _apply_partition(self, record: records.PartitionRecord) -> None:
+        topic = self._topic_by_id(record.topic_id, "PartitionRecord")
+        image = PartitionImage(
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader_recovery_state=record.leader_recovery_state,
+            directories=tuple(record.directories),
+            removing_replicas=tuple(record.removing_replicas),
+            adding_replicas=tuple(record.adding_replicas),
+            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+            last_known_elr=tuple(record.last_known_elr or ()),
+        )
+        if record.partition_id == len(topic.partitions):
+            topic.partitions.append(image)
+        elif 0 <= record.partition_id < len(topic.partitions):
+            topic.partitions[record.partition_id] = image
+        else:
+            raise StorageError(f"PartitionRecord for {topic.name}-{record.partition_id} leaves a gap before it")
+        self._changes.partitions[topic.name, record.partition_id] = None
+
+    def _apply_partition_change(self, record: records.PartitionChangeRecord) -> None:
+        topic = self._topic_by_id(record.topic_id, "PartitionChangeRecord")
+        if not 0 <= record.partition_id < len(topic.partitions):
+            raise StorageError(f"PartitionChangeRecord for {topic.name}-{record.partition_id}, which does not exist")
+        old = topic.partitions[record.partition_id]
+        is_same_leader = record.leader == NO_LEADER_CHANGE
+        is_same_recovery_state = record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
+        topic.partitions[record.partition_id] = PartitionImage(
+            leader=old.leader if is_same_leader else record.leader,
+            leader_epoch=old.leader_epoch if is_same_leader else old.leader_epoch + 1,
+            partition_epoch=old.partition_epoch + 1,
+            replicas=_new_or(record.replicas, old.replicas),
+            isr=_new_or(record.isr, old.isr),
+            leader_recovery_state=old.leader_recovery_state if is_same_recovery_state else record.leader_recovery_state,
+            directories=_new_or(record.directories, old.directories),
+            removing_replicas=_new_or(record.removing_replicas, old.removing_replicas),
+            adding_replicas=_new_or(record.adding_replicas, old.adding_replicas),
+            eligible_leader_replicas=_new_or(record.eligible_leader_replicas, old.eligible_leader_replicas),
+            last_known_elr=_new_or(record.last_known_elr, old.last_known_elr),
+        )
+        self._changes.partitions[topic.name, record.partition_id] = None
+
+    def _apply_remove_topic(self, record: records.RemoveTopicRecord) -> None:
+        topic = self._topic_by_id(record.topic_id, "RemoveTopicRecord")
+        del self.topics_by_id[record.topic_id]
+        del self.topics[topic.name]
+        self.configs.pop((RESOURCE_TOPIC, topic.name), None)
+        self._changes.forget_topic(topic)
+
+    # Configs, features, producer ids
+
+    def _apply_config(self, record: records.ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        configs = self.configs.setdefault(resource, {})
+        if record.value is None:
+            configs.pop(record.name, None)
+            if not configs:
+                del self.configs[resource]
+        else:
+            configs[record.name] = record.value
+        if record.resource_type == RESOURCE_TOPIC:
+            self._changes.topic_configs[record.resource_name] = None
+        elif record.resource_type == RESOURCE_BROKER:
+            self._changes.broker_configs[record.resource_name] = None
+
+    def _apply_feature_level(self, record: records.FeatureLevelRecord) -> None:
+        if record.feature_level == 0:
+            self.features.pop(record.name, None)
+        else:
+            self.features[record.name] = record.feature_level
+
+    def _apply_producer_ids(self, record: records.ProducerIdsRecord) -> None:
+        if record.next_producer_id < self.next_producer_id:
+            raise StorageError(f"ProducerIdsRecord goes back from {self.next_producer_id} to {record.next_producer_id}")
+        self.next_producer_id = record.next_producer_id
+
+    # Brokers
+
+    def _apply_register_broker(self, record: records.RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = BrokerImage(
+            node_id=record.broker_id,
+            endpoints={endpoint.name: (endpoint.host, endpoint.port) for endpoint in record.end_points},
+            rack=record.rack,
+            epoch=record.broker_epoch,
+            is_fenced=record.fenced,
+            is_in_controlled_shutdown=record.in_controlled_shutdown,
+            incarnation_id=record.incarnation_id,
+            log_dirs=tuple(record.log_dirs),
+        )
+        self._changes.brokers[record.broker_id] = None
+
+    def _apply_unregister_broker(self, record: records.UnregisterBrokerRecord) -> None:
+        self._registered(record.broker_id, record.broker_epoch, "UnregisterBrokerRecord")
+        del self.brokers[record.broker_id]
+        self._changes.brokers[record.broker_id] = None
+
+    def _apply_fence_broker(self, record: records.FenceBrokerRecord) -> None:
+        broker = self._registered(record.id, record.epoch, "FenceBrokerRecord")
+        self._replace_broker(broker, is_fenced=True)
+
+    def _apply_unfence_broker(self, record: records.UnfenceBrokerRecord) -> None:
+        broker = self._registered(record.id, record.epoch, "UnfenceBrokerRecord")
+        self._replace_broker(broker, is_fenced=False)
+
+    def _apply_broker_registration_change(self, record: records.BrokerRegistrationChangeRecord) -> None:
+        broker = self._registered(record.broker_id, record.broker_epoch, "BrokerRegistrationChangeRecord")
+        changes: dict[str, Any] = {}
+        if record.fenced:
+            changes["is_fenced"] = record.fenced > 0
+        if record.in_controlled_shutdown:
+            changes["is_in_controlled_shutdown"] = True
+        if record.log_dirs:
+            changes["log_dirs"] = tuple(record.log_dirs)
+        self._replace_broker(broker, **changes)
+
+    def _registered(self, node_id: int, epoch: int, kind: str) -> BrokerImage:
+        broker = self.brokers.get(node_id)
+        if broker is None or broker.epoch != epoch:
+            raise StorageError(f"{kind} for broker {node_id} with epoch {epoch}, which is not registered")
+        return broker
+
+    def _replace_broker(self, broker: BrokerImage, **changes: Any) -> None:
+        self.brokers[broker.node_id] = replace(broker, **changes)
+        self._changes.brokers[broker.node_id] = None
+
+
+class _Changes:
+    """The delta in the making; dicts are ordered sets."""
+
+    __slots__ = ("broker_configs", "brokers", "created", "deleted", "partitions", "topic_configs")
+
+    def __init__(self) -> None:
+        self.created: dict[str, TopicImage] = {}
+        self.deleted: list[TopicImage] = []
+        self.partitions: dict[tuple[str, int], None] = {}
+        self.topic_configs: dict[str, None] = {}
+        self.broker_configs: dict[str, None] = {}
+        self.brokers: dict[int, None] = {}
+
+    def forget_topic(self, topic: TopicImage) -> None:
+        """`topic` is gone. One that came and went within this delta leaves no trace."""
+        if self.created.pop(topic.name, None) is None:
+            self.deleted.append(topic)
+        self.topic_configs.pop(topic.name, None)
+        for index in range(len(topic.partitions)):
+            self.partitions.pop((topic.name, index), None)
+
+    def to_delta(self, state: ClusterState) -> MetadataDelta:
+        # A broker's default may be any topic's effective value.
+        changed_topic_configs = state.topics if self.broker_configs else self.topic_configs
+        return MetadataDelta(
+            created_topics=tuple(self.created.values()),
+            deleted_topics=tuple(self.deleted),
+            changed_partitions=tuple(
+                PartitionChange(state.topics[name], index, state.topics[name].partitions[index]) for name, index in self.partitions
+            ),
+            changed_topic_configs=tuple(changed_topic_configs),
+            changed_broker_configs=tuple(self.broker_configs),
+            changed_brokers=tuple(self.brokers),
+        )
+
+
+def _new_or(new: list[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:
+    return old if new is None else tuple(new)
+
+
+_NO_CONFIGS: dict[str, str] = {}
+
+_TRANSACTION_RECORDS = (records.BeginTransactionRecord, records.EndTransactionRecord, records.AbortTransactionRecord)
+
+_MEANINGLESS_HERE = frozenset({"NoOpRecord", "RegisterControllerRecord", "ZkMigrationStateRecord"})
+"""Record types that ask nothing of this broker, skipped without a word."""
+
+_APPLY: dict[type, Callable[[ClusterState, Any], None]] = {
+    records.TopicRecord: ClusterState._apply_topic,
+    records.PartitionRecord: ClusterState._apply_partition,
+    records.PartitionChangeRecord: ClusterState._apply_partition_change,
+    records.RemoveTopicRecord: ClusterState._apply_remove_topic,
+    records.ConfigRecord: ClusterState._apply_config,
+    records.FeatureLevelRecord: ClusterState._apply_feature_level,
+    records.ProducerIdsRecord: ClusterState._apply_producer_ids,
+    records.RegisterBrokerRecord: ClusterState._apply_register_broker,
+    records.UnregisterBrokerRecord: ClusterState._apply_unregister_broker,
+    records.FenceBrokerRecord: ClusterState._apply_fence_broker,
+    records.UnfenceBrokerRecord: ClusterState._apply_unfence_broker,
+    records.BrokerRegistrationChangeRecord: ClusterState._apply_broker_registration_change,
+}

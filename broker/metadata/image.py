@@ -1,0 +1,101 @@
+"""What the cluster looks like, as values: brokers, topics, partitions, and the difference that a batch of records made.
+
+`ClusterState` alone makes and changes these; everyone else reads them. `BrokerImage` and `PartitionImage` are replaced whole;
+a `TopicImage` lives as long as its topic, and its list of partitions changes in place.
+
+Source: org.apache.kafka.image and org.apache.kafka.metadata (BrokerRegistration, PartitionRegistration).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+NO_LEADER = -1
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics that clients may not write to, and that Metadata marks `is_internal`."""
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker. `epoch` is the offset of its registration record; a fenced broker leads nothing."""
+
+    node_id: int
+    endpoints: dict[str, tuple[str, int]]
+    rack: str | None
+    epoch: int
+    is_fenced: bool
+    is_in_controlled_shutdown: bool = False
+    incarnation_id: bytes = bytes(16)
+    log_dirs: tuple[bytes, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """May be a leader and a member of an ISR."""
+        return not self.is_fenced and not self.is_in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition's registration. `leader_epoch` grows when the leader changes, `partition_epoch` with every change."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader_recovery_state: int = 0
+    directories: tuple[bytes, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """A topic; `partitions[i]` is partition i."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[PartitionImage] = field(default_factory=list)
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """A partition that is new or changed: its topic, its index there, and what it is now."""
+
+    topic: TopicImage
+    partition: int
+    image: PartitionImage
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDelta:
+    """What changed, in the order of the records. Apply the deletions first: a topic may be deleted and made anew under its name.
+
+    `changed_partitions` has every partition that is new or changed, those of `created_topics` included, so that a
+    ReplicaManager needs only it, `deleted_topics` and `changed_topic_configs`. The latter names every topic whose effective
+    configuration may differ now, also when a broker default did it.
+    """
+
+    created_topics: tuple[TopicImage, ...] = ()
+    deleted_topics: tuple[TopicImage, ...] = ()
+    changed_partitions: tuple[PartitionChange, ...] = ()
+    changed_topic_configs: tuple[str, ...] = ()
+    changed_broker_configs: tuple[str, ...] = ()
+    changed_brokers: tuple[int, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.created_topics
+            or self.deleted_topics
+            or self.changed_partitions
+            or self.changed_topic_configs
+            or self.changed_broker_configs
+            or self.changed_brokers
+        )

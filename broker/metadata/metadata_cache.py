@@ -1,0 +1,91 @@
+"""MetadataCache: the committed state of the cluster, for everyone in this broker to read.
+
+Handlers, the ReplicaManager and the coordinators read it; the quorum's commit callback alone writes it, through
+`apply_committed`. Subscribers get the difference after it was applied, at once, on the loop, in the order they subscribed.
+
+Source: KRaftMetadataCache, MetadataLoader, BrokerMetadataPublisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
+from broker.metadata.topic_defaults import effective_overrides
+from config.server import ServerConfig
+from config.topic import LogConfig, log_config
+
+__all__ = ["BrokerImage", "MetadataCache", "MetadataDelta", "PartitionChange", "PartitionImage", "TopicImage"]
+
+Subscriber = Callable[[MetadataDelta], None]
+
+
+class MetadataCache:
+    """What this broker knows of the cluster. The dicts are read-only for everyone else and stay the same objects."""
+
+    def __init__(self, state: ClusterState, *, cluster_id: str, node_id: int, config: ServerConfig) -> None:
+        self.state = state
+        self.cluster_id = cluster_id
+        self.node_id = node_id
+        self.brokers: dict[int, BrokerImage] = state.brokers
+        self.topics: dict[str, TopicImage] = state.topics
+        self._config = config
+        self._log_configs: dict[str, LogConfig] = {}
+        self._subscribers: list[Subscriber] = []
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that clients send admin requests to. Any live one will do (KIP-590); with none, -1."""
+        if self.node_id in self.brokers and not self.brokers[self.node_id].is_fenced:
+            return self.node_id
+        return next((broker.node_id for broker in self.brokers.values() if not broker.is_fenced), -1)
+
+    @property
+    def broker_epoch(self) -> int:
+        """This broker's own epoch, -1 before it is registered."""
+        broker = self.brokers.get(self.node_id)
+        return -1 if broker is None else broker.epoch
+
+    def find_topic(self, name: str) -> TopicImage | None:
+        return self.topics.get(name)
+
+    def find_topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        return self.state.topics_by_id.get(topic_id)
+
+    def find_partition(self, name: str, partition: int) -> PartitionImage | None:
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition]
+
+    def log_config(self, name: str) -> LogConfig:
+        """The topic's effective settings: its own over the brokers' dynamic defaults over server.properties. Any name is accepted."""
+        found = self._log_configs.get(name)
+        if found is None:
+            found = log_config(self._config, effective_overrides(self.state, self.node_id, name))
+            if name in self.topics:
+                self._log_configs[name] = found
+        return found
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber` with every later delta, and now with the whole state if there is any."""
+        self._subscribers.append(subscriber)
+        everything = self.state.full_delta()
+        if not everything.is_empty:
+            subscriber(everything)
+
+    def apply_committed(self, records: Iterable[Any]) -> None:
+        """Replay one committed batch and tell the subscribers. Raises StorageError if the log contradicts itself."""
+        for record in records:
+            self.state.replay(record)
+        delta = self.state.take_delta()
+        if delta.is_empty:
+            return
+        for topic in delta.deleted_topics:
+            self._log_configs.pop(topic.name, None)
+        for name in delta.changed_topic_configs:
+            self._log_configs.pop(name, None)
+        for subscriber in self._subscribers:
+            subscriber(delta)
