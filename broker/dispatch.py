@@ -1,0 +1,221 @@
+"""KafkaApis: from one request frame to its handler and back to the bytes of the response.
+
+One table, filled at each (API key, version)'s first request: the compiled decoder and encoder and the handler. Whatever can't be
+answered by Kafka's rules closes the connection (wire facts 3, 6): unknown keys, unsupported versions, malformed bodies. The one
+exception is ApiVersions, which answers an unknown version in the layout of version 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import struct
+from collections.abc import Callable
+from inspect import isawaitable
+from time import perf_counter_ns
+from typing import Any
+
+from broker.context import Handler, RequestContext, Services
+from broker.deferred import Deferred
+from broker.network.connection import CloseConnection, ConnectionFacts
+from broker.network.request_pipeline import Chunks
+from protocol import codec
+from protocol.apis import APIS, Api
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.framing import decode_request_header, skip_tags
+
+log = logging.getLogger("barnabas.dispatch")
+
+API_VERSIONS_KEY = 18
+PRODUCE_KEY = 0
+
+_RESPONSE_HEADER_V0 = struct.Struct(">ii")  # size, correlation id
+_RESPONSE_HEADER_V1 = struct.Struct(">iib")  # … and an empty tag section
+
+
+class _Route:
+    """How requests of one API at one version are served."""
+
+    __slots__ = ("api", "api_key", "decode", "encode", "encode_error", "handler", "has_request_tags", "has_response_tags", "measure", "version")
+
+    def __init__(self, api: Api, version: int, handler: Handler, error_response: Callable[[Any, KafkaError], Any] | None, measure: Callable[[int], None]) -> None:
+        self.api = api
+        self.api_key = api.key
+        self.version = version
+        self.decode = codec.decoder(api.request_class, version)
+        self.encode = codec.encoder(api.response_class, version)
+        self.handler = handler
+        self.encode_error = error_response
+        self.has_request_tags = api.request_header_version(version) >= 2
+        self.has_response_tags = api.response_header_version(version) >= 1
+        self.measure = measure
+
+
+class KafkaApis:
+    """Dispatches request frames. `handle` is what every connection's pipeline calls."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._metrics = services.metrics
+        self._routes: dict[int, _Route] = {}
+        self._handlers: dict[int, tuple[Handler, Callable[[Any, KafkaError], Any] | None]] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}  # requests whose handler is a coroutine; ordered, so that stopping is too
+
+    def handle(self, frame: memoryview, facts: ConnectionFacts) -> Chunks | Deferred | None:
+        """Run the request in `frame` (valid only during this call): its response's chunks, a Deferred of them, or None for no
+        response. Raises CloseConnection or DecodeError when the connection has to be closed."""
+        started_ns = perf_counter_ns()
+        header = decode_request_header(frame)
+        route = self._routes.get(header.api_key << 16 | header.api_version) if header.api_version >= 0 else None
+        if route is None:
+            route = self._find_route(header.api_key, header.api_version)
+            if route is None:
+                return [_unsupported_api_versions(header.correlation_id)]
+        position = skip_tags(frame, header.body_position) if route.has_request_tags else header.body_position
+        request, _ = route.decode(frame, position)
+        if header.client_id != facts.client_id_bytes:
+            facts.client_id_text = _client_id(header.client_id)
+            facts.client_id_bytes = header.client_id
+        context = RequestContext(
+            route.api_key,
+            route.version,
+            header.correlation_id,
+            facts.client_id_text,
+            facts.listener_name,
+            facts.client_host,
+            facts.principal,
+            facts.connection_id,
+            self._clock.now_ms(),
+        )
+        try:
+            outcome = route.handler(context, request)
+        except DecodeError:
+            raise
+        except Exception as e:
+            outcome = self._response_to_failure(route, context, request, e)
+        if type(outcome) is Deferred:
+            return self._deferred(route, context, request, outcome, started_ns)
+        if outcome is None:
+            route.measure(perf_counter_ns() - started_ns)
+            return None
+        if isawaitable(outcome):
+            return self._awaited(route, context, request, outcome, started_ns)
+        chunks = self._encode(route, header.correlation_id, outcome)
+        route.measure(perf_counter_ns() - started_ns)
+        return chunks
+
+    async def close(self) -> None:
+        """Cancel the coroutine handlers that still run, oldest first."""
+        for task in list(self._tasks):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # -- ways of answering ----------------------------------------------------------------------------------------
+
+    def _encode(self, route: _Route, correlation_id: int, response: Any) -> list[Any]:
+        chunks = route.encode(response)
+        size = 4 + route.has_response_tags
+        for chunk in chunks:
+            size += len(chunk)
+        if route.has_response_tags:
+            head = _RESPONSE_HEADER_V1.pack(size, correlation_id, 0)
+        else:
+            head = _RESPONSE_HEADER_V0.pack(size, correlation_id)
+        chunks[0] = head + chunks[0]
+        return chunks
+
+    def _deferred(self, route: _Route, context: RequestContext, request: Any, outcome: Deferred, started_ns: int) -> Deferred:
+        encoded = Deferred()
+        encoded.on_abandon = outcome.abandon
+
+        def answered(value: Any) -> None:
+            try:
+                if isinstance(value, Exception):
+                    value = self._response_to_failure(route, context, request, value)
+                chunks = self._encode(route, context.correlation_id, value)
+            except Exception as e:
+                encoded.complete(e)
+                return
+            route.measure(perf_counter_ns() - started_ns)
+            encoded.complete(chunks)
+
+        outcome.when_done(answered)
+        return encoded
+
+    def _awaited(self, route: _Route, context: RequestContext, request: Any, outcome: Any, started_ns: int) -> Deferred:
+        """Run a coroutine handler in a task that this object owns."""
+        answer = Deferred()
+        encoded = self._deferred(route, context, request, answer, started_ns)
+
+        async def run() -> None:
+            try:
+                answer.complete(await outcome)
+            except Exception as e:
+                answer.complete(e)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return encoded
+
+    def _response_to_failure(self, route: _Route, context: RequestContext, request: Any, error: Exception) -> Any:
+        """The response that tells `error`, or CloseConnection where Kafka's clients are better off with none."""
+        if isinstance(error, CloseConnection):
+            raise error
+        if not isinstance(error, KafkaError):
+            log.error(
+                "request failed api=%s version=%d client=%s", route.api.name, context.api_version, ascii(context.client_id), exc_info=error
+            )
+            if context.api_key == PRODUCE_KEY:
+                # The Java client resequences an idempotent batch after UNKNOWN_SERVER_ERROR and so duplicates it (KAFKA-14034).
+                raise CloseConnection("internal error in a produce request")
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._metrics.request_error(route.api_key, error.code)
+        if route.encode_error is not None:
+            return route.encode_error(request, error)
+        response = route.api.response_class()
+        if not hasattr(response, "error_code"):
+            raise CloseConnection(f"{route.api.name}: {error}")
+        response.error_code = error.code
+        if hasattr(response, "error_message"):
+            response.error_message = error.message
+        return response
+
+    # -- the table ------------------------------------------------------------------------------------------------
+
+    def _find_route(self, api_key: int, version: int) -> _Route | None:
+        """Make the table's entry; None for ApiVersions at a version that we don't know. Raises CloseConnection otherwise."""
+        api = APIS.get(api_key)
+        if api is None:
+            raise CloseConnection(f"API key {api_key} is not served")
+        if not api.min_version <= version <= api.max_version:
+            if api_key == API_VERSIONS_KEY:
+                return None
+            raise CloseConnection(f"{api.name} v{version} is not served")
+        handler, error_response = self._handler(api)
+        measure = self._metrics.request_timer(api.name, version)
+        route = self._routes[api_key << 16 | version] = _Route(api, version, handler, error_response, measure)
+        return route
+
+    def _handler(self, api: Api) -> tuple[Handler, Callable[[Any, KafkaError], Any] | None]:
+        found = self._handlers.get(api.key)
+        if found is None:
+            module = importlib.import_module(f"broker.handlers.{api.stem}")
+            found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
+        return found
+
+
+def _client_id(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as e:
+        raise DecodeError("client id is not UTF-8") from e
+
+
+def _unsupported_api_versions(correlation_id: int) -> bytes:
+    from broker.handlers.api_versions import unsupported_version_response
+
+    body = codec.encode(unsupported_version_response(), 0)
+    return _RESPONSE_HEADER_V0.pack(4 + len(body), correlation_id) + body

@@ -1,0 +1,188 @@
+"""One client's connection: receives frames, runs them through its pipeline, sends what comes back.
+
+An asyncio BufferedProtocol: the kernel writes into the assembler's buffers, so a large produce is received once and written to the
+log from there. All replies to the requests of one read leave together, because uvloop does not coalesce small writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.deferred import Deferred
+from broker.network.outbox import Outbox
+from broker.network.request_pipeline import Chunks, RequestPipeline
+from protocol.errors import DecodeError
+from protocol.framing import FrameAssembler
+
+if TYPE_CHECKING:
+    from broker.network.listeners import ConnectionRegistry
+
+log = logging.getLogger("barnabas.network")
+
+
+class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
+    """Raised by dispatch when the right answer is no answer: the connection is closed, as Kafka does."""
+
+
+class ConnectionFacts:
+    """What the requests of one connection have in common. `client_ids` maps raw client ids, already seen and checked, to text."""
+
+    __slots__ = ("client_host", "client_id_bytes", "client_id_text", "client_software", "connection_id", "listener_name", "principal")
+
+    def __init__(self, connection_id: int, listener_name: str, client_host: str) -> None:
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.client_host = client_host
+        self.principal = "User:ANONYMOUS"
+        self.client_id_bytes = b""
+        self.client_id_text = ""
+        self.client_software = ("unknown", "unknown")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Created by the listener for each accepted socket; lives until `connection_lost`."""
+
+    __slots__ = ("_assembler", "_flush_is_due", "_handle", "_is_reading", "_loop", "_outbox", "_pipeline", "_receiving", "_registry", "_transport", "facts", "last_active_ms", "partial_since_ms")
+
+    def __init__(self, registry: ConnectionRegistry, listener_name: str, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
+        self._registry = registry
+        self._loop = registry.loop
+        self._handle = handle
+        self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
+        self._assembler = FrameAssembler(self._frame, max_frame_size=registry.max_frame_size, pool=registry.pool)
+        self._pipeline = RequestPipeline(start=self._start, send=self._send, on_ready=self._ready, on_error=self._failed)
+        self._receiving = False  # inside buffer_updated, which flushes once at its end
+        self._flush_is_due = False
+        self._is_reading = True
+        self.facts = ConnectionFacts(0, listener_name, "")
+        self.last_active_ms = 0
+        self.partial_since_ms: int | None = None  # when the first byte of an unfinished frame came
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether we owe the peer something: a parked request, or a response it has not taken yet. Such a connection is not idle."""
+        return self._pipeline.unanswered_count > 0 or (self._outbox is not None and self._outbox.is_blocked)
+
+    # -- asyncio's calls ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.facts.client_host = peer[0] if peer else "unknown"
+        if not self._registry.admit(self):
+            transport.abort()
+            return
+        self._outbox = Outbox(transport, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._assembler.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_ms = self._registry.monotonic_ms()
+        self._receiving = True
+        try:
+            self._assembler.buffer_updated(nbytes)
+        except Exception as e:
+            self._failed(e)
+        self._receiving = False
+        self._after_frames()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pipeline.close()
+        if self._outbox is not None:
+            self._outbox.close()
+        self._registry.forget(self)
+
+    # -- the pipeline's calls -------------------------------------------------------------------------------------
+
+    def _frame(self, frame: memoryview) -> bool:
+        return self._pipeline.offer(frame)
+
+    def _start(self, frame: memoryview) -> Chunks | Deferred | None:
+        return self._handle(frame, self.facts)
+
+    def _send(self, chunks: Chunks) -> None:
+        outbox = self._outbox
+        assert outbox is not None
+        for chunk in chunks:
+            outbox.push(chunk)
+        if not self._receiving and not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def _ready(self) -> None:
+        """The pipeline takes frames again: first those already received, then new ones."""
+        if self._receiving:
+            return
+        self._receiving = True
+        try:
+            self._assembler.resume()
+        except Exception as e:
+            self._failed(e)
+        self._receiving = False
+        self._after_frames()
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, (CloseConnection, DecodeError)):
+            self.close(str(error))
+        else:
+            log.error("request failed outside its handler client=%s", self.facts.client_host, exc_info=error)
+            self.close("internal error")
+
+    # -- flow -----------------------------------------------------------------------------------------------------
+
+    def _after_frames(self) -> None:
+        self._flush()
+        if self._assembler.has_partial_frame:
+            if self.partial_since_ms is None:
+                self.partial_since_ms = self.last_active_ms
+        else:
+            self.partial_since_ms = None
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        outbox = self._outbox
+        if outbox is None:
+            return
+        outbox.flush()
+        if outbox.is_blocked:
+            self._pipeline.block()
+        self._adjust_reading()
+
+    def _writable(self) -> None:
+        self._pipeline.unblock()
+        self._adjust_reading()
+
+    def _adjust_reading(self) -> None:
+        """Read from the peer exactly while the pipeline takes frames."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wants = not self._pipeline.is_stopped
+        if wants != self._is_reading:
+            self._is_reading = wants
+            if wants:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def close(self, reason: str) -> None:
+        """Close now, dropping what is unsent; the peer sees its connection end. Safe to call twice."""
+        if self._transport is not None and not self._transport.is_closing():
+            log.info("closing connection client=%s listener=%s reason=%s", self.facts.client_host, self.facts.listener_name, _printable(reason))
+            if self._outbox is not None:
+                self._outbox.close()
+            self._transport.abort()
+
+
+def _printable(text: Any) -> str:
+    """`text` safe for one log line: peers choose parts of it."""
+    return ascii(str(text))[1:-1][:300]

@@ -1,0 +1,172 @@
+"""Listening sockets and what all connections share: limits, deadlines, buffers.
+
+Each named listener accepts on its own address; a connection knows by which one it came, because clients are told the broker's
+address on that same listener (KIP-103).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock, Timer
+from broker.deferred import Deferred
+from broker.network.connection import Connection, ConnectionFacts
+from broker.network.request_pipeline import Chunks
+from protocol.framing import BufferPool
+
+if TYPE_CHECKING:
+    from config.server import Endpoint
+
+log = logging.getLogger("barnabas.network")
+
+BACKLOG = 1024  # connections the kernel holds for us before accept
+SWEEP_INTERVAL_MS = 1_000  # how often deadlines are looked at; they are tens of seconds
+
+
+class ListenError(Exception):
+    """An address that can't be listened on; the message is one line for the operator."""
+
+
+class ConnectionRegistry:
+    """All open connections of this process. Owns the limits and closes who oversteps them."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        executor: Executor,
+        *,
+        max_frame_size: int,
+        max_connections: int,
+        max_connections_per_ip: int,
+        idle_ms: int,
+        frame_deadline_ms: int,
+        on_count: Callable[[str, int], None],
+    ) -> None:
+        self.loop = loop
+        self.executor = executor
+        self.max_frame_size = max_frame_size
+        self.pool = BufferPool()
+        self.monotonic_ms = clock.monotonic_ms
+        self._clock = clock
+        self._max_connections = max_connections
+        self._max_connections_per_ip = max_connections_per_ip
+        self._idle_ms = idle_ms
+        self._frame_deadline_ms = frame_deadline_ms
+        self._on_count = on_count  # told (listener name, +1 or -1) for the metrics
+        self._connections: dict[Connection, None] = {}  # a dict for its order: closing goes oldest first
+        self._per_ip: Counter[str] = Counter()
+        self._next_connection_id = 1
+        self._sweep_timer: Timer | None = clock.call_later(SWEEP_INTERVAL_MS, self._sweep)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def admit(self, connection: Connection) -> bool:
+        """Count `connection` in and number it, or refuse it by the limits."""
+        host = connection.facts.client_host
+        if len(self._connections) >= self._max_connections or self._per_ip[host] >= self._max_connections_per_ip:
+            log.warning("refusing connection client=%s open=%d from_client=%d", host, len(self._connections), self._per_ip[host])
+            return False
+        connection.facts.connection_id = self._next_connection_id
+        self._next_connection_id += 1
+        connection.last_active_ms = self.monotonic_ms()
+        self._connections[connection] = None
+        self._per_ip[host] += 1
+        self._on_count(connection.facts.listener_name, 1)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is closed; one that was refused is not known here."""
+        if self._connections.pop(connection, True) is None:
+            host = connection.facts.client_host
+            self._per_ip[host] -= 1
+            if self._per_ip[host] <= 0:
+                del self._per_ip[host]
+            self._on_count(connection.facts.listener_name, -1)
+
+    def close(self) -> None:
+        """Close every connection, oldest first, and stop sweeping."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for connection in list(self._connections):
+            connection.close("broker is stopping")
+
+    def _sweep(self) -> None:
+        """Close connections that were silent for connections.max.idle.ms or dribble one frame past the frame deadline."""
+        now = self.monotonic_ms()
+        for connection in list(self._connections):
+            if now - connection.last_active_ms >= self._idle_ms and not connection.is_busy:
+                connection.close("idle")
+            elif connection.partial_since_ms is not None and now - connection.partial_since_ms >= self._frame_deadline_ms and not connection.is_busy:
+                connection.close("frame not completed in time")
+        self._sweep_timer = self._clock.call_later(SWEEP_INTERVAL_MS, self._sweep)
+
+
+class Listener:
+    """One named listener: its sockets (a host name may resolve to several addresses) and the asyncio servers on them."""
+
+    def __init__(self, name: str, registry: ConnectionRegistry, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
+        self.name = name
+        self.port = 0  # the real one, once open: a configured port 0 asks the kernel for a free one
+        self._registry = registry
+        self._handle = handle
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+
+    def bind(self, host: str | None, port: int) -> None:
+        """Take the address, without accepting yet; raises ListenError in one line.
+
+        Binding comes before the slow parts of the start, so that a taken port stops it at once.
+        """
+        addresses = _resolve(host, port)
+        for family, address in addresses:
+            listening = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind((address, self.port or port))
+            except OSError as e:
+                listening.close()
+                if family == socket.AF_INET6 and self._sockets:
+                    continue  # a machine without IPv6, or without ::1: IPv4 serves
+                raise ListenError(f"listener {self.name}: can't listen on {host or '*'}:{port}: {e.strerror or e}") from e
+            listening.setblocking(False)
+            self.port = listening.getsockname()[1]
+            self._sockets.append(listening)
+
+    async def start(self) -> None:
+        """Accept connections from now on."""
+        loop = self._registry.loop
+        for listening in self._sockets:
+            self._servers.append(await loop.create_server(self._connection, sock=listening, backlog=BACKLOG))
+
+    def stop(self) -> None:
+        """Stop accepting and free the addresses; open connections are the registry's to close."""
+        for server in self._servers:
+            server.close()
+        for listening in self._sockets:
+            listening.close()
+
+    def _connection(self) -> Connection:
+        return Connection(self._registry, self.name, self._handle)
+
+
+def _resolve(host: str | None, port: int) -> Sequence[tuple[socket.AddressFamily, str]]:
+    """The addresses of `host`, IPv4 first; None and "" are all interfaces. Raises ListenError."""
+    if not host:
+        return [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as e:
+        raise ListenError(f"can't resolve listener host {host!r}: {e.strerror or e}") from e
+    addresses = {(family, address[0]): None for family, _, _, _, address in found if family in (socket.AF_INET, socket.AF_INET6)}
+    return sorted(((family, str(address)) for family, address in addresses), key=lambda item: item[0] != socket.AF_INET)

@@ -1,0 +1,184 @@
+"""What one connection still has to send, in order: bytes and slices of segment files. The only writer of its socket.
+
+It drains through a duplicate of the transport's descriptor, never through `transport.write`: mixing the two reorders bytes.
+Record bytes go from the page cache to the socket by sendfile and are never seen by Python. A slow peer leaves the outbox
+blocked; the owner then stops reading that peer's requests, so that what is queued stays within one response a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Final
+
+from broker.network.page_cache import is_resident, read_in
+from storage.file_slice import FileSlice
+
+Chunk = bytes | bytearray | memoryview | FileSlice
+
+MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)  # Linux: hold the header back until the records follow, one segment less
+RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose pages were just written
+
+
+class Outbox:
+    """Queue of chunks and the socket they leave by.
+
+    `on_writable()` is called after a blocked outbox has emptied. `on_broken(reason)` is called once when the socket or a file
+    fails; nothing is sent afterwards. A FileSlice is owned from `push` on and released when sent or dropped.
+    """
+
+    __slots__ = ("_executor", "_fd", "_is_closed", "_loop", "_on_broken", "_on_writable", "_queue", "_reading_in", "_sent_of_head", "_socket", "_waits_for_writable")
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        *,
+        on_writable: Callable[[], None],
+        on_broken: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        self._socket.setblocking(False)
+        self._fd = self._socket.fileno()
+        self._on_writable = on_writable
+        self._on_broken = on_broken
+        self._queue: deque[Chunk] = deque()
+        self._sent_of_head = 0  # bytes of a FileSlice at the head that have left already
+        self._waits_for_writable = False
+        self._reading_in: FileSlice | None = None  # the slice whose pages a thread is fetching
+        self._is_closed = False
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the last flush left something behind: the peer, or the disk, is slower than we are."""
+        return self._waits_for_writable or self._reading_in is not None
+
+    def push(self, chunk: Chunk) -> None:
+        """Queue `chunk`; `flush` sends it."""
+        self._queue.append(chunk)
+
+    def flush(self) -> None:
+        """Send as much as the socket takes now; what is left goes out when it is writable again."""
+        if self.is_blocked or self._is_closed:
+            return
+        try:
+            self._drain()
+        except (BlockingIOError, InterruptedError):
+            self._waits_for_writable = True
+            self._loop.add_writer(self._fd, self._writable)
+        except OSError as e:
+            self._break(str(e))
+
+    def close(self) -> None:
+        """Drop what is queued and close the duplicate; the transport is the owner's. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._waits_for_writable:
+            self._loop.remove_writer(self._fd)  # before the close: a watcher on a closed descriptor spins the loop
+            self._waits_for_writable = False
+        self._socket.close()  # left open, the duplicate would keep the peer from seeing our FIN
+        for chunk in self._queue:
+            if type(chunk) is FileSlice and chunk is not self._reading_in:
+                chunk.release()
+        self._queue.clear()
+
+    def _drain(self) -> None:
+        queue = self._queue
+        while queue:
+            head = queue[0]
+            if type(head) is FileSlice:
+                if not self._send_slice(head):
+                    return
+            else:
+                self._send_bytes()
+
+    def _send_bytes(self) -> None:
+        """Send the run of bytes chunks at the head with one call; raises BlockingIOError with the rest still queued."""
+        queue = self._queue
+        data: Chunk = queue.popleft()
+        if queue and type(queue[0]) is not FileSlice:
+            run = [data]
+            while queue and type(queue[0]) is not FileSlice:
+                run.append(queue.popleft())
+            data = b"".join(run)  # type: ignore[arg-type]
+        try:
+            sent = self._socket.send(data, MSG_MORE if queue else 0)  # type: ignore[arg-type]
+        except (BlockingIOError, InterruptedError):
+            queue.appendleft(data)
+            raise
+        if sent < len(data):
+            queue.appendleft(memoryview(data)[sent:])  # type: ignore[arg-type]
+            raise BlockingIOError
+
+    def _send_slice(self, head: FileSlice) -> bool:
+        """Send a slice; False when a thread reads its pages in first. Raises BlockingIOError when the socket is full."""
+        size = len(head)
+        if self._sent_of_head == 0 and size >= RESIDENCY_CHECK_SIZE and not is_resident(head.fd, head.position, size):
+            self._read_in(head)
+            return False
+        while self._sent_of_head < size:
+            sent = os.sendfile(self._fd, head.fd, head.position + self._sent_of_head, size - self._sent_of_head)
+            if sent == 0:  # the file was truncated under us: the announced size can't be kept
+                raise OSError("segment ended before its slice")
+            self._sent_of_head += sent
+        self._queue.popleft()
+        self._sent_of_head = 0
+        head.release()
+        return True
+
+    def _read_in(self, head: FileSlice) -> None:
+        self._reading_in = head
+        future = self._executor.submit(read_in, head.fd, head.position, len(head))
+        future.add_done_callback(lambda f: self._loop.call_soon_threadsafe(self._read_in_done, head, f))
+
+    def _read_in_done(self, head: FileSlice, future: Future[None]) -> None:
+        self._reading_in = None
+        if self._is_closed:
+            head.release()
+            return
+        error = future.exception()
+        if error is not None:
+            self._break(f"reading a segment: {error}")
+            return
+        try:
+            # The pages are in memory, or were: if memory is so short that they left again, sendfile waits for the disk.
+            self._send_resident(head)
+        except (BlockingIOError, InterruptedError):
+            self._waits_for_writable = True
+            self._loop.add_writer(self._fd, self._writable)
+            return
+        except OSError as e:
+            self._break(str(e))
+            return
+        self.flush()
+        if not self.is_blocked and not self._is_closed:
+            self._on_writable()
+
+    def _send_resident(self, head: FileSlice) -> None:
+        size = len(head)
+        self._sent_of_head = os.sendfile(self._fd, head.fd, head.position, size)
+        if self._sent_of_head == 0:
+            raise OSError("segment ended before its slice")
+        if self._sent_of_head == size:
+            self._queue.popleft()
+            self._sent_of_head = 0
+            head.release()
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._fd)
+        self._waits_for_writable = False
+        self.flush()
+        if not self.is_blocked and not self._is_closed:
+            self._on_writable()
+
+    def _break(self, reason: str) -> None:
+        self.close()
+        self._on_broken(reason)

@@ -1,0 +1,42 @@
+"""Whether a file's bytes can be sent without waiting for the disk, and bringing them in when not.
+
+`os.sendfile` on a page that is not in memory blocks the whole loop for a disk read. Linux answers the question without
+reading: preadv2 with RWF_NOWAIT fails with EAGAIN on a page that is absent. Elsewhere every slice counts as resident.
+"""
+
+from __future__ import annotations
+
+import os
+
+PROBE_INTERVAL = 128 * 1024  # bytes; the kernel reads ahead in windows of about this size, so pages of one window come and go together
+READ_SIZE = 1024 * 1024  # bytes a call of `read_in`
+
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+
+
+def is_resident(fd: int, position: int, size: int) -> bool:
+    """Whether bytes [position, position + size) are, as far as probes tell, in the page cache. About 0.7 µs a probe."""
+    if _NOWAIT is None:
+        return True
+    probe = [bytearray(1)]
+    last = position + size - 1
+    try:
+        for at in range(position, last, PROBE_INTERVAL):
+            os.preadv(fd, probe, at, _NOWAIT)
+        os.preadv(fd, probe, last, _NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without RWF_NOWAIT: nothing to be learnt
+        return True
+    return True
+
+
+def read_in(fd: int, position: int, size: int) -> None:
+    """Read [position, position + size) and drop it, to bring its pages in. Blocks: for the thread pool only."""
+    buffer = [bytearray(min(size, READ_SIZE))]
+    end = position + size
+    while position < end:
+        count = os.preadv(fd, buffer, position)
+        if count == 0:
+            return
+        position += count

@@ -1,0 +1,156 @@
+"""The order of one connection's requests and responses, without I/O.
+
+Kafka keeps one request in flight a connection: it mutes the socket until the response is written (SocketServer). Ours looks the
+same from outside and is faster for producers: a Produce may start while everything unanswered before it is a parked Produce, up to
+PARKED_PRODUCES_MAX. Every other request waits its turn, for a Fetch that overtakes a parked one breaks its session.
+Responses leave in request order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.deferred import Deferred
+
+PARKED_PRODUCES_MAX = 64
+PRODUCE_KEY_BYTES = b"\x00\x00"  # the first two bytes of a frame are the API key
+
+Chunks = Sequence[Any]
+"""One encoded response: bytes and FileSlices, in order."""
+
+
+class _Slot:
+    """The place of one unanswered request. `chunks` is None until it is answered."""
+
+    __slots__ = ("chunks", "deferred", "is_produce")
+
+    def __init__(self, deferred: Deferred, is_produce: bool) -> None:
+        self.deferred = deferred
+        self.is_produce = is_produce
+        self.chunks: Chunks | None = None
+
+
+class RequestPipeline:
+    """Starts requests when their turn comes and sends responses in their order.
+
+    `start(frame)` runs one request and returns its chunks, None for "no response", or a Deferred of chunks. `send(chunks)` gets each
+    response in order. `on_ready()` is called when, after `offer` returned False, frames may be offered again.
+    Whatever `start` raises passes through `offer`; for a request that waited it goes to `on_error(exception)`.
+    """
+
+    __slots__ = ("_is_blocked", "_is_stopped", "_on_error", "_on_ready", "_send", "_slots", "_start", "_waiting")
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[memoryview], Chunks | Deferred | None],
+        send: Callable[[Chunks], None],
+        on_ready: Callable[[], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._start = start
+        self._send = send
+        self._on_ready = on_ready
+        self._on_error = on_error
+        self._slots: deque[_Slot] = deque()
+        self._waiting: memoryview | None = None
+        self._is_blocked = False
+        self._is_stopped = False  # the last offer returned False, so `on_ready` is owed
+
+    @property
+    def unanswered_count(self) -> int:
+        """Requests started and not yet answered."""
+        return len(self._slots)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether frames are turned away until `on_ready`, or would be: reading more of them makes no sense."""
+        return self._is_stopped or self._is_blocked
+
+    @property
+    def waiting_size(self) -> int:
+        """Bytes of the frame that waits for its turn."""
+        return len(self._waiting) if self._waiting is not None else 0
+
+    def offer(self, frame: memoryview) -> bool:
+        """Take one frame; valid only during this call. False: offer no more until `on_ready`."""
+        assert self._waiting is None, "offered a frame while one waits"
+        if not self._slots and not self._is_blocked:
+            self._run(frame, False)
+        elif self._may_start(frame):
+            self._run(frame, True)
+        else:
+            self._waiting = memoryview(bytearray(frame))
+        self._is_stopped = self._is_blocked or self._waiting is not None
+        return not self._is_stopped
+
+    def block(self) -> None:
+        """Start nothing more until `unblock`: the peer doesn't take its responses."""
+        self._is_blocked = True
+
+    def unblock(self) -> None:
+        """The peer takes responses again."""
+        self._is_blocked = False
+        self._go_on()
+
+    def close(self) -> None:
+        """The connection is gone: parked requests leave their purgatories, their answers are dropped."""
+        self._waiting = None
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            slot.deferred.abandon()
+            for chunk in slot.chunks or ():
+                if hasattr(chunk, "release") and not isinstance(chunk, memoryview):
+                    chunk.release()
+
+    def _may_start(self, frame: memoryview) -> bool:
+        if self._is_blocked or len(self._slots) >= PARKED_PRODUCES_MAX or frame[:2] != PRODUCE_KEY_BYTES:
+            return False
+        return self._slots[0].is_produce  # all of them are: anything else would have been alone
+
+    def _run(self, frame: memoryview, is_produce: bool) -> None:
+        outcome = self._start(frame)
+        if type(outcome) is Deferred and outcome.is_done:
+            outcome = outcome.value
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if outcome is None:
+            return
+        if type(outcome) is Deferred:
+            slot = _Slot(outcome, is_produce or frame[:2] == PRODUCE_KEY_BYTES)
+            self._slots.append(slot)
+            outcome.when_done(lambda chunks: self._answered(slot, chunks))
+        elif self._slots:
+            slot = _Slot(Deferred(), True)
+            slot.chunks = outcome
+            self._slots.append(slot)
+        else:
+            self._send(outcome)
+
+    def _answered(self, slot: _Slot, chunks: Any) -> None:
+        if isinstance(chunks, BaseException):
+            self._on_error(chunks)
+            return
+        slot.chunks = chunks
+        slots = self._slots
+        if slots and slots[0].chunks is not None:
+            while slots and slots[0].chunks is not None:
+                self._send(slots.popleft().chunks)  # type: ignore[arg-type]
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Start the waiting frame if its turn has come, then ask for more if more was turned away."""
+        if self._waiting is not None:
+            if self._is_blocked or (self._slots and not self._may_start(self._waiting)):
+                return
+            frame, self._waiting = self._waiting, None
+            try:
+                self._run(frame, bool(self._slots))
+            except Exception as e:
+                self._on_error(e)
+                return
+        if self._is_stopped and not self._is_blocked:
+            self._is_stopped = False
+            self._on_ready()

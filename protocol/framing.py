@@ -1,0 +1,214 @@
+"""Frames and request headers, without I/O: bytes arrive in buffers that this module hands out, whole frames come back.
+
+A frame is an int32 size, big endian, and that many bytes (NetworkReceive in Kafka). Small frames are cut from one scratch
+buffer per assembler; a frame that does not fit is received straight into a buffer of its own, so that a 1 MB produce is copied
+once by the kernel and never by us. Frames are writable views: the log patches offsets in place. A frame is valid only
+until the callback that receives it returns; who needs it longer copies it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from protocol.errors import DecodeError
+
+SCRATCH_SIZE = 64 * 1024  # bytes; uvloop reads at most 64 KiB a time into it
+FIRST_ALLOCATION_MAX = 1024 * 1024  # bytes; a larger frame's buffer grows only as its bytes arrive (CVE-2022-34917: never trust a declared size)
+POOLED_BUFFER_SIZE = FIRST_ALLOCATION_MAX + 64 * 1024  # bytes; room for a client's 1 MiB batch and its request around it
+POOLED_BUFFERS_MAX = 8
+
+_SIZE = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")  # api key, api version, correlation id, client id length
+HEADER_SIZE_MIN = 8  # bytes; api key, api version, correlation id
+
+
+class BufferPool:
+    """Large receive buffers kept for reuse: a fresh megabyte costs about 50 µs of page faults, a used one nothing."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    def take(self) -> bytearray:
+        """A buffer of POOLED_BUFFER_SIZE bytes with arbitrary contents."""
+        return self._free.pop() if self._free else bytearray(POOLED_BUFFER_SIZE)
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Keep `buffer` for the next large frame. The caller holds no view of it any more."""
+        if len(self._free) < POOLED_BUFFERS_MAX:
+            self._free.append(buffer)
+
+
+class FrameAssembler:
+    """Cuts a byte stream into frames.
+
+    The owner calls `get_buffer()`, receives into the view, and calls `buffer_updated(count)`, which calls `on_frame(view)` for
+    every whole frame in order. `on_frame` returns False to stop for now: frames already received stay, and `resume()` goes on.
+
+    Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`.
+    """
+
+    __slots__ = ("_end", "_large", "_large_is_pooled", "_large_position", "_large_size", "_on_frame", "_pool", "_scratch", "_start", "_view", "max_frame_size")
+
+    def __init__(self, on_frame: Callable[[memoryview], bool], *, max_frame_size: int, pool: BufferPool) -> None:
+        self.max_frame_size = max_frame_size
+        self._on_frame = on_frame
+        self._pool = pool
+        self._scratch = bytearray(SCRATCH_SIZE)
+        self._view = memoryview(self._scratch)
+        self._start = 0  # position of the first byte not yet handed out
+        self._end = 0  # position after the last byte received
+        self._large: bytearray | None = None  # the frame being received on its own, without its size field
+        self._large_is_pooled = False
+        self._large_size = 0
+        self._large_position = 0
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether bytes of a frame that is not complete, or not yet taken, are held."""
+        return self._large is not None or self._end > self._start
+
+    @property
+    def held_size(self) -> int:
+        """Bytes of memory held for a large frame in progress; the scratch is not counted."""
+        return len(self._large) if self._large is not None else 0
+
+    def get_buffer(self) -> memoryview:
+        """The writable, never empty view to receive into next."""
+        if self._large is not None:
+            if self._large_position == len(self._large):
+                self._grow_large()
+            return memoryview(self._large)[self._large_position : self._large_size]
+        if self._end == SCRATCH_SIZE:
+            self._compact()
+        return self._view[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        """Account for `count` bytes received into the last view of `get_buffer`."""
+        if self._large is not None:
+            self._large_position += count
+            if self._large_position == self._large_size:
+                self._finish_large()
+            return
+        self._end += count
+        self.resume()
+
+    def resume(self) -> None:
+        """Hand out the whole frames that are held, until none is left or `on_frame` asks to stop."""
+        view, start, end = self._view, self._start, self._end
+        while self._large is None and end - start >= 4:
+            (size,) = _SIZE.unpack_from(view, start)
+            if not 0 <= size <= self.max_frame_size:
+                raise DecodeError(f"frame of {size} bytes; at most {self.max_frame_size} are accepted")
+            frame_end = start + 4 + size
+            if frame_end > end:
+                if 4 + size > SCRATCH_SIZE:
+                    self._start = start
+                    self._begin_large(size)
+                    return
+                break
+            wants_more = self._on_frame(view[start + 4 : frame_end])
+            start = self._start = frame_end
+            if not wants_more:
+                return
+        if start == end:
+            self._start = self._end = 0
+        elif SCRATCH_SIZE - end < 4096:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Move the held bytes to the front, to make room behind them."""
+        held = bytes(self._view[self._start : self._end])
+        self._view[: len(held)] = held
+        self._start, self._end = 0, len(held)
+        assert self._end < SCRATCH_SIZE, "a frame that fills the scratch is received on its own"
+
+    def _begin_large(self, size: int) -> None:
+        """Leave the scratch for a buffer that this frame has for itself; what has arrived of it moves along."""
+        arrived = self._view[self._start + 4 : self._end]
+        self._large_is_pooled = size <= POOLED_BUFFER_SIZE
+        self._large = self._pool.take() if self._large_is_pooled else bytearray(max(len(arrived) * 2, FIRST_ALLOCATION_MAX))
+        self._large[: len(arrived)] = arrived
+        self._large_size = size
+        self._large_position = len(arrived)
+        self._start = self._end = 0
+
+    def _grow_large(self) -> None:
+        assert self._large is not None
+        grown = bytearray(min(self._large_size, 2 * len(self._large)))
+        grown[: self._large_position] = self._large
+        self._large = grown
+
+    def _finish_large(self) -> None:
+        buffer, is_pooled = self._large, self._large_is_pooled
+        assert buffer is not None
+        self._large = None
+        self._on_frame(memoryview(buffer)[: self._large_size])
+        if is_pooled:
+            self._pool.give_back(buffer)
+
+
+class RequestHeader:
+    """The header of one request. `body_position` is where the body starts in the frame."""
+
+    __slots__ = ("api_key", "api_version", "body_position", "client_id", "correlation_id")
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: bytes, body_position: int) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id  # as it came, not yet checked to be UTF-8; null and absent are b""
+        self.body_position = body_position
+
+
+def decode_request_header(frame: memoryview) -> RequestHeader:
+    """Read a request header v1, up to and including the client id; raises DecodeError.
+
+    The tag section that header v2 adds is left for `skip_tags`, because whether it is there depends on the API's version.
+    """
+    try:
+        api_key, api_version, correlation_id, client_id_size = _HEADER.unpack_from(frame, 0)
+    except struct.error as e:
+        raise DecodeError(f"request header cut after {len(frame)} bytes") from e
+    end = 10 + client_id_size
+    if client_id_size <= 0:
+        if client_id_size < -1:
+            raise DecodeError(f"client id of {client_id_size} bytes")
+        return RequestHeader(api_key, api_version, correlation_id, b"", 10)
+    if end > len(frame):
+        raise DecodeError(f"client id of {client_id_size} bytes in a frame of {len(frame)}")
+    return RequestHeader(api_key, api_version, correlation_id, bytes(frame[10:end]), end)
+
+
+TAGS_PER_HEADER_MAX = 16  # CVE-2026-111115: a flood of two-byte tags must not cost memory before authentication
+
+
+def skip_tags(frame: memoryview, position: int) -> int:
+    """The position after the tag section at `position`; raises DecodeError. Header v2 defines no tags, so all are skipped."""
+    if position < len(frame) and frame[position] == 0:  # nearly always
+        return position + 1
+    count, position = _read_uvarint(frame, position)
+    if count > TAGS_PER_HEADER_MAX:
+        raise DecodeError(f"{count} tagged fields in a request header; at most {TAGS_PER_HEADER_MAX} are accepted")
+    for _ in range(count):
+        _, position = _read_uvarint(frame, position)
+        size, position = _read_uvarint(frame, position)
+        position += size
+    if position > len(frame):
+        raise DecodeError("tagged field runs past the frame")
+    return position
+
+
+def _read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        if position >= len(frame):
+            raise DecodeError("varint runs past the frame")
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise DecodeError("varint of more than five bytes")
