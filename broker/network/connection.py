@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.deferred import Deferred
 from broker.network.outbox import Outbox
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from broker.network.listeners import ConnectionRegistry
 
 log = logging.getLogger("barnabas.network")
+
+CORK_SIZE_MAX = 64 * 1024  # bytes of replies held back until the end of a read; past it they leave, and a peer that doesn't take them is found out
 
 
 class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
@@ -70,14 +72,13 @@ class Connection(asyncio.BufferedProtocol):
     # -- asyncio's calls ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports don't inherit asyncio's
         peer = transport.get_extra_info("peername")
         self.facts.client_host = peer[0] if peer else "unknown"
         if not self._registry.admit(self):
-            transport.abort()
+            self._transport.abort()
             return
-        self._outbox = Outbox(transport, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
+        self._outbox = Outbox(self._transport, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._assembler.get_buffer()
@@ -114,7 +115,9 @@ class Connection(asyncio.BufferedProtocol):
         assert outbox is not None
         for chunk in chunks:
             outbox.push(chunk)
-        if not self._receiving and not self._flush_is_due:
+        if outbox.pushed_size >= CORK_SIZE_MAX:
+            self._flush()
+        elif not self._receiving and not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
 

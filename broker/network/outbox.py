@@ -31,7 +31,7 @@ class Outbox:
     fails; nothing is sent afterwards. A FileSlice is owned from `push` on and released when sent or dropped.
     """
 
-    __slots__ = ("_executor", "_fd", "_is_closed", "_loop", "_on_broken", "_on_writable", "_queue", "_reading_in", "_sent_of_head", "_socket", "_waits_for_writable")
+    __slots__ = ("_executor", "_fd", "_is_closed", "_loop", "_on_broken", "_on_writable", "_queue", "_reading_in", "_sent_of_head", "_socket", "_waits_for_writable", "pushed_size")
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Outbox:
         self._waits_for_writable = False
         self._reading_in: FileSlice | None = None  # the slice whose pages a thread is fetching
         self._is_closed = False
+        self.pushed_size = 0  # bytes queued since the last flush
 
     @property
     def is_blocked(self) -> bool:
@@ -63,9 +64,11 @@ class Outbox:
     def push(self, chunk: Chunk) -> None:
         """Queue `chunk`; `flush` sends it."""
         self._queue.append(chunk)
+        self.pushed_size += len(chunk)
 
     def flush(self) -> None:
         """Send as much as the socket takes now; what is left goes out when it is writable again."""
+        self.pushed_size = 0
         if self.is_blocked or self._is_closed:
             return
         try:

@@ -1,0 +1,238 @@
+"""Connections over real sockets on uvloop: replies in order, record slices by sendfile, backpressure, limits and deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from broker.network.connection import CloseConnection, ConnectionFacts
+from broker.network.listeners import ConnectionRegistry, Listener, ListenError
+from storage.file_slice import FileSlice, SegmentFile
+from tests.support.clock import ManualClock
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(frame: memoryview, facts: ConnectionFacts) -> Any:
+    return [framed(bytes(frame))]
+
+
+def run(test: Callable[[], Any]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(test(), 20))
+
+
+class Harness:
+    """A listener on a free port with a handler of the test's choosing."""
+
+    def __init__(self, handle: Any, **limits: Any) -> None:
+        self.clock = ManualClock()
+        self.executor = ThreadPoolExecutor(1)
+        settings = {"max_frame_size": 1 << 20, "max_connections": 100, "max_connections_per_ip": 100, "idle_ms": 600_000, "frame_deadline_ms": 30_000}
+        self.registry = ConnectionRegistry(
+            asyncio.get_running_loop(), self.clock, self.executor, on_count=lambda name, change: None, **(settings | limits)
+        )
+        self.listener = Listener("PLAINTEXT", self.registry, handle)
+
+    async def start(self) -> None:
+        self.listener.bind("127.0.0.1", 0)
+        await self.listener.start()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.listener.port)
+
+    def stop(self) -> None:
+        self.registry.close()
+        self.listener.stop()
+        self.executor.shutdown()
+
+
+@asynccontextmanager
+async def serving(handle: Any = echo, **limits: Any) -> AsyncIterator[Harness]:
+    harness = Harness(handle, **limits)
+    await harness.start()
+    try:
+        yield harness
+    finally:
+        harness.stop()
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    async def test() -> None:
+        async with serving() as harness:
+            reader, writer = await harness.connect()
+            bodies = [b"\x00\x01" + str(i).encode() * (i % 40) for i in range(3000)]
+
+            writer.write(b"".join(framed(body) for body in bodies))
+
+            expected = b"".join(framed(body) for body in bodies)
+            assert await reader.readexactly(len(expected)) == expected
+
+    run(test)
+
+
+def test_segment_slices_arrive_between_their_headers(tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "segment.log").write_bytes(content)
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+
+        def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+            position, size = struct.unpack(">ii", frame)
+            return [struct.pack(">i", size), FileSlice(file, position, size), b"tail"]
+
+        async with serving(handle) as harness:
+            reader, writer = await harness.connect()
+            for position, size in ((0, 10), (5, 70_000), (100_000, 2_900_000), (2_999_999, 1)):
+                writer.write(framed(struct.pack(">ii", position, size)))
+                answer = await reader.readexactly(4 + size + 4)
+                assert answer == struct.pack(">i", size) + content[position : position + size] + b"tail"
+        assert file._references == 1
+        file.release()
+
+    run(test)
+
+
+def test_a_slice_of_a_truncated_file_closes_the_connection(tmp_path: Path) -> None:
+    (tmp_path / "segment.log").write_bytes(b"x" * 100)
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+        async with serving(lambda frame, facts: [struct.pack(">i", 200), FileSlice(file, 0, 200)]) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b""))
+
+            assert len(await reader.read()) == 104
+        assert file._references == 1
+        file.release()
+
+    run(test)
+
+
+def test_a_peer_that_does_not_read_stops_being_read(tmp_path: Path) -> None:
+    (tmp_path / "segment.log").write_bytes(bytes(8_000_000))
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+        started = 0
+
+        def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+            nonlocal started
+            started += 1
+            return [FileSlice(file, 0, 8_000_000)]
+
+        async with serving(handle) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b"\x00\x01") * 50)
+            await reader.readexactly(1)
+            assert started <= 2
+
+            remaining = 50 * 8_000_000 - 1
+            while remaining:
+                remaining -= len(await reader.read(1 << 20))
+            assert started == 50
+        file.release()
+
+    run(test)
+
+
+def test_the_connection_survives_a_peer_that_closes_with_responses_unsent(tmp_path: Path) -> None:
+    (tmp_path / "segment.log").write_bytes(bytes(8_000_000))
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+        async with serving(lambda frame, facts: [FileSlice(file, 0, 8_000_000)]) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b"\x00\x01"))
+            await reader.readexactly(1)
+            writer.transport.abort()
+            while len(harness.registry):
+                await asyncio.sleep(0.001)
+        assert file._references == 1
+        file.release()
+
+    run(test)
+
+
+@pytest.mark.parametrize("data", [struct.pack(">i", -1), struct.pack(">i", 1 << 30)])
+def test_a_bad_frame_size_closes_that_connection_only(data: bytes) -> None:
+    async def test() -> None:
+        async with serving() as harness:
+            reader, writer = await harness.connect()
+            other_reader, other_writer = await harness.connect()
+            writer.write(data)
+
+            assert await reader.read() == b""
+            other_writer.write(framed(b"ok"))
+            assert await other_reader.readexactly(6) == framed(b"ok")
+
+    run(test)
+
+
+def test_close_connection_drops_the_answer_and_the_connection() -> None:
+    def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+        raise CloseConnection("not served")
+
+    async def test() -> None:
+        async with serving(handle) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b"x"))
+
+            assert await reader.read() == b""
+
+    run(test)
+
+
+def test_connections_over_the_limit_are_closed_at_once() -> None:
+    async def test() -> None:
+        async with serving(max_connections_per_ip=2) as harness:
+            kept = [await harness.connect() for _ in range(2)]
+            reader, _ = await harness.connect()
+
+            assert await reader.read() == b""
+            kept[0][1].write(framed(b"ok"))
+            assert await kept[0][0].readexactly(6) == framed(b"ok")
+
+    run(test)
+
+
+def test_idle_connections_and_dribbled_frames_meet_their_deadlines() -> None:
+    async def test() -> None:
+        async with serving(idle_ms=600_000, frame_deadline_ms=30_000) as harness:
+            dribbler, dribble_writer = await harness.connect()
+            idler, idle_writer = await harness.connect()
+            idle_writer.write(framed(b"hello"))
+            await idler.readexactly(9)
+            dribble_writer.write(b"\x00\x00")
+            while not any(c.partial_since_ms is not None for c in harness.registry._connections):
+                await asyncio.sleep(0.001)
+
+            harness.clock.advance(31_000)
+            assert await dribbler.read() == b""
+            assert len(harness.registry._connections) == 1
+            harness.clock.advance(600_000)
+            assert await idler.read() == b""
+
+    run(test)
+
+
+def test_a_taken_port_is_one_line() -> None:
+    async def test() -> None:
+        async with serving() as harness:
+            second = Listener("PLAINTEXT", harness.registry, echo)
+            with pytest.raises(ListenError, match=f"can't listen on 127.0.0.1:{harness.listener.port}: Address already in use"):
+                second.bind("127.0.0.1", harness.listener.port)
+
+    run(test)
