@@ -1,0 +1,107 @@
+"""Where requests wait: operations parked until an event on one of their keys, or time, completes them.
+
+Kafka's DelayedOperationPurgatory is this plus shards, locks and a reaper thread. On one loop nothing runs between a failed
+`try_complete` and the registration, so the second try that Kafka needs there against lost wakeups is not needed here, and
+an operation that completes at once is never registered and arms no timer.
+
+Invariant: an operation is registered on all of its keys and has a timer exactly while it is parked. The purgatory owns
+both; operations only answer questions. Keys are whatever the owner wakes by: here, Partition objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from broker.clock import Clock, Timer
+
+
+class DelayedOperation:
+    """A request that may have to wait. Completed exactly once, by an event, by its timeout or by `Purgatory.cancel`."""
+
+    __slots__ = ("is_completed", "keys", "timer")
+
+    def __init__(self) -> None:
+        self.is_completed = False
+        self.keys: tuple[Hashable, ...] = ()
+        self.timer: Timer | None = None
+
+    def try_complete(self, key: Hashable | None) -> bool:
+        """Whether it can complete now. `key` is the one whose state changed, None when all have to be looked at.
+
+        It may remember what it learnt, but completes nothing itself: the purgatory does, when this returns True."""
+        raise NotImplementedError
+
+    def on_complete(self) -> None:
+        """Answer. The operation is out of the purgatory already, so whatever this wakes cannot complete it again."""
+        raise NotImplementedError
+
+    def on_expire(self) -> None:
+        """Its time is up: called just before `on_complete`."""
+
+
+class Purgatory:
+    """The parked operations of one kind. At most one for each request in flight, which is what bounds it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.size = 0
+        self.expired_count = 0
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> bool:
+        """Complete `operation` now and return True, or park it on `keys` for at most `timeout_ms` and return False."""
+        if operation.try_complete(None):
+            operation.is_completed = True
+            operation.on_complete()
+            return True
+        operation.keys = tuple(keys)
+        watchers = self._watchers
+        for key in operation.keys:
+            watched = watchers.get(key)
+            if watched is None:
+                watchers[key] = {operation: None}
+            else:
+                watched[operation] = None
+        self.size += 1
+        operation.timer = self._clock.call_later(timeout_ms, self._expire, operation)
+        return False
+
+    def notify(self, key: Hashable) -> int:
+        """Try every operation parked on `key`, oldest first; how many completed."""
+        watched = self._watchers.get(key)
+        if watched is None:
+            return 0
+        completed_count = 0
+        for operation in tuple(watched):  # a completion may park or complete others on the same key
+            if not operation.is_completed and operation.try_complete(key):
+                self._remove(operation)
+                operation.on_complete()
+                completed_count += 1
+        return completed_count
+
+    def cancel(self, operation: DelayedOperation) -> None:
+        """Nobody waits for `operation` any more: drop it without an answer. Does nothing if it is complete."""
+        if not operation.is_completed:
+            self._remove(operation)
+
+    def _expire(self, operation: DelayedOperation) -> None:
+        if operation.is_completed:
+            return
+        self._remove(operation)
+        self.expired_count += 1
+        operation.on_expire()
+        operation.on_complete()
+
+    def _remove(self, operation: DelayedOperation) -> None:
+        operation.is_completed = True
+        if operation.timer is None:
+            return  # it was never parked
+        operation.timer.cancel()
+        operation.timer = None
+        self.size -= 1
+        watchers = self._watchers
+        for key in operation.keys:
+            watched = watchers[key]
+            del watched[operation]
+            if not watched:
+                del watchers[key]
