@@ -1,0 +1,200 @@
+"""The five codecs of record batches: compress, and decompress into a bounded buffer.
+
+The bytes are what Kafka's Java clients write and accept: gzip members, snappy in the xerial framing (raw snappy is read too), lz4
+frames with independent 64 KB blocks, zstd frames. Every codec library is imported at its first use, to keep the start short.
+
+Decompression trusts nothing: its output never exceeds `max_bytes` by more than one byte, whatever a frame declares, and every
+corruption that a codec can see is a DecodeError.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from enum import IntEnum
+
+from protocol.errors import DecodeError
+
+Buffer = bytes | bytearray | memoryview
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES = 32 * 1024
+"""Uncompressed bytes per xerial block, as Kafka's SnappyOutputStream cuts them."""
+
+LZ4_DEFAULT_LEVEL = 9
+"""Kafka's name for lz4's fast compressor; every other level means the high-compression one (Lz4BlockOutputStream)."""
+
+ZSTD_WINDOW_BYTES_MAX = 1 << 27
+"""The largest window a zstd decoder accepts by default; the memory one hostile frame can make us reserve."""
+
+_GZIP_WBITS = 31
+_BLOCK_SIZE = struct.Struct(">i")
+
+
+class Compression(IntEnum):
+    """The codec ids in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """Returns `data` compressed; `level` None or Kafka's default means the codec's default, and snappy has none."""
+    if codec is Compression.NONE:
+        return bytes(data)
+    if codec is Compression.GZIP:
+        return zlib.compress(data, -1 if level is None else level, _GZIP_WBITS)
+    if codec is Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec is Compression.LZ4:
+        return _compress_lz4(data, LZ4_DEFAULT_LEVEL if level is None else level)
+    return _compress_zstd(data, 3 if level is None else level)
+
+
+def decompress(codec: Compression, data: Buffer, *, max_bytes: int) -> bytes:
+    """Returns the original bytes; DecodeError when they are corrupt or would be more than `max_bytes`.
+
+    A zstd or snappy payload cut at a block's end is not always seen here: the caller checks the records inside.
+    """
+    if codec is Compression.NONE:
+        result = bytes(data)
+    elif codec is Compression.GZIP:
+        result = _decompress_gzip(data, max_bytes)
+    elif codec is Compression.SNAPPY:
+        result = _decompress_snappy(data, max_bytes)
+    elif codec is Compression.LZ4:
+        result = _decompress_lz4(data, max_bytes)
+    else:
+        result = _decompress_zstd(data, max_bytes)
+    if len(result) > max_bytes:
+        raise _oversized(codec, max_bytes)
+    return result
+
+
+def _oversized(codec: Compression, max_bytes: int) -> DecodeError:
+    return DecodeError(f"{codec.name.lower()} data is larger than {max_bytes} bytes when decompressed")
+
+
+def _corrupt(codec: Compression, why: object) -> DecodeError:
+    return DecodeError(f"corrupt {codec.name.lower()} data: {why}")
+
+
+def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
+    """Reads all members of the stream, as Java's GZIPInputStream does."""
+    output = bytearray()
+    remaining = bytes(data)
+    while True:
+        member = zlib.decompressobj(_GZIP_WBITS)
+        try:
+            output += member.decompress(remaining, max_bytes + 1 - len(output))
+        except zlib.error as error:
+            raise _corrupt(Compression.GZIP, error) from error
+        if len(output) > max_bytes:
+            raise _oversized(Compression.GZIP, max_bytes)
+        if not member.eof:
+            raise _corrupt(Compression.GZIP, "the stream is cut short")
+        if not member.unused_data:
+            return bytes(output)
+        remaining = member.unused_data
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    from cramjam import snappy
+
+    output = bytearray(XERIAL_HEADER)
+    view = memoryview(data)
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        output += _BLOCK_SIZE.pack(len(block))
+        output += block
+    return bytes(output)
+
+
+def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _decompress_snappy_block(view, max_bytes)
+    output = bytearray()
+    position = len(XERIAL_HEADER)
+    if len(view) < position:
+        raise _corrupt(Compression.SNAPPY, "the xerial header is cut short")
+    while position < len(view):
+        if len(view) - position < _BLOCK_SIZE.size:
+            raise _corrupt(Compression.SNAPPY, "a block's size is cut short")
+        (size,) = _BLOCK_SIZE.unpack_from(view, position)
+        position += _BLOCK_SIZE.size
+        if not 0 <= size <= len(view) - position:
+            raise _corrupt(Compression.SNAPPY, f"a block of {size} bytes in {len(view) - position}")
+        output += _decompress_snappy_block(view[position : position + size], max_bytes - len(output))
+        position += size
+    return bytes(output)
+
+
+def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
+    from cramjam import DecompressionError, snappy
+
+    # The library allocates what the preamble declares, so that is checked before it runs (CVE-2023-34455).
+    if _snappy_declared_size(block) > max_bytes:
+        raise _oversized(Compression.SNAPPY, max_bytes)
+    try:
+        return bytes(snappy.decompress_raw(block))
+    except DecompressionError as error:
+        raise _corrupt(Compression.SNAPPY, error) from error
+
+
+def _snappy_declared_size(block: memoryview) -> int:
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return size
+    raise _corrupt(Compression.SNAPPY, "no preamble")
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    import lz4.frame as lz4_frame  # type: ignore[import-untyped]
+
+    return lz4_frame.compress(  # type: ignore[no-any-return]
+        bytes(data),
+        compression_level=0 if level == LZ4_DEFAULT_LEVEL else level,
+        block_size=lz4_frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+
+
+def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
+    import lz4.frame as lz4_frame
+
+    decompressor = lz4_frame.LZ4FrameDecompressor()
+    try:
+        output: bytes = decompressor.decompress(bytes(data), max_length=max_bytes + 1)
+    except (RuntimeError, ValueError) as error:
+        raise _corrupt(Compression.LZ4, error) from error
+    if len(output) > max_bytes:
+        raise _oversized(Compression.LZ4, max_bytes)
+    if not decompressor.eof:
+        raise _corrupt(Compression.LZ4, "the frame is cut short")
+    return output
+
+
+def _compress_zstd(data: Buffer, level: int) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=level).compress(data)
+
+
+def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
+    import zstandard
+
+    # `decompress(max_output_size=…)` ignores its limit when the frame declares a size, so the frame is read as a stream.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+    try:
+        with decompressor.stream_reader(data, read_across_frames=True) as reader:
+            return reader.read(max_bytes + 1)
+    except zstandard.ZstdError as error:
+        raise _corrupt(Compression.ZSTD, error) from error

@@ -1,0 +1,452 @@
+"""RecordBatch v2: read, iterate, build and patch batches in place (DefaultRecordBatch, DefaultRecord).
+
+Layout of a batch, big endian: base_offset 8, batch_length 4 (bytes after this field), partition_leader_epoch 4, magic 1, crc 4,
+attributes 2, last_offset_delta 4, base_timestamp 8, max_timestamp 8, producer_id 8, producer_epoch 2, base_sequence 4,
+records_count 4, then the records, compressed as one stream. The CRC-32C covers everything from `attributes` on: base offset and
+leader epoch can be overwritten without a new one.
+
+Everything here works on any contiguous buffer, keeps no state, and raises DecodeError and nothing else on malformed bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from protocol.compression import Buffer, Compression, compress, decompress
+from protocol.errors import DecodeError
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+"""Bytes of base_offset and batch_length, which batch_length does not count."""
+MAGIC_V2 = 2
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+NO_PARTITION_LEADER_EPOCH = -1
+SEQUENCE_MAX = 2**31 - 1
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+DECOMPRESSED_BYTES_MIN = 32 * 1024 * 1024
+DECOMPRESSED_RATIO_MAX = 100
+"""By default a batch may grow to 32 MiB or to 100 times its size, whichever is more."""
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_BATCH_LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
+_LENGTH_POSITION = 8
+_LEADER_EPOCH_POSITION = 12
+_CRC_POSITION = 17
+_CRC_START = 21
+_MAX_TIMESTAMP_POSITION = 35
+
+assert _HEADER.size == HEADER_SIZE
+
+
+class BatchHeader(NamedTuple):
+    """The 61 fixed bytes of a batch. A named tuple because it is made for every batch: 0.4 µs against 0.9 for a dataclass."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record: it wraps to 0 after 2^31 - 1, and is -1 when the batch has none."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+    @property
+    def compression(self) -> Compression:
+        """The codec; DecodeError for the ids 5 to 7, which no codec has."""
+        codec = self.attributes & COMPRESSION_MASK
+        if codec > Compression.ZSTD:
+            raise DecodeError(f"unknown compression type {codec}")
+        return Compression(codec)
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME_FLAG != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it. A header is a pair of its key and its value, which may be None."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class SimpleRecord(NamedTuple):
+    """One record to be built into a batch; a timestamp of -1 means none."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int = NO_TIMESTAMP
+
+
+class ControlType(IntEnum):
+    """What a control record says: the int16 after the version in its key (ControlRecordType)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndTransactionMarker(NamedTuple):
+    """The end of a transaction in a partition."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+
+VARINT_BITS = 32
+VARLONG_BITS = 64
+_CONTROL_KEY = struct.Struct(">hh")
+_END_TRANSACTION_VALUE = struct.Struct(">hi")
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Returns the header at `position`; DecodeError when fewer than 61 bytes are left or the length is below a header's.
+
+    Whether the whole batch is in the buffer is for the caller to check: `size_bytes` may reach past its end.
+    """
+    try:
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    except struct.error as error:
+        raise DecodeError(f"a batch header needs {HEADER_SIZE} bytes, {len(buffer) - position} are left") from error
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        raise DecodeError(f"batch length {header.batch_length} is smaller than a header")
+    return header
+
+
+def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields `(position, header)` of each whole batch; stops before a partial last one; DecodeError on an insane length."""
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        next_position = position + header.batch_length + LOG_OVERHEAD
+        if next_position > end:
+            return
+        yield position, header
+        position = next_position
+
+
+def crc_is_valid(buffer: Buffer, position: int, size_bytes: int) -> bool:
+    """Whether the stored CRC-32C matches the batch of `size_bytes` at `position`."""
+    (stored,) = _CRC.unpack_from(buffer, position + _CRC_POSITION)
+    return bool(stored == crc32c(memoryview(buffer)[position + _CRC_START : position + size_bytes]))
+
+
+def patch_for_append(buffer: bytearray | memoryview, position: int, *, base_offset: int, partition_leader_epoch: int) -> None:
+    """Overwrites the two fields a leader assigns; the CRC does not cover them."""
+    _TIMESTAMP.pack_into(buffer, position, base_offset)
+    _BATCH_LENGTH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, partition_leader_epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
+    """Marks the batch as LogAppendTime with this timestamp for all its records, and recomputes the CRC."""
+    (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + _CRC_START)
+    set_max_timestamp(buffer, position, now_ms, attributes=attributes | LOG_APPEND_TIME_FLAG)
+
+
+def set_max_timestamp(buffer: bytearray | memoryview, position: int, max_timestamp: int, *, attributes: int) -> None:
+    """Overwrites attributes and max_timestamp, and recomputes the CRC."""
+    _ATTRIBUTES.pack_into(buffer, position + _CRC_START, attributes)
+    _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp)
+    (batch_length,) = _BATCH_LENGTH.unpack_from(buffer, position + _LENGTH_POSITION)
+    _write_crc(buffer, position, position + LOG_OVERHEAD + batch_length)
+
+
+def default_decompressed_limit(size_bytes: int) -> int:
+    """Returns how large the records of a batch of `size_bytes` may become when decompressed."""
+    return max(DECOMPRESSED_BYTES_MIN, DECOMPRESSED_RATIO_MAX * size_bytes)
+
+
+def read_payload(buffer: Buffer, position: int, header: BatchHeader, *, max_bytes: int | None = None) -> Buffer:
+    """Returns the records' bytes, decompressed within the limit; a view into `buffer` when they were not compressed."""
+    size_bytes = header.size_bytes
+    if size_bytes > len(buffer) - position:
+        raise DecodeError(f"a batch of {size_bytes} bytes, {len(buffer) - position} are left")
+    payload = memoryview(buffer)[position + HEADER_SIZE : position + size_bytes]
+    codec = header.compression
+    if codec is Compression.NONE:
+        return payload
+    return decompress(codec, payload, max_bytes=default_decompressed_limit(size_bytes) if max_bytes is None else max_bytes)
+
+
+def iterate_records(buffer: Buffer, position: int = 0, *, max_bytes: int | None = None) -> Iterator[Record]:
+    """Yields the records of the batch at `position`, decompressing at most `max_bytes` (by default, a multiple of its size).
+
+    Keys and values are copies. DecodeError when the batch's structure is wrong anywhere: a record that does not end where its size
+    says, a count that does not match, bytes left over. The CRC is the caller's business. An unreadable header key is decoded with
+    replacement characters, as Kafka does.
+    """
+    header = read_header(buffer, position)
+    if header.magic != MAGIC_V2:
+        raise DecodeError(f"batch magic {header.magic}, only 2 is supported")
+    if header.records_count < 0:
+        raise DecodeError(f"record count {header.records_count}")
+    payload = read_payload(buffer, position, header, max_bytes=max_bytes)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    payload_position = 0
+    for _ in range(header.records_count):
+        record, payload_position = _read_record(payload, payload_position, header.base_offset, header.base_timestamp, append_time)
+        yield record
+    if payload_position != len(payload):
+        raise DecodeError(f"{len(payload) - payload_position} bytes are left after {header.records_count} records")
+
+
+def build_batch(
+    records: Sequence[SimpleRecord],
+    *,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> bytearray:
+    """Returns one batch with consecutive offsets from `base_offset`; it is writable, ready for an append that patches it.
+
+    With `log_append_time_ms` every record gets that timestamp and the batch is marked so.
+    """
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    payload = bytearray()
+    for offset_delta, record in enumerate(records):
+        _append_record(payload, record, offset_delta, record.timestamp - base_timestamp)
+    attributes = compression | (TRANSACTIONAL_FLAG if is_transactional else 0) | (CONTROL_FLAG if is_control else 0)
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME_FLAG
+        max_timestamp = log_append_time_ms
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=max(len(records) - 1, 0),
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=len(records),
+    )
+    return assemble_batch(header, payload if compression is Compression.NONE else compress(compression, payload, compression_level))
+
+
+def assemble_batch(header: BatchHeader, payload: Buffer) -> bytearray:
+    """Returns a batch of this header and these (already compressed) records, with length and CRC made right."""
+    batch = bytearray(HEADER_SIZE)
+    _HEADER.pack_into(batch, 0, *header)
+    batch += payload
+    _BATCH_LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
+    _write_crc(batch, 0, len(batch))
+    return batch
+
+
+def build_control_batch(
+    control_type: ControlType,
+    value: bytes,
+    *,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytearray:
+    """Returns a batch of one control record. A transaction's end names its producer; the quorum's records have none."""
+    return build_batch(
+        [SimpleRecord(_CONTROL_KEY.pack(0, control_type), value, (), timestamp)],
+        base_offset=base_offset,
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=producer_id != NO_PRODUCER_ID,
+        is_control=True,
+    )
+
+
+def encode_end_transaction_value(coordinator_epoch: int) -> bytes:
+    """Returns the value of an ABORT or COMMIT record (EndTxnMarker v0)."""
+    return _END_TRANSACTION_VALUE.pack(0, coordinator_epoch)
+
+
+def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """Returns the marker in a control batch of a producer; None for an emptied batch and for other control records."""
+    if header.records_count == 0:
+        return None
+    record = next(iter(iterate_records(buffer, position)), None)
+    if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise DecodeError("a control record without a key")
+    _, control_type = _CONTROL_KEY.unpack_from(record.key)
+    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    if record.value is None or len(record.value) < _END_TRANSACTION_VALUE.size:
+        raise DecodeError("an end-of-transaction marker without its coordinator epoch")
+    _, coordinator_epoch = _END_TRANSACTION_VALUE.unpack_from(record.value)
+    return EndTransactionMarker(ControlType(control_type), coordinator_epoch)
+
+
+def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:
+    with memoryview(buffer) as view:
+        _CRC.pack_into(buffer, position + _CRC_POSITION, crc32c(view[position + _CRC_START : end]))
+
+
+def _read_record(payload: Buffer, position: int, base_offset: int, base_timestamp: int, append_time: int | None) -> tuple[Record, int]:
+    """Returns one record and the position after it."""
+    size, position = _read_varint(payload, position)
+    end = position + size
+    if not 0 < size <= len(payload) - position:
+        raise DecodeError(f"a record of {size} bytes, {len(payload) - position} are left")
+    timestamp_delta, position = _read_varint(payload, position + 1, VARLONG_BITS)
+    offset_delta, position = _read_varint(payload, position)
+    key, position = _read_bytes(payload, position, end)
+    value, position = _read_bytes(payload, position, end)
+    headers_count, position = _read_varint(payload, position)
+    # A header takes two bytes at least: a count beyond that would only make us loop.
+    if not 0 <= headers_count <= max(end - position, 0) // 2:
+        raise DecodeError(f"{headers_count} record headers in {end - position} bytes")
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    if headers_count:
+        headers, position = _read_headers(payload, position, end, headers_count)
+    if position != end:
+        raise DecodeError(f"a record ends {end - position} bytes away from where its size says")
+    timestamp = append_time if append_time is not None else base_timestamp + timestamp_delta
+    return Record(base_offset + offset_delta, timestamp, key, value, headers), position
+
+
+def _read_headers(payload: Buffer, position: int, end: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(payload, position, end)
+        if key is None:
+            raise DecodeError("a record header without a key")
+        value, position = _read_bytes(payload, position, end)
+        headers.append((key.decode(errors="replace"), value))
+    return tuple(headers), position
+
+
+def _read_bytes(payload: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = _read_varint(payload, position)
+    if size < 0:
+        return None, position
+    if size > end - position:
+        raise DecodeError(f"a field of {size} bytes, {end - position} are left in the record")
+    return bytes(payload[position : position + size]), position + size
+
+
+def _append_record(out: bytearray, record: SimpleRecord, offset_delta: int, timestamp_delta: int) -> None:
+    body = bytearray(1)  # the record's attributes, unused
+    _append_varint(body, timestamp_delta)
+    _append_varint(body, offset_delta)
+    _append_bytes(body, record.key)
+    _append_bytes(body, record.value)
+    _append_varint(body, len(record.headers))
+    for key, value in record.headers:
+        _append_bytes(body, key.encode())
+        _append_bytes(body, value)
+    _append_varint(out, len(body))
+    out += body
+
+
+def _append_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)  # zigzag of -1
+        return
+    _append_varint(out, len(value))
+    out += value
+
+
+def _read_varint(buffer: Buffer, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
+    """Returns a zigzag varint of at most `bits` bits and the position after it."""
+    try:
+        byte = buffer[position]
+        position += 1
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position
+        value = byte & 0x7F
+        shift = 7
+        while byte >= 0x80:
+            if shift >= bits:
+                raise DecodeError(f"a varint is longer than {bits} bits")
+            byte = buffer[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+    except IndexError as error:
+        raise DecodeError("the records end inside a varint") from error
+    if value >> bits:
+        raise DecodeError(f"a varint is longer than {bits} bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    """Appends a zigzag varint; the value fits 64 bits."""
+    value = (value << 1) ^ (value >> 63)
+    while value >= 0x80:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
