@@ -1,0 +1,224 @@
+"""Names of the files in a log directory, and the few file operations that must survive a crash.
+
+Owns every file name and suffix of Kafka's layout, atomic replacement, and the fsync family with its fallbacks for platforms
+without fdatasync or syncfs. No state. Every function raises StorageError, never OSError.
+
+Layout: `<log dir>/<topic>-<partition>/<20-digit offset><suffix>`. The number in a `.snapshot` name is the offset that follows the
+last one it covers; in the others it is the segment's base offset. (LogFileUtils, LocalLog.logDeleteDirName)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from storage.errors import CorruptFileError, StorageError, storage_errors
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+PRODUCER_SNAPSHOT_SUFFIX = ".snapshot"
+
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+
+DELETED_DIRECTORY_SUFFIX = "-delete"
+FUTURE_DIRECTORY_SUFFIX = "-future"
+STRAY_DIRECTORY_SUFFIX = "-stray"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+
+FILE_NAME_LENGTH_MAX = 255
+OFFSET_DIGITS = 20
+
+_OFFSET_FILE_NAME = re.compile(r"(\d{20})(\..+)")
+_PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
+_DELETED_DIRECTORY = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})-(?:delete|future|stray)")
+
+
+class TopicPartition(NamedTuple):
+    """A topic's name and a partition's index; equal to the plain pair."""
+
+    topic: str
+    partition: int
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    """Returns `<20 digits><suffix>`; the suffix includes its dot."""
+    return f"{offset:020d}{suffix}"
+
+
+def find_offset(file_name: str, suffix: str) -> int | None:
+    """Returns the offset in `<20 digits><suffix>`, or None for any other name (`.deleted` and the like included)."""
+    match = _OFFSET_FILE_NAME.fullmatch(file_name)
+    return int(match[1]) if match and match[2] == suffix else None
+
+
+def partition_directory_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def find_topic_partition(directory_name: str) -> TopicPartition | None:
+    """Returns what a live partition's directory name stands for; None for a directory marked for deletion or not ours."""
+    if _DELETED_DIRECTORY.fullmatch(directory_name):
+        return None
+    match = _PARTITION_DIRECTORY.fullmatch(directory_name)
+    return TopicPartition(match[1], int(match[2])) if match else None
+
+
+def deleted_directory_name(topic: str, partition: int, unique_hex: str) -> str:
+    """Returns the name a partition's directory takes before it is deleted; `unique_hex` is 32 hex digits from the caller.
+
+    A long topic name is cut so that the whole fits a file name, as Kafka does (LocalLog.logDeleteDirName).
+    """
+    suffix = f"-{partition}.{unique_hex}{DELETED_DIRECTORY_SUFFIX}"
+    return topic[: FILE_NAME_LENGTH_MAX - len(suffix)] + suffix
+
+
+def is_deleted_directory(directory_name: str) -> bool:
+    return directory_name.endswith(DELETED_DIRECTORY_SUFFIX) and _DELETED_DIRECTORY.fullmatch(directory_name) is not None
+
+
+def read_file(path: Path) -> bytes | None:
+    """Returns a small file's content, or None when there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}", path=path) from error
+
+
+def read_text_file(path: Path) -> str | None:
+    """Returns a small UTF-8 file's content, or None when there is no such file; CorruptFileError when it is not UTF-8."""
+    content = read_file(path)
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path} is not UTF-8 text", path=path) from error
+
+
+def replace_file(path: Path, content: bytes, *, fsync: bool = True) -> None:
+    """Replaces the file so that a reader sees the old content or the new one, never a mixture.
+
+    With `fsync` it is also durable on return: without it, a power cut may leave an empty file under the final name.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    with storage_errors("write", path):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            write_fully(descriptor, content)
+            if fsync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    if fsync:
+        sync_directory(path.parent)
+
+
+def write_fully(descriptor: int, content: bytes | bytearray | memoryview) -> None:
+    """Writes everything at the descriptor's position. Raises OSError: its callers name the file."""
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
+
+
+def delete_if_exists(path: Path) -> bool:
+    """Deletes the file and returns whether it was there."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageError(f"cannot delete {path}: {error.strerror or error}", path=path) from error
+    return True
+
+
+def rename(source: Path, target: Path) -> None:
+    """Renames without an fsync of the directory: after a crash either name may be found, and recovery accepts both."""
+    with storage_errors("rename", source):
+        os.replace(source, target)
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes creations, renames and deletions in the directory durable."""
+    with storage_errors("fsync directory", directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sync_data(descriptor: int) -> None:
+    """Makes a file's data durable, and as much metadata as reading it back needs. Raises OSError, which is never retried."""
+    if sys.platform == "darwin":
+        # fsync on macOS stops at the drive's cache; only F_FULLFSYNC empties it. There is no fdatasync.
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def can_sync_filesystem() -> bool:
+    """Whether `sync_filesystem` is there (Linux): one call then makes every dirty file of a log directory durable."""
+    return _find_syncfs() is not None
+
+
+def sync_filesystem(descriptor: int) -> None:
+    """Makes the whole filesystem that holds the descriptor durable. Raises OSError, which is never retried."""
+    syncfs = _find_syncfs()
+    assert syncfs is not None, "the caller asks can_sync_filesystem() first"
+    if syncfs(descriptor) != 0:
+        error_number = ctypes.get_errno()
+        raise OSError(error_number, os.strerror(error_number))
+
+
+def lock_directory(directory: Path) -> int:
+    """Takes the directory's `.lock` and returns its descriptor; StorageError when another broker holds it.
+
+    Two locks on one file: the POSIX one is what Java's FileLock takes, so a Kafka broker and this one exclude each other; it does
+    not conflict within one process, so flock is taken too. Both end when the descriptor is closed or the process dies.
+    """
+    path = directory / LOCK_FILE
+    with storage_errors("open", path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StorageError(f"log directory {directory} is in use by another broker (its .lock is held)", path=directory) from error
+    return descriptor
+
+
+@functools.cache
+def _find_syncfs() -> Callable[[int], int] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if function is None:
+        return None
+    function.argtypes = [ctypes.c_int]
+    function.restype = ctypes.c_int
+    return function  # type: ignore[no-any-return]

@@ -1,0 +1,151 @@
+"""LeaderEpochFileCache: at which offset each leader epoch of a partition began.
+
+Owned by one Log. Invariant: epochs and start offsets both rise strictly. The cache and its file `leader-epoch-checkpoint` answer
+where a follower or a consumer must truncate (KIP-101, KIP-279, KIP-320).
+
+A new epoch is durable when `assign` returns. Truncation only marks the file stale, as in Kafka: entries that are too many after a
+crash are removed again by the truncation every load ends with; `flush` brings the file up to date.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.checkpoint import read_checkpoint, write_checkpoint
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntry:
+    """An epoch and the offset of its first record."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffset:
+    """The answer to "where does this epoch end": an exclusive end offset; both -1 when it is not known."""
+
+    epoch: int
+    end_offset: int
+
+    @property
+    def is_defined(self) -> bool:
+        return self.end_offset != UNDEFINED_EPOCH_OFFSET
+
+
+class LeaderEpochFileCache:
+    """The epochs of one partition in memory, backed by one checkpoint file."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the file, which may be missing; CorruptFileError when it is malformed."""
+        self.path = path
+        self._epochs: list[int] = []
+        self._start_offsets: list[int] = []
+        self._is_stale_on_disk = False
+        for entry in read_checkpoint(path, _parse_line):
+            self._insert(entry.epoch, entry.start_offset)
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._epochs[-1] if self._epochs else None
+
+    @property
+    def previous_epoch(self) -> int | None:
+        """The epoch before the latest one."""
+        return self._epochs[-2] if len(self._epochs) > 1 else None
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        return EpochEntry(self._epochs[-1], self._start_offsets[-1]) if self._epochs else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return EpochEntry(self._epochs[0], self._start_offsets[0]) if self._epochs else None
+
+    def entries(self) -> list[EpochEntry]:
+        return [EpochEntry(epoch, offset) for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
+
+    def assign(self, epoch: int, start_offset: int, *, fsync: bool = True) -> None:
+        """Notes that `epoch` begins at `start_offset`; does nothing when the latest epoch is this one already.
+
+        Entries that contradict the new one are dropped first. `fsync=False` is for a load that ends with `flush`.
+        """
+        if self._insert(epoch, start_offset):
+            self._is_stale_on_disk = True
+            if fsync:
+                self.flush()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Returns the largest epoch not above `epoch` and where it ends (LeaderEpochFileCache.endOffsetFor).
+
+        Case A: undefined, or above every known epoch: (-1, -1). Case B: the latest: the log's end. Case C: below every known
+        epoch: the same epoch and where the first known one starts. Case D: otherwise where the next higher epoch starts.
+        """
+        if not self._epochs or epoch == UNDEFINED_EPOCH or epoch > self._epochs[-1]:
+            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)  # Case A
+        if epoch == self._epochs[-1]:
+            return EpochEndOffset(epoch, log_end_offset)  # Case B
+        higher = bisect_right(self._epochs, epoch)
+        found_epoch = self._epochs[higher - 1] if higher else epoch  # Case D, else Case C
+        return EpochEndOffset(found_epoch, self._start_offsets[higher])
+
+    def find_epoch_for_offset(self, offset: int) -> int | None:
+        """Returns the epoch that a record at `offset` was written in."""
+        index = bisect_right(self._start_offsets, offset) - 1
+        return self._epochs[index] if index >= 0 else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that begin at or after `end_offset`."""
+        keep = bisect_left(self._start_offsets, end_offset)
+        if end_offset >= 0 and keep < len(self._epochs):
+            del self._epochs[keep:], self._start_offsets[keep:]
+            self._is_stale_on_disk = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops the epochs that end at or before `start_offset`; the one that holds it then begins there."""
+        dropped = bisect_right(self._start_offsets, start_offset) - 1
+        if dropped < 0 or (dropped == 0 and self._start_offsets[0] == start_offset):
+            return
+        del self._epochs[:dropped], self._start_offsets[:dropped]
+        self._start_offsets[0] = start_offset
+        self._is_stale_on_disk = True
+
+    def clear(self) -> None:
+        """Drops every entry, in memory and on disk."""
+        self._epochs.clear()
+        self._start_offsets.clear()
+        self._is_stale_on_disk = True
+        self.flush()
+
+    def flush(self) -> None:
+        """Brings the file up to date, durably; does nothing when it is."""
+        if self._is_stale_on_disk:
+            write_checkpoint(self.path, [f"{epoch} {offset}" for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)])
+            self._is_stale_on_disk = False
+
+    def _insert(self, epoch: int, start_offset: int) -> bool:
+        assert epoch >= 0 and start_offset >= 0, f"invalid leader epoch entry ({epoch}, {start_offset})"
+        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._start_offsets[-1]:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset):
+            self._epochs.pop()
+            self._start_offsets.pop()
+        self._epochs.append(epoch)
+        self._start_offsets.append(start_offset)
+        return True
+
+
+def _parse_line(fields: list[str]) -> EpochEntry:
+    epoch, start_offset = (int(field) for field in fields)
+    if epoch < 0 or start_offset < 0:
+        raise ValueError(f"negative entry {epoch} {start_offset}")
+    return EpochEntry(epoch, start_offset)
