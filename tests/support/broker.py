@@ -1,0 +1,27 @@
+"""Barnabas as a child process: `barnabas serve` from the checkout, on a directory and a port of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tests.support.process import ServerProcess
+
+
+class BrokerProcess(ServerProcess):
+    """Runs `python -m broker.cli.main serve` of this checkout under the interpreter that runs the tests."""
+
+    name = "barnabas"
+
+    def command(self) -> list[str]:
+        settings = {
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            "log.dirs": str(self.data_dir),
+            **self.settings,
+        }
+        overrides = [word for key, value in settings.items() for word in ("--override", f"{key}={value}")]
+        return [sys.executable, "-m", "broker.cli.main", "serve", *overrides]
+
+    def environment(self) -> dict[str, str]:
+        """Without the caller's KAFKA_… variables: they are configuration to the broker."""
+        return {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")}

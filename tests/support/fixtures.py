@@ -1,0 +1,79 @@
+"""Fixtures of every test that talks to a server process. A folder's conftest imports the ones that it uses.
+
+BARNABAS_TEST_SERVER=kafka runs the same tests against Apache Kafka: that is how the tests themselves are proven.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.java_host import JavaHost
+from tests.support.kafka import KafkaServer
+from tests.support.process import ServerProcess
+
+SERVERS: dict[str, type[ServerProcess]] = {"barnabas": BrokerProcess, "kafka": KafkaServer}
+_topic_numbers = itertools.count()
+
+
+def new_server(directory: Path, settings: dict[str, str] | None = None, *, kind: str | None = None) -> ServerProcess:
+    """A server that is not started yet, of the kind that this run tests."""
+    return SERVERS[kind or os.environ.get("BARNABAS_TEST_SERVER", "barnabas")](directory, settings)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server for the whole run: tests keep apart by topic and group names (`topic_name`)."""
+    process = new_server(tmp_path_factory.mktemp("server"))
+    process.start()
+    yield process
+    _finish(process)
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server of this test's own, already serving, to be stopped, killed and restarted."""
+    process = new_server(tmp_path)
+    process.start()
+    yield process
+    _finish(process)
+
+
+@pytest.fixture
+def make_server(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], ServerProcess]]:
+    """Makes and starts servers with settings of their own; all are stopped after the test."""
+    started: list[ServerProcess] = []
+
+    def make(settings: dict[str, str]) -> ServerProcess:
+        process = new_server(tmp_path / f"server-{len(started)}", settings)
+        started.append(process)
+        return process.start()
+
+    yield make
+    for process in started:
+        _finish(process)
+
+
+@pytest.fixture(scope="session")
+def java_host() -> Iterator[JavaHost]:
+    """One JVM with Kafka's Java clients and tools in it for the whole run."""
+    host = JavaHost()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test of the run uses; the test's own name shows where it comes from."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:60]
+    return f"{plain}-{next(_topic_numbers)}"
+
+
+def _finish(process: ServerProcess) -> None:
+    if process.is_running:
+        process.stop()

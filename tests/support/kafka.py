@@ -1,0 +1,142 @@
+"""Apache Kafka for the tests: its jars (by Maven, once per machine), its server and its Java tools.
+
+The server is the reference that proves the tests: `BARNABAS_TEST_SERVER=kafka` points them at it. The tools are Java
+clients that the broker must serve. A JVM takes about a second to start, so most tool runs share one (`java_host.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.process import ServerProcess, free_port
+
+KAFKA_VERSION = "4.3.1"
+JARS = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
+INSTALL_HINT = "install both with: sudo apt-get install -y openjdk-17-jdk-headless maven"
+MAVEN_TIMEOUT_S = 600
+FORMAT_TIMEOUT_S = 60
+# A short-lived tool spends its time in start-up: shared class data and the quick compiler halve it.
+TOOL_JVM_FLAGS = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+SERVER_JVM_FLAGS = ("-Xshare:auto", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+def missing_java() -> str | None:
+    """What keeps the Java tests from running, with the command that cures it; None when nothing does."""
+    missing = [name for name, command in (("Java 17 (a JDK)", "javac"), ("Maven", "mvn")) if shutil.which(command) is None]
+    if "Maven" in missing and _jars_dir().is_dir():
+        missing.remove("Maven")
+    return f"missing: {', '.join(missing)}; {INSTALL_HINT}" if missing else None
+
+
+def kafka_jars() -> Path:
+    """The folder with Kafka's jars, downloaded at the first call on this machine. Skips the test without Java or Maven."""
+    reason = missing_java()
+    if reason:
+        pytest.skip(reason)
+    target = _jars_dir()
+    if not target.is_dir():
+        _download_jars(target)
+    return target
+
+
+def class_path() -> str:
+    return f"{kafka_jars()}/*"
+
+
+def java_command(main_class: str, *arguments: str, flags: Sequence[str] = TOOL_JVM_FLAGS) -> list[str]:
+    return ["java", *flags, "-cp", class_path(), main_class, *arguments]
+
+
+def java_tool(main_class: str, *arguments: str, stdin: str = "", timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Runs a tool in a JVM of its own and returns what it printed; the exit status is the caller's to check."""
+    return subprocess.run(java_command(main_class, *arguments), input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def start_java_tool(main_class: str, *arguments: str) -> subprocess.Popen[str]:
+    """Starts a tool that runs until it is told to stop; the caller owns the process."""
+    return subprocess.Popen(
+        java_command(main_class, *arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def java_source(file_name: str) -> str:
+    """A program of tests/support/java, which `java` compiles as it starts it."""
+    return str(Path(__file__).resolve().parent / "java" / file_name)
+
+
+def _jars_dir() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "barnabas-tests" / f"kafka-{KAFKA_VERSION}"
+
+
+def _download_jars(target: Path) -> None:
+    """Downloads beside the target and renames: a folder that exists is complete, however many runs race for it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(_pom())
+        subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"],
+            check=True,
+            timeout=MAVEN_TIMEOUT_S,
+        )
+        try:
+            (Path(scratch) / "lib").rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in JARS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>barnabas.tests</groupId><artifactId>kafka-jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+class KafkaServer(ServerProcess):
+    """Apache Kafka, broker and controller in one process, formatted at its first start."""
+
+    name = "kafka"
+    cluster_id = "MkU3OEVBNTcwNTJENDM2Qk"
+
+    def command(self) -> list[str]:
+        properties = self.directory / "server.properties"
+        if not properties.exists():
+            self._format(properties)
+        return java_command("kafka.Kafka", str(properties), flags=SERVER_JVM_FLAGS)
+
+    def _format(self, properties: Path) -> None:
+        controller_port = free_port(self.host)
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{self.host}:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data_dir),
+            **self.settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        storage_tool = java_command("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties))
+        subprocess.run(storage_tool, check=True, timeout=FORMAT_TIMEOUT_S, stdout=subprocess.DEVNULL)

@@ -1,0 +1,193 @@
+"""A Kafka-speaking server as a child process of the tests: start, wait until it serves, stop, kill -9, restart.
+
+Owns the process and its log file, not its data: a restart runs on the same directory. `ServerProcess` is what the tests
+see; `BrokerProcess` (Barnabas) and `KafkaServer` (Apache Kafka, the reference) only say what command to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 2.0
+PROBE_INTERVAL_S = 0.01
+LOG_TAIL_BYTES = 8_000
+
+# Settings both servers are given, so that a test means the same on each. Kafka's own defaults suit a cluster.
+COMMON_SETTINGS: Mapping[str, str] = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class ServerFailed(AssertionError):
+    """The server did not come up, or went away when it should not have. The message ends with its log's tail."""
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listened on a moment ago. It stays the server's own over restarts."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def serves_metadata(host: str, port: int) -> bool:
+    """Whether a broker answers Metadata v1 with at least one broker: an open port alone does not mean it serves."""
+    request = struct.pack(">hhih4si", 3, 1, 1, 4, b"test", 0)
+    try:
+        with socket.create_connection((host, port), timeout=PROBE_TIMEOUT_S) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = _receive_exactly(connection, 12)
+    except OSError:
+        return False
+    _, _, broker_count = struct.unpack(">iii", answer)
+    return bool(broker_count > 0)
+
+
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
+    answer = b""
+    while len(answer) < size:
+        chunk = connection.recv(size - len(answer))
+        if not chunk:
+            raise ConnectionResetError("closed before the answer was complete")
+        answer += chunk
+    return answer
+
+
+class ServerProcess:
+    """One server on 127.0.0.1. `directory` holds its data and `server.log`; both outlive the process."""
+
+    name = "server"
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.log_path = directory / "server.log"
+        self.settings = {**COMMON_SETTINGS, **(settings or {})}
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        self.ready_after_s = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> ServerProcess:
+        """Starts the process and returns once it serves. Raises ServerFailed with the log's tail."""
+        assert not self.is_running, f"{self.name} runs already"
+        started = time.monotonic()
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self.environment(), cwd=_checkout()
+            )
+        while not serves_metadata(self.host, self.port):
+            if self._process.poll() is not None:
+                raise ServerFailed(f"{self.name} exited with {self._process.returncode} before it served\n{self.log_tail()}")
+            if time.monotonic() - started > timeout_s:
+                self.kill()
+                raise ServerFailed(f"{self.name} did not serve within {timeout_s} s\n{self.log_tail()}")
+            time.sleep(PROBE_INTERVAL_S)
+        self.ready_after_s = time.monotonic() - started
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM, then waits. Returns the exit status; a server that ignores it is killed and fails the test."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired as e:
+            self.kill()
+            raise ServerFailed(f"{self.name} did not stop within {STOP_TIMEOUT_S} s\n{self.log_tail()}") from e
+
+    def kill(self) -> None:
+        """kill -9, as a crash would; returns when the process is gone."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+
+    def restart(self, *, hard: bool = False) -> ServerProcess:
+        """Stops (or with `hard` kills) the server and starts it on the same data and port."""
+        if self.is_running:
+            if hard:
+                self.kill()
+            else:
+                self.stop()
+        return self.start()
+
+    def log_tail(self) -> str:
+        """The end of what the server printed, for a failure's message."""
+        if not self.log_path.exists():
+            return "(no output)"
+        return self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+
+
+def _checkout() -> Path:
+    return Path(__file__).resolve().parents[2]
+
+
+class LineReader:
+    """Collects a child's standard output line by line on a thread of its own, so that its pipe never fills up."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.lines: list[str] = []
+        self._process = process
+        self._grew = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._read, name="line-reader", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._grew:
+                self.lines.append(line.rstrip("\n"))
+                self._grew.notify_all()
+        with self._grew:
+            self._closed = True
+            self._grew.notify_all()
+
+    def wait_for(self, count: int, *, containing: str = "", timeout_s: float = 30.0) -> list[str]:
+        """The lines that contain `containing`, once there are `count` of them. AssertionError when they do not come."""
+        deadline = time.monotonic() + timeout_s
+        with self._grew:
+            while True:
+                found = [line for line in self.lines if containing in line]
+                if len(found) >= count:
+                    return found
+                left_s = deadline - time.monotonic()
+                if self._closed or left_s <= 0:
+                    raise AssertionError(f"only {len(found)} of {count} lines with {containing!r}; last: {self.lines[-5:]}")
+                self._grew.wait(left_s)
