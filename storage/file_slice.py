@@ -1,0 +1,81 @@
+"""Segment files with counted references, and the slices of them that a fetch answers with.
+
+Invariant: a descriptor closes only after its owner and every slice of it let go. Retention may delete a segment while an
+outbox still sends from it; closed too early, the descriptor's number is reused and another topic's bytes go out.
+Owners: a LogSegment owns one reference to its SegmentFile; whoever is handed a FileSlice owns one until `release`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from storage.errors import StorageError
+
+
+class SegmentFile:
+    """An open .log file. It starts with one reference, its opener's; `fd` is valid until the last `release`."""
+
+    __slots__ = ("_references", "fd")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._references = 1
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = False) -> SegmentFile:
+        """Open for reading and positioned writing; `create` makes an empty file and refuses an existing one."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return cls(os.open(path, flags, 0o644))
+
+    def acquire(self) -> SegmentFile:
+        self._references += 1
+        return self
+
+    def release(self) -> None:
+        assert self._references > 0, "a segment file was released more often than it was acquired"
+        self._references -= 1
+        if self._references == 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class FileSlice:
+    """Whole batches inside one segment file: `size` bytes from `position`. The holder calls `release` once it is done."""
+
+    __slots__ = ("_file", "fd", "position", "size")
+
+    def __init__(self, file: SegmentFile, position: int, size: int) -> None:
+        file._references += 1  # acquire(), inlined: once per partition of every fetch
+        self._file: SegmentFile | None = file
+        self.fd = file.fd
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        """The slice's bytes; StorageError when the file ends before them."""
+        return read_exactly(self.fd, self.size, self.position)
+
+    def release(self) -> None:
+        """Let go of the file. Calling it again does nothing; the slice cannot be read afterwards."""
+        file, self._file = self._file, None
+        if file is not None:
+            self.fd = -1
+            file.release()
+
+
+def read_exactly(fd: int, size: int, position: int) -> bytes:
+    """`size` bytes at `position` of `fd`; StorageError when the file is shorter or cannot be read."""
+    try:
+        data = os.pread(fd, size, position)
+        while len(data) < size:  # Linux returns at most 2 GiB a call, signals may cut it shorter
+            more = os.pread(fd, size - len(data), position + len(data))
+            if not more:
+                raise StorageError(f"segment file ends at {position + len(data)}, {size} bytes were expected at {position}")
+            data += more
+    except OSError as error:
+        raise StorageError(f"cannot read {size} bytes at {position}: {error}") from error
+    return data

@@ -1,0 +1,248 @@
+"""The two sparse indexes of a segment: offset to file position, and timestamp to offset.
+
+Invariants: entries ascend strictly (the offsets of a time index may repeat); the file holds exactly the entries, never a
+preallocated tail. An index is a cache: a missing tail costs a longer scan, and a corrupt one is rebuilt from the batches, so new
+entries are kept in memory and written in groups. An index of the active segment lives in memory; that of a closed one is searched
+in its file, read by read (18 reads of cached pages for the largest index), so that many open segments cost no memory and a disk
+error is an exception, where a mapping would end the process. Owner: LogSegment. Errors come out as OSError or CorruptIndexError.
+
+Formats (Kafka's OffsetIndex and TimeIndex): int32 offset - base, int32 position of that batch; int64 timestamp, int32 offset - base.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+from struct import Struct
+from typing import ClassVar, NamedTuple
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+UNWRITTEN_LIMIT = 256  # entries kept in memory before they are written: at Kafka's 4 KiB interval one write per MiB of data
+NO_TIMESTAMP = -1
+
+
+class CorruptIndexError(Exception):
+    """An index file cannot be right; its segment rebuilds it. Never leaves storage/."""
+
+
+class TimeEntry(NamedTuple):
+    """No record up to `offset` is younger than `timestamp`."""
+
+    timestamp: int
+    offset: int
+
+
+class SegmentIndex:
+    """What both indexes share: an array of fixed entries, loaded at first use and appended to in groups."""
+
+    __slots__ = ("_count", "_entries", "_fd", "_written", "base_offset", "max_entries", "path")
+    entry: ClassVar[Struct]
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.entry.size
+        self._entries: bytearray | None = None  # of an active segment
+        self._fd = -1  # of a closed one
+        self._count = 0
+        self._written = 0  # entries in the file; -1 when the file is to be replaced
+
+    @property
+    def entries_count(self) -> int:
+        return self._count
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._entries is not None or self._fd >= 0
+
+    def create(self) -> None:
+        """Start empty, in memory and on disk."""
+        self.reset()
+        self.write_out()
+
+    def load(self, *, is_active: bool) -> None:
+        """Read the file into memory when it is to grow, else only open it. CorruptIndexError when it is missing or torn."""
+        self.drop()
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise CorruptIndexError(f"{self.path} is missing") from error
+        self._fd = fd
+        size = os.fstat(fd).st_size
+        if size % self.entry.size:
+            raise CorruptIndexError(f"{self.path} has {size} bytes, no multiple of {self.entry.size}")
+        self._count = self._written = size // self.entry.size
+        if is_active:
+            entries = bytearray(os.pread(fd, size, 0))
+            self._close_file()
+            if len(entries) != size:
+                raise CorruptIndexError(f"{self.path} could be read to {len(entries)} of {size} bytes only")
+            self._entries = entries
+
+    def reset(self) -> None:
+        """Forget every entry; the next write replaces the file. A rebuild starts with it."""
+        self._close_file()
+        self._entries = bytearray()
+        self._count = 0
+        self._written = -1
+
+    def write_out(self) -> None:
+        """Append the entries that are only in memory to the file, so that it can be synchronised or read by others."""
+        if self._entries is None or self._written == self._count:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if self._written < 0 else 0)
+        start = max(self._written, 0) * self.entry.size
+        fd = os.open(self.path, flags, 0o644)
+        try:
+            written = os.pwrite(fd, memoryview(self._entries)[start:], start)
+        finally:
+            os.close(fd)
+        if start + written != len(self._entries):
+            raise OSError(f"short write to {self.path}")
+        self._written = self._count
+
+    def unload(self) -> None:
+        """Write out and free the memory or the descriptor; the next use loads it again."""
+        self.write_out()
+        self.drop()
+
+    def drop(self) -> None:
+        """Free the memory or the descriptor without writing."""
+        self._close_file()
+        self._entries = None
+
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _unpack(self, slot: int) -> tuple[int, int]:
+        entries, size = self._entries, self.entry.size
+        if entries is not None:
+            key, value = self.entry.unpack_from(entries, slot * size)
+        else:
+            key, value = self.entry.unpack(os.pread(self._fd, size, slot * size))
+        return key, value
+
+    def _append(self, packed: bytes) -> None:
+        entries = self._entries
+        assert entries is not None, "only the index of an active segment grows"
+        entries += packed
+        self._count += 1
+        if self._count - self._written >= UNWRITTEN_LIMIT:
+            self.write_out()
+
+    def _keep(self, count: int) -> None:
+        """Cut to the first `count` entries, in memory and on disk."""
+        entries = self._entries
+        assert entries is not None, "only the index of an active segment is cut"
+        if count == self._count:
+            return
+        del entries[count * self.entry.size :]
+        self._count = count
+        if self._written > count:
+            os.truncate(self.path, count * self.entry.size)
+            self._written = count
+
+
+class OffsetIndex(SegmentIndex):
+    """Last offset of a batch to the batch's position, one entry per index.interval.bytes."""
+
+    __slots__ = ()
+    entry = OFFSET_ENTRY
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= self.max_entries
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last indexed batch, 0 without entries."""
+        return self._unpack(self._count - 1)[1] if self._count else 0
+
+    def check(self, log_size_bytes: int) -> None:
+        """CorruptIndexError for what an unclean stop leaves: zeros behind the entries, or entries past the data."""
+        if self._count == 0:
+            return
+        first_offset, first_position = self._unpack(0)
+        last_offset, last_position = self._unpack(self._count - 1)
+        ascends = self._count == 1 or (last_offset > first_offset and last_position > first_position)
+        # A batch at position 0 is never indexed, so a zero can only be an unwritten entry.
+        if not ascends or first_position <= 0 or not 0 < last_position < log_size_bytes or first_offset < 0:
+            raise CorruptIndexError(f"{self.path} does not ascend within the segment's {log_size_bytes} bytes")
+
+    def append(self, last_offset: int, position: int) -> None:
+        self._append(OFFSET_ENTRY.pack(last_offset - self.base_offset, position))
+
+    def find_position(self, offset: int) -> int:
+        """Position of the last indexed batch that ends at or before `offset`, 0 when there is none."""
+        relative = offset - self.base_offset
+        slot = bisect_right(range(self._count), relative, key=self._relative_offset)
+        return self._unpack(slot - 1)[1] if slot else 0
+
+    def find_boundary(self, position: int) -> int:
+        """The last indexed position at or before `position`, 0 when there is none: a batch starts there."""
+        slot = bisect_right(range(self._count), position, key=self._position)
+        return self._unpack(slot - 1)[1] if slot else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or past `offset`."""
+        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._relative_offset))
+
+    def _relative_offset(self, slot: int) -> int:
+        return self._unpack(slot)[0]
+
+    def _position(self, slot: int) -> int:
+        return self._unpack(slot)[1]
+
+
+class TimeIndex(SegmentIndex):
+    """Largest timestamp so far to the last offset of the batch that has it."""
+
+    __slots__ = ()
+    entry = TIME_ENTRY
+
+    @property
+    def is_full(self) -> bool:
+        """One slot is kept free for the entry that closing a segment adds."""
+        return self._count >= self.max_entries - 1
+
+    @property
+    def last_entry(self) -> TimeEntry:
+        return self._at(self._count - 1) if self._count else TimeEntry(NO_TIMESTAMP, self.base_offset)
+
+    def check(self) -> None:
+        """CorruptIndexError when the ends of the file are out of order, as with a zero tail."""
+        if self._count == 0:
+            return
+        first, last = self._at(0), self._at(self._count - 1)
+        if self._count > 1 and (last.timestamp <= first.timestamp or last.offset < first.offset):
+            raise CorruptIndexError(f"{self.path} does not ascend")
+        if first.offset < self.base_offset or first == TimeEntry(0, self.base_offset):
+            raise CorruptIndexError(f"{self.path} starts with {first}")
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry unless the last one is as young already."""
+        if timestamp > self.last_entry.timestamp:
+            self._append(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
+
+    def find_entry(self, timestamp: int) -> TimeEntry:
+        """The last entry at or before `timestamp`; (-1, base offset) when there is none."""
+        slot = bisect_right(range(self._count), timestamp, key=self._timestamp)
+        return self._at(slot - 1) if slot else TimeEntry(NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or past `offset`."""
+        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._offset))
+
+    def _at(self, slot: int) -> TimeEntry:
+        timestamp, relative = self._unpack(slot)
+        return TimeEntry(timestamp, self.base_offset + relative)
+
+    def _timestamp(self, slot: int) -> int:
+        return self._unpack(slot)[0]
+
+    def _offset(self, slot: int) -> int:
+        return self._unpack(slot)[1]
