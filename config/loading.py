@@ -1,0 +1,136 @@
+"""Where settings come from: the shipped server.properties or a file, then KAFKA_… environment variables, then --override.
+
+Later ones win. Reads the one file it is told to read and nothing else; `environ` and `overrides` are arguments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from config.properties import ConfigError
+from config.server import ServerConfig
+from config.server_rules import server_config
+
+DEFAULT_PROPERTIES_PATH = Path(__file__).parent / "server.properties"
+
+_log = logging.getLogger("barnabas.config")
+
+# What the official container image keeps for itself (KafkaDockerWrapper.ExcludeServerPropsEnv).
+_IMAGE_VARIABLES = frozenset(
+    {
+        "KAFKA_VERSION",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JMX_PORT",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_CLUSTER_ID",
+    }
+)
+
+
+def load_server_config(path: str | Path | None, environ: Mapping[str, str], overrides: Iterable[str]) -> ServerConfig:
+    """The settings of `path` (None: the shipped server.properties), `environ` and `overrides` (each `key=value`).
+
+    Unknown keys are warned about, as in Kafka. Raises ConfigError, whose text is the one line to print.
+    """
+    texts = read_properties(DEFAULT_PROPERTIES_PATH if path is None else Path(path))
+    texts |= properties_from_environment(environ)
+    texts |= dict(_split_override(override) for override in overrides)
+    config = server_config(texts)
+    for key in config.unknown_keys:
+        _log.warning("unknown configuration %s is ignored", key)
+    return config
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The key-value pairs of a Java properties file. Raises ConfigError when it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError("--config", path, f"cannot be read: {e.strerror if isinstance(e, OSError) else e}") from e
+    return parse_properties(text)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties format: `#` and `!` comments, `=`, `:` or blank between key and value, `\\` joins lines and escapes."""
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        end = _key_end(line)
+        rest = line[end:].lstrip(" \t\f")
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(" \t\f")
+        properties[_unescape(line[:end])] = _unescape(rest)
+    return properties
+
+
+def properties_from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """`KAFKA_LOG_DIRS=…` as `log.dirs`: `_` is a dot, `__` an underscore, `___` a dash, as in the official container image.
+
+    The image derives listeners from advertised.listeners when only those are given, on every address; so does this.
+    """
+    properties = {
+        key.removeprefix("KAFKA_").lower().replace("_", ".").replace("...", "-").replace("..", "_"): value
+        for key, value in environ.items()
+        if key.startswith("KAFKA_") and key not in _IMAGE_VARIABLES
+    }
+    return {key: value for key, value in properties.items() if key}
+
+
+def _split_override(override: str) -> tuple[str, str]:
+    key, separator, value = override.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError("--override", override, "expected key=value")
+    return key.strip(), value.strip()
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    """Lines without comments and blanks, continuation lines joined."""
+    pending = ""
+    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = raw.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        line = pending + line
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending = line[:-1]
+            continue
+        pending = ""
+        yield line
+    if pending:
+        yield pending
+
+
+def _key_end(line: str) -> int:
+    """The position of the first separator that is not escaped."""
+    position = 0
+    while position < len(line) and line[position] not in "=: \t\f":
+        position += 2 if line[position] == "\\" else 1
+    return min(position, len(line))
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out, position = [], 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\" and position < len(text):
+            character = text[position]
+            position += 1
+            if character == "u" and len(text) >= position + 4:
+                character = chr(int(text[position : position + 4], 16))
+                position += 4
+            else:
+                character = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(character, character)
+        out.append(character)
+    return "".join(out)

@@ -1,0 +1,243 @@
+"""What a Kafka property is: its name, type, default, range and how its text becomes a value. The counterpart of Kafka's ConfigDef.
+
+The tables of properties are text, one line each (`config/server_table.py`, `config/topic.py`), so that they read like Kafka's own
+documentation and cost next to nothing at start. Ranges are written as
+
+    1..17            both ends inclusive; either end may be missing
+    1..9|-1          a range, or one value outside it
+    broker|controller    one of these words; of a list: each element (a leading ~ ignores case, a trailing ! refuses the empty list)
+    nonempty         at least one character; of a list: at least one element
+    replicas         Kafka's throttled-replica list: `*` or partition:broker pairs
+
+A list never holds the same element twice (Kafka since 4.1, KIP-1161). Nothing here reads files or the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A parsed property: classes and passwords are str, lists are tuples, null is None."""
+
+HIDDEN_PASSWORD = "[hidden]"
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN")
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+_LIST_SEPARATOR = re.compile(r"\s*,\s*")
+
+
+class ConfigError(Exception):
+    """A property that cannot be used: `str()` is the one line a person needs. `key` is a property's name, or a file's."""
+
+    def __init__(self, key: str, value: object, why: str) -> None:
+        super().__init__(f"Invalid value {_printable(value)} for configuration {key}: {why}")
+        self.key = key
+        self.value = value
+        self.why = why
+
+
+class PropertyType(IntEnum):
+    """Kafka's ConfigDef.Type, numbered as DescribeConfigs sends it."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class UpdateMode(IntEnum):
+    """Where Kafka lets a running broker's property be altered."""
+
+    READ_ONLY = 0
+    PER_BROKER = 1
+    CLUSTER_WIDE = 2
+
+
+_INTEGER_LIMITS = {
+    PropertyType.SHORT: (-(2**15), 2**15 - 1, "a 16-bit integer"),
+    PropertyType.INT: (-(2**31), 2**31 - 1, "a 32-bit integer"),
+    PropertyType.LONG: (-(2**63), 2**63 - 1, "a 64-bit integer"),
+}
+_TYPES = {kind.name.lower(): kind for kind in PropertyType}
+_UPDATE_MODES = {"-": UpdateMode.READ_ONLY, "broker": UpdateMode.PER_BROKER, "cluster": UpdateMode.CLUSTER_WIDE}
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property as Kafka declares it. `default_text` is None where the default is null or the property is required."""
+
+    name: str
+    type: PropertyType
+    default_text: str | None
+    range: str
+    update_mode: UpdateMode
+    is_required: bool
+    is_internal: bool
+    synonyms: tuple[str, ...] = ()
+
+    @property
+    def attribute(self) -> str:
+        """The name of the field that holds it: `log.segment.bytes` is `log_segment_bytes`."""
+        return self.name.replace(".", "_")
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is PropertyType.PASSWORD
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.update_mode is UpdateMode.READ_ONLY
+
+    @property
+    def default(self) -> Value:
+        return None if self.default_text is None else self._convert(self.default_text)
+
+    @property
+    def doc(self) -> str:
+        """One sentence about what it does. The sentences are loaded at the first call."""
+        from config.docs import documentation
+
+        return documentation(self.name)
+
+    def parse(self, text: str) -> Value:
+        """The value of `text`, checked against the range. Raises ConfigError."""
+        text = text.strip()
+        value = self._convert(text)
+        why = self._range_violation(value)
+        if why:
+            raise ConfigError(self.name, HIDDEN_PASSWORD if self.is_sensitive else text, why)
+        return value
+
+    def format(self, value: Value) -> str | None:
+        """`value` as Kafka prints it in DescribeConfigs, None for null. Sensitive values are never printed: None as well."""
+        if value is None or self.is_sensitive:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        if isinstance(value, float):
+            return _java_double(value)
+        return str(value)
+
+    def _convert(self, text: str) -> Value:
+        kind = self.type
+        if kind in _INTEGER_LIMITS:
+            return self._convert_integer(text)
+        if kind is PropertyType.BOOLEAN:
+            lowered = text.lower()
+            if lowered not in ("true", "false"):
+                raise ConfigError(self.name, text, "expected either true or false")
+            return lowered == "true"
+        if kind is PropertyType.DOUBLE:
+            if not _FLOAT.fullmatch(text):
+                raise ConfigError(self.name, text, "expected a number")
+            return float(text)
+        if kind is PropertyType.LIST:
+            return tuple(_LIST_SEPARATOR.split(text)) if text else ()
+        return text
+
+    def _convert_integer(self, text: str) -> int:
+        low, high, what = _INTEGER_LIMITS[self.type]
+        # Twenty characters hold every 64-bit number: longer text is refused before int() has to look at it.
+        if len(text) > 20 or not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+            raise ConfigError(self.name, text, f"expected {what}{_range_hint(self.range)}")
+        return int(text)
+
+    def _range_violation(self, value: Value) -> str | None:
+        """Why `value` is outside the range, None when it is inside."""
+        if isinstance(value, tuple) and len(set(value)) != len(value):
+            return "values must not be duplicated"
+        if self.range == "-" or value is None:
+            return None
+        if self.range == "replicas":
+            return _replicas_violation(value)
+        if self.range == "nonempty":
+            return None if value else "must not be empty"
+        if isinstance(value, int | float):
+            return _number_violation(value, self.range)
+        return _choice_violation(value, self.range)
+
+
+def read_table(text: str, synonyms: Mapping[str, tuple[str, ...]]) -> Iterator[Property]:
+    """The properties declared by a table's lines: name, type, default, range, update mode and perhaps `internal`."""
+    for line in text.splitlines():
+        columns = line.split()
+        if not columns or columns[0].startswith("#"):
+            continue
+        name, kind, default, range_text, mode = columns[:5]
+        default_text = {"null": None, "required": None, '""': ""}.get(default, default)
+        yield Property(
+            name=name,
+            type=_TYPES[kind],
+            default_text=default_text,
+            range=range_text,
+            update_mode=_UPDATE_MODES[mode],
+            is_required=default == "required",
+            is_internal=len(columns) > 5,
+            synonyms=synonyms.get(name, ()),
+        )
+
+
+def _number_violation(value: float, range_text: str) -> str | None:
+    interval, _, extra = range_text.partition("|")
+    low, high = interval.split("..")
+    if extra and value == float(extra):
+        return None
+    if (low and value < float(low)) or (high and value > float(high)):
+        return "must be" + _range_hint(range_text).removeprefix(",")
+    return None
+
+
+def _range_hint(range_text: str) -> str:
+    """`1..9|-1` in words, with a leading comma; empty for what is not an interval."""
+    interval, _, extra = range_text.partition("|")
+    if ".." not in interval:
+        return ""
+    low, high = interval.split("..")
+    words = f", between {low} and {high}" if low and high else f", at least {low}" if low else f", no more than {high}"
+    return f"{words} or equal to {extra}" if extra else words
+
+
+def _choice_violation(value: Value, range_text: str) -> str | None:
+    choices = range_text.removeprefix("~").removesuffix("!").split("|")
+    elements = value if isinstance(value, tuple) else (str(value),)
+    known = {choice.lower() for choice in choices} if range_text.startswith("~") else set(choices)
+    if not elements and range_text.endswith("!"):
+        return f"must not be empty; valid values are {', '.join(choices)}"
+    for element in elements:
+        if (element.lower() if range_text.startswith("~") else element) not in known:
+            return f"must be one of {', '.join(choices)}"
+    return None
+
+
+def _replicas_violation(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    if value == ("*",) or all(_REPLICA.fullmatch(element) for element in value):
+        return None
+    return "must be the literal '*' or a list of [partitionId]:[brokerId] pairs"
+
+
+def _java_double(value: float) -> str:
+    """As Double.toString: `0.5`, `1.7976931348623157E308`."""
+    text = repr(value)
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
+def _printable(value: object) -> str:
+    """`value` on one line, and not much of it: error lines are for people, and the value may come from a client."""
+    text = str(value)
+    escaped = text if text.isprintable() else ascii(text)[1:-1]
+    return escaped if len(escaped) <= 200 else escaped[:200] + "…"

@@ -1,0 +1,287 @@
+"""The broker's settings: `ServerConfig`, one field per Kafka broker property that means something here, and the table of all of them.
+
+Fields have Kafka's names in snake_case and Kafka's defaults. A few hold what the text means rather than the text: listeners are
+Endpoints, `log_dirs` falls back to log.dir, `node_id` to broker.id. `value_of` answers for every property, with or without a field.
+Built by config/server_rules.py from text; nothing changes it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from config.endpoints import Endpoint, Voter
+from config.properties import Property, Value, read_table
+from config.server_table import BARNABAS_TABLE, KAFKA_TABLE
+from config.topic import LogConfig
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+# Broker properties that stand in for each other, the one that wins first (Kafka's DynamicBrokerConfig.brokerConfigSynonyms).
+_SYNONYMS: dict[str, tuple[str, ...]] = {}
+for _group in (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+):
+    _SYNONYMS |= dict.fromkeys(_group, _group)
+
+SERVER_PROPERTIES: dict[str, Property] = {known.name: known for known in read_table(KAFKA_TABLE + BARNABAS_TABLE, _SYNONYMS)}
+"""Every broker property by name. `synonyms` is empty for a property that only stands for itself."""
+
+_DEFAULT_PROTOCOLS = {"SASL_SSL": "SASL_SSL", "PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT"}
+_KAFKA_TOPIC_DEFAULTS = LogConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ServerConfig:
+    """A broker's settings. `ServerConfig()` has Kafka's defaults; `log.retention.*` and the like are read through `topic_defaults`."""
+
+    topic_defaults: LogConfig = _KAFKA_TOPIC_DEFAULTS
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What the file, the environment and the command line set, as written."""
+    unknown_keys: tuple[str, ...] = ()
+
+    # The node
+    node_id: int = 1
+    process_roles: tuple[str, ...] = ("broker", "controller")
+    broker_rack: str | None = None
+    log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)
+    metadata_log_dir: str = "/tmp/kafka-logs"
+    background_threads: int = 10
+    num_io_threads: int = 8
+    num_network_threads: int = 3
+    num_recovery_threads_per_data_dir: int = 2
+    num_replica_alter_log_dirs_threads: int | None = None
+    request_timeout_ms: int = 30_000
+    delete_topic_enable: bool = True
+    controlled_shutdown_enable: bool = True
+    authorizer_class_name: str = ""
+
+    # Listeners and connections
+    listeners: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "", 9092, "PLAINTEXT"),)
+    advertised_listeners: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
+    inter_broker_listener_name: str = "PLAINTEXT"
+    controller_listener_names: tuple[str, ...] = ()
+    early_start_listeners: tuple[str, ...] | None = None
+    listener_security_protocol_map: Mapping[str, str] = field(default_factory=_DEFAULT_PROTOCOLS.copy)
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_listen_backlog_size: int = 50
+    socket_receive_buffer_bytes: int = 102_400
+    socket_request_max_bytes: int = 104_857_600
+    socket_send_buffer_bytes: int = 102_400
+    connection_failed_authentication_delay_ms: int = 100
+    connections_max_idle_ms: int = 600_000
+    connections_max_reauth_ms: int = 0
+    max_connection_creation_rate: int = INT_MAX
+    max_connections: int = INT_MAX
+    max_connections_per_ip: int = INT_MAX
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    queued_max_request_bytes: int = -1
+    queued_max_requests: int = 500
+
+    # Requests
+    fetch_max_bytes: int = 57_671_680
+    fetch_purgatory_purge_interval_requests: int = 1000
+    max_incremental_fetch_session_cache_slots: int = 1000
+    max_request_partition_size_limit: int = 2000
+    producer_purgatory_purge_interval_requests: int = 1000
+    delete_records_purgatory_purge_interval_requests: int = 1
+
+    # Topics and logs
+    auto_create_topics_enable: bool = True
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    message_max_bytes: int = 1_048_588
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_delete_retention_ms: int = 86_400_000
+    log_cleaner_enable: bool = True
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_buffer_size: int = 524_288
+    log_cleaner_io_max_bytes_per_second: float = DOUBLE_MAX
+    log_cleaner_max_compaction_lag_ms: int = LONG_MAX
+    log_cleaner_min_cleanable_ratio: float = 0.5
+    log_cleaner_min_compaction_lag_ms: int = 0
+    log_cleaner_threads: int = 1
+    log_cleanup_policy: tuple[str, ...] = ("delete",)
+    log_dir_failure_timeout_ms: int = 30_000
+    log_flush_interval_messages: int = LONG_MAX
+    log_flush_interval_ms: int | None = None
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_scheduler_interval_ms: int = LONG_MAX
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_index_interval_bytes: int = 4096
+    log_index_size_max_bytes: int = 10_485_760
+    log_initial_task_delay_ms: int = 30_000
+    log_local_retention_bytes: int = -2
+    log_local_retention_ms: int = -2
+    log_message_timestamp_after_max_ms: int = 3_600_000
+    log_message_timestamp_before_max_ms: int = LONG_MAX
+    log_message_timestamp_type: str = "CreateTime"
+    log_preallocate: bool = False
+    log_retention_bytes: int = -1
+    log_retention_check_interval_ms: int = 300_000
+    log_retention_hours: int = 168
+    log_retention_minutes: int | None = None
+    log_retention_ms: int | None = None
+    log_roll_hours: int = 168
+    log_roll_jitter_hours: int = 0
+    log_roll_jitter_ms: int | None = None
+    log_roll_ms: int | None = None
+    log_segment_bytes: int = 1_073_741_824
+    log_segment_delete_delay_ms: int = 60_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    producer_id_expiration_ms: int = 86_400_000
+
+    # Groups and offsets
+    group_consumer_assignment_interval_ms: int = 1000
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_heartbeat_interval_ms: int = 5000
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_max_size: int = INT_MAX
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_min_heartbeat_interval_ms: int = 5000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_coordinator_append_linger_ms: int = -1
+    group_coordinator_background_threads: int = 2
+    group_coordinator_cached_buffer_max_bytes: int = 1_048_588
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
+    group_coordinator_threads: int = 4
+    group_initial_rebalance_delay_ms: int = 3000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = INT_MAX
+    group_min_session_timeout_ms: int = 6000
+    offset_metadata_max_bytes: int = 4096
+    offsets_commit_timeout_ms: int = 5000
+    offsets_load_buffer_size: int = 5_242_880
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int = 10_080
+    offsets_topic_compression_codec: int = 0
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 104_857_600
+
+    # Transactions
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_partition_verification_enable: bool = True
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_state_log_load_buffer_size: int = 5_242_880
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transaction_two_phase_commit_enable: bool = False
+    transactional_id_expiration_ms: int = 604_800_000
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+    add_partitions_to_txn_retry_backoff_ms: int = 20
+
+    # Replication
+    replica_fetch_backoff_ms: int = 1000
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_wait_max_ms: int = 500
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
+    replica_lag_time_max_ms: int = 30_000
+    replica_selector_class: str | None = None
+    replica_socket_receive_buffer_bytes: int = 65_536
+    replica_socket_timeout_ms: int = 30_000
+    num_replica_fetchers: int = 1
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
+
+    # Controller and quorum
+    controller_quorum_append_linger_ms: int = 25
+    controller_quorum_auto_join_enable: bool = False
+    controller_quorum_bootstrap_servers: tuple[str, ...] = ()
+    controller_quorum_election_backoff_max_ms: int = 1000
+    controller_quorum_election_timeout_ms: int = 1000
+    controller_quorum_fetch_max_bytes: int = 1_048_576
+    controller_quorum_fetch_snapshot_max_bytes: int = 1_048_576
+    controller_quorum_fetch_timeout_ms: int = 2000
+    controller_quorum_request_timeout_ms: int = 2000
+    controller_quorum_retry_backoff_ms: int = 20
+    controller_quorum_voters: tuple[Voter, ...] = ()
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
+    controller_socket_timeout_ms: int = 30_000
+    broker_heartbeat_interval_ms: int = 2000
+    broker_session_timeout_ms: int = 9000
+    initial_broker_registration_timeout_ms: int = 60_000
+    metadata_log_max_record_bytes_between_snapshots: int = 20_971_520
+    metadata_log_max_snapshot_interval_ms: int = 3_600_000
+    metadata_log_segment_bytes: int = 1_073_741_824
+    metadata_log_segment_ms: int = 604_800_000
+    metadata_max_idle_interval_ms: int = 500
+    metadata_max_retention_bytes: int = 104_857_600
+    metadata_max_retention_ms: int = 604_800_000
+
+    # Quotas and metrics
+    alter_log_dirs_replication_quota_window_num: int = 11
+    alter_log_dirs_replication_quota_window_size_seconds: int = 1
+    metrics_num_samples: int = 2
+    metrics_recording_level: str = "INFO"
+    metrics_sample_window_ms: int = 30_000
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
+
+    # Ours; config/server_table.py says what each is for.
+    barnabas_auto_format: bool = False
+    barnabas_frame_deadline_ms: int = 30_000
+    barnabas_max_connections: int = 10_000
+    barnabas_max_connections_per_ip: int = 5_000
+    barnabas_metrics_listener: str = ""
+    barnabas_queued_max_request_bytes: int = 1_073_741_824
+    barnabas_record_validation: str = "header"
+
+    @property
+    def client_listeners(self) -> tuple[Endpoint, ...]:
+        """The listeners that serve clients: all but the controller's."""
+        return tuple(endpoint for endpoint in self.listeners if endpoint.listener_name not in self.controller_listener_names)
+
+    @property
+    def client_advertised_listeners(self) -> tuple[Endpoint, ...]:
+        """What clients are told, each by the listener they came by."""
+        return tuple(endpoint for endpoint in self.advertised_listeners if endpoint.listener_name not in self.controller_listener_names)
+
+    @property
+    def connections_limit(self) -> int:
+        return min(self.max_connections, self.barnabas_max_connections)
+
+    @property
+    def connections_per_ip_limit(self) -> int:
+        """For an address that max.connections.per.ip.overrides does not name."""
+        return min(self.max_connections_per_ip, self.barnabas_max_connections_per_ip)
+
+    @property
+    def queued_request_bytes_limit(self) -> int:
+        """Bytes of requests held at once, over all connections."""
+        return self.queued_max_request_bytes if self.queued_max_request_bytes > 0 else self.barnabas_queued_max_request_bytes
+
+    def value_of(self, name: str) -> Value:
+        """The value of the property `name`: as it was set, else Kafka's default. None is null. KeyError for an unknown name."""
+        known = SERVER_PROPERTIES[name]
+        text = self.texts.get(name)
+        return known.default if text is None else known.parse(text)
+
+    def is_set(self, name: str) -> bool:
+        """Whether the file, the environment or the command line set `name` (DescribeConfigs: STATIC_BROKER_CONFIG)."""
+        return name in self.texts

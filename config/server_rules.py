@@ -1,0 +1,198 @@
+"""From texts to a `ServerConfig`: parses each property, then applies the rules between properties (Kafka's KafkaConfig.validateValues)
+and refuses what this broker does not do, so that no setting a person relies on is silently dropped.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from config.endpoints import (
+    SECURITY_PROTOCOLS,
+    Endpoint,
+    Voter,
+    parse_connection_overrides,
+    parse_endpoints,
+    parse_host_and_port,
+    parse_protocol_map,
+    parse_voters,
+)
+from config.properties import ConfigError, Value
+from config.server import SERVER_PROPERTIES, ServerConfig
+from config.topic import topic_defaults
+
+DEFAULT_NODE_ID = 1
+
+# Listener-specific and plug-in settings, which Kafka accepts under a prefix.
+_KNOWN_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
+
+# Set to anything but its default, each of these would change who may do what or where data goes; none of it is here yet.
+_NOT_SUPPORTED = {
+    "authorizer.class.name": "authorizers are not supported yet",
+    "create.topic.policy.class.name": "policies written in Java cannot be loaded",
+    "alter.config.policy.class.name": "policies written in Java cannot be loaded",
+    "client.quota.callback.class": "callbacks written in Java cannot be loaded",
+    "replica.selector.class": "replica selectors written in Java cannot be loaded",
+    "config.providers": "config providers are not supported",
+    "remote.log.storage.system.enable": "tiered storage is not supported",
+}
+
+_ATTRIBUTES = frozenset(field.name for field in fields(ServerConfig))
+
+
+def server_config(texts: Mapping[str, str]) -> ServerConfig:
+    """The settings described by `texts` (property name → text). Raises ConfigError for the first wrong one."""
+    known_texts = {key: text for key, text in texts.items() if key in SERVER_PROPERTIES}
+    unknown_keys = tuple(key for key in texts if key not in SERVER_PROPERTIES and not key.startswith(_KNOWN_PREFIXES))
+    values = {name: known.parse(known_texts[name]) if name in known_texts else known.default for name, known in SERVER_PROPERTIES.items()}
+    _refuse_unsupported(values)
+    attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+    attributes |= _node_fields(values) | _listener_fields(values, known_texts)
+    config = ServerConfig(
+        **{name: value for name, value in attributes.items() if name in _ATTRIBUTES},
+        topic_defaults=topic_defaults(values),
+        texts=known_texts,
+        unknown_keys=unknown_keys,
+    )
+    _check_listeners(config)
+    _check_quorum(config)
+    _check_numbers(config)
+    return config
+
+
+def _refuse_unsupported(values: Mapping[str, Value]) -> None:
+    for name, why in _NOT_SUPPORTED.items():
+        if values[name] != SERVER_PROPERTIES[name].default:
+            raise ConfigError(name, SERVER_PROPERTIES[name].format(values[name]), why)
+
+
+def _node_fields(values: Mapping[str, Value]) -> dict[str, Any]:
+    node_id, broker_id = values["node.id"], values["broker.id"]
+    if broker_id == -1:
+        broker_id = None
+    if node_id is not None and broker_id is not None and node_id != broker_id:
+        raise ConfigError("broker.id", broker_id, f"must be the same as node.id ({node_id})")
+    log_dirs = values["log.dirs"] or values["log.dir"]
+    assert isinstance(log_dirs, tuple)
+    return {
+        "node_id": next(value for value in (node_id, broker_id, DEFAULT_NODE_ID) if value is not None),
+        "process_roles": values["process.roles"] or ("broker", "controller"),
+        "log_dirs": log_dirs,
+        "metadata_log_dir": values["metadata.log.dir"] or log_dirs[0],
+    }
+
+
+def _listener_fields(values: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    controller_names = tuple(name.upper() for name in values["controller.listener.names"] or ())
+    protocols = parse_protocol_map("listener.security.protocol.map", values["listener.security.protocol.map"])
+    if "listener.security.protocol.map" not in texts:
+        # As Kafka under KRaft: a controller listener that nobody mapped is plaintext.
+        protocols |= {name: "PLAINTEXT" for name in controller_names if name not in SECURITY_PROTOCOLS}
+    listeners = parse_endpoints("listeners", values["listeners"], protocols, with_distinct_ports=True)
+    advertised = _advertised_listeners(values["advertised.listeners"], listeners, protocols)
+    inter_broker_name = values["inter.broker.listener.name"]
+    if inter_broker_name is not None and "security.inter.broker.protocol" in texts:
+        raise ConfigError("inter.broker.listener.name", inter_broker_name, "cannot be set together with security.inter.broker.protocol")
+    return {
+        "listeners": listeners,
+        "advertised_listeners": advertised,
+        "listener_security_protocol_map": protocols,
+        "controller_listener_names": controller_names,
+        "inter_broker_listener_name": (inter_broker_name or values["security.inter.broker.protocol"]).upper(),
+        "controller_quorum_voters": parse_voters("controller.quorum.voters", values["controller.quorum.voters"]),
+        "max_connections_per_ip_overrides": parse_connection_overrides(
+            "max.connections.per.ip.overrides", values["max.connections.per.ip.overrides"]
+        ),
+    }
+
+
+def _advertised_listeners(
+    texts: tuple[str, ...] | None, listeners: tuple[Endpoint, ...], protocols: Mapping[str, str]
+) -> tuple[Endpoint, ...]:
+    """advertised.listeners, else the listeners; a listener on every address is advertised by this machine's canonical name."""
+    key = "advertised.listeners"
+    endpoints = listeners if texts is None else parse_endpoints(key, texts, protocols, with_distinct_ports=False)
+    return tuple(
+        endpoint if endpoint.host else Endpoint(endpoint.listener_name, socket.getfqdn(), endpoint.port, endpoint.security_protocol)
+        for endpoint in endpoints
+    )
+
+
+def _check_listeners(config: ServerConfig) -> None:
+    for endpoint in (*config.listeners, *config.advertised_listeners):
+        if endpoint.security_protocol != "PLAINTEXT":
+            raise ConfigError("listeners", endpoint, f"security protocol {endpoint.security_protocol} is not supported yet; use PLAINTEXT")
+    names = [endpoint.listener_name for endpoint in config.listeners]
+    for endpoint in config.advertised_listeners:
+        if endpoint.host == "0.0.0.0":
+            raise ConfigError("advertised.listeners", endpoint, "cannot use the nonroutable address 0.0.0.0; use a routable address")
+        if endpoint.listener_name not in names:
+            raise ConfigError("advertised.listeners", endpoint, f"must name a listener defined in listeners ({', '.join(names)})")
+    for name in config.controller_listener_names:
+        if name not in names:
+            raise ConfigError("controller.listener.names", name, f"must name a listener defined in listeners ({', '.join(names)})")
+    advertised_names = [endpoint.listener_name for endpoint in config.client_advertised_listeners]
+    if not advertised_names:
+        raise ConfigError("advertised.listeners", ",".join(names), "there must be at least one listener that is not the controller's")
+    if config.inter_broker_listener_name not in advertised_names:
+        why = f"must name a listener defined in advertised.listeners ({', '.join(advertised_names)})"
+        raise ConfigError("inter.broker.listener.name", config.inter_broker_listener_name, why)
+
+
+def _check_quorum(config: ServerConfig) -> None:
+    """One node is its own quorum; other voters stop the start rather than being ignored."""
+    if set(config.process_roles) != {"broker", "controller"}:
+        roles = ",".join(config.process_roles)
+        raise ConfigError("process.roles", roles, "clusters are not supported yet; this node must be both: broker,controller")
+    voters = config.controller_quorum_voters
+    if any(voter.node_id != config.node_id for voter in voters) or len(voters) > 1:
+        others = ",".join(_voter_text(voter) for voter in voters)
+        raise ConfigError(
+            "controller.quorum.voters", others, f"clusters are not supported yet; the only voter must be this node ({config.node_id})"
+        )
+    servers = config.controller_quorum_bootstrap_servers
+    ports = [endpoint.port for endpoint in config.listeners if endpoint.listener_name in config.controller_listener_names]
+    key = "controller.quorum.bootstrap.servers"
+    if len(servers) > 1 or any(parse_host_and_port(key, server)[1] not in ports for server in servers):
+        raise ConfigError(key, ",".join(servers), "clusters are not supported yet; it may name only this node's controller listener")
+
+
+def _voter_text(voter: Voter) -> str:
+    return f"{voter.node_id}@{voter.host}:{voter.port}"
+
+
+def _check_numbers(config: ServerConfig) -> None:
+    """Kafka's rules between numbers, in the order of KafkaConfig.validateValues."""
+    if config.topic_defaults.retention_ms == 0:
+        raise ConfigError("log.retention.ms", 0, "must be unlimited (-1) or at least 1")
+    if config.log_cleaner_threads and config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads <= 1024 * 1024:
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size", config.log_cleaner_dedupe_buffer_size, "must be more than 1048576 for each cleaner thread"
+        )
+    if config.replica_fetch_wait_max_ms > min(config.replica_socket_timeout_ms, config.replica_lag_time_max_ms):
+        raise ConfigError(
+            "replica.fetch.wait.max.ms",
+            config.replica_fetch_wait_max_ms,
+            "must not exceed replica.socket.timeout.ms or replica.lag.time.max.ms",
+        )
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        raise ConfigError(
+            "queued.max.request.bytes",
+            config.queued_max_request_bytes,
+            f"must be at least socket.request.max.bytes ({config.socket_request_max_bytes})",
+        )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        raise ConfigError("max.connections.per.ip", 0, "can be zero only if max.connections.per.ip.overrides is set")
+    if 0 <= config.connections_max_idle_ms <= config.connection_failed_authentication_delay_ms:
+        raise ConfigError(
+            "connections.max.idle.ms",
+            config.connections_max_idle_ms,
+            f"must exceed connection.failed.authentication.delay.ms ({config.connection_failed_authentication_delay_ms})",
+        )
+    if not 0 <= config.offsets_topic_compression_codec <= 4:
+        raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, "must be between 0 and 4")
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        why = f"must not exceed group.max.session.timeout.ms ({config.group_max_session_timeout_ms})"
+        raise ConfigError("group.min.session.timeout.ms", config.group_min_session_timeout_ms, why)
