@@ -1,0 +1,33 @@
+"""Kafka's text form of a UUID: the 16 raw bytes in URL-safe base64 without padding, 22 characters.
+
+Source: org.apache.kafka.common.Uuid.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+
+ZERO_UUID = bytes(16)
+"""Stands for "no id" wherever Kafka has a UUID field."""
+
+TEXT_LENGTH = 22
+
+
+def uuid_to_text(uuid: bytes) -> str:
+    """Returns the 22 characters for 16 raw bytes."""
+    if len(uuid) != len(ZERO_UUID):
+        raise ValueError(f"a UUID has 16 bytes, not {len(uuid)}")
+    return urlsafe_b64encode(uuid)[:TEXT_LENGTH].decode("ascii")
+
+
+def uuid_from_text(text: str) -> bytes:
+    """Returns the 16 raw bytes for Kafka's text form; raises ValueError for anything else."""
+    try:
+        uuid = urlsafe_b64decode(text + "==")
+    except (Base64Error, UnicodeEncodeError, ValueError) as error:
+        raise ValueError(f"not a UUID: {text!r}") from error
+    # The decoder skips characters it does not know; writing the result back catches those and every other variant spelling.
+    if len(uuid) != len(ZERO_UUID) or uuid_to_text(uuid) != text:
+        raise ValueError(f"not a UUID: {text!r}")
+    return uuid
