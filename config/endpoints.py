@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from config.properties import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX = 65_535
 
-_ENDPOINT = r"([^:/]+)://(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-%._]*)):([0-9]{1,5})"
-_VOTER = r"([0-9]{1,10})@(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-%._]+)):([0-9]{1,5})"
+_HOST_PUNCTUATION = frozenset("-._%")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One listener. An empty host listens on every address; port 0 lets the system choose (then advertise what it chose)."""
 
     listener_name: str
@@ -29,8 +26,7 @@ class Endpoint:
         return f"{self.listener_name}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     """One member of controller.quorum.voters."""
 
     node_id: int
@@ -68,19 +64,20 @@ def parse_voters(key: str, texts: tuple[str, ...]) -> tuple[Voter, ...]:
     """`1@localhost:9093,2@other:9093` as voters. Raises ConfigError."""
     voters = []
     for text in texts:
-        match = re.fullmatch(_VOTER, text)
-        if match is None or int(match[4]) > PORT_MAX or int(match[1]) >= 2**31:
+        node_id, _, address = text.partition("@")
+        host_and_port = _split_address(address)
+        if host_and_port is None or not host_and_port[0] or not _is_number(node_id, 2**31 - 1):
             raise ConfigError(key, text, "each entry must have the form {id}@{host}:{port}")
-        voters.append(Voter(int(match[1]), match[2] or match[3], int(match[4])))
+        voters.append(Voter(int(node_id), *host_and_port))
     return tuple(voters)
 
 
 def parse_host_and_port(key: str, text: str) -> tuple[str, int]:
     """`localhost:9093` or `[::1]:9093`. Raises ConfigError."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > PORT_MAX:
+    host_and_port = _split_address(text)
+    if host_and_port is None or not host_and_port[0]:
         raise ConfigError(key, text, "expected {host}:{port}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return host_and_port
 
 
 def parse_connection_overrides(key: str, text: str) -> dict[str, int]:
@@ -88,22 +85,38 @@ def parse_connection_overrides(key: str, text: str) -> dict[str, int]:
     overrides = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, count = entry.rpartition(":")
-        if not host or not re.fullmatch(r"[0-9]{1,9}", count):
+        if not host or not _is_number(count, 2**31 - 1):
             raise ConfigError(key, text, "expected host:count pairs separated by commas")
         overrides[host] = int(count)
     return overrides
 
 
 def _parse_endpoint(key: str, text: str, protocols: Mapping[str, str]) -> Endpoint:
-    match = re.fullmatch(_ENDPOINT, text)
-    if match is None:
-        raise ConfigError(key, text, "expected {listener name}://{host}:{port}")
-    name, port = match[1].upper(), int(match[4])
-    if port > PORT_MAX:
-        raise ConfigError(key, text, f"a port is at most {PORT_MAX}")
+    name, separator, address = text.partition("://")
+    host_and_port = _split_address(address)
+    if not separator or not name or host_and_port is None:
+        raise ConfigError(key, text, f"expected {{listener name}}://{{host}}:{{port}} with a port of at most {PORT_MAX}")
+    name = name.upper()
     if name not in protocols:
         raise ConfigError(key, text, f"no security protocol defined for listener {name} in listener.security.protocol.map")
-    return Endpoint(name, match[2] or match[3], port, protocols[name])
+    return Endpoint(name, *host_and_port, protocols[name])
+
+
+def _split_address(text: str) -> tuple[str, int] | None:
+    """Host (perhaps empty, brackets of an IPv6 address removed) and port; None for anything else."""
+    host, separator, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        is_host = ":" in host and all(character in "0123456789abcdefABCDEF:.%" for character in host.partition("%")[0])
+    else:
+        is_host = all(character.isascii() and (character.isalnum() or character in _HOST_PUNCTUATION) for character in host)
+    if not separator or not is_host or not _is_number(port, PORT_MAX):
+        return None
+    return host, int(port)
+
+
+def _is_number(text: str, maximum: int) -> bool:
+    return len(text) <= 10 and text.isascii() and text.isdigit() and int(text) <= maximum
 
 
 def _require_distinct_ports(key: str, texts: tuple[str, ...], endpoints: tuple[Endpoint, ...]) -> None:
@@ -120,4 +133,5 @@ def _require_distinct_ports(key: str, texts: tuple[str, ...], endpoints: tuple[E
 def _family(host: str) -> str:
     if ":" in host:
         return "IPv6"
-    return "IPv4" if re.fullmatch(r"[0-9]+(\.[0-9]+){3}", host) else "name"
+    parts = host.split(".")
+    return "IPv4" if len(parts) == 4 and all(part.isdigit() for part in parts) else "name"

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed property: classes and passwords are str, lists are tuples, null is None."""
 
 HIDDEN_PASSWORD = "[hidden]"
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN")
-_REPLICA = re.compile(r"[0-9]+:[0-9]+")
-_LIST_SEPARATOR = re.compile(r"\s*,\s*")
+_FLOAT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN"
+_REPLICA = r"[0-9]+:[0-9]+"
 
 
 class ConfigError(Exception):
@@ -67,12 +65,10 @@ _INTEGER_LIMITS = {
     PropertyType.INT: (-(2**31), 2**31 - 1, "a 32-bit integer"),
     PropertyType.LONG: (-(2**63), 2**63 - 1, "a 64-bit integer"),
 }
-_TYPES = {kind.name.lower(): kind for kind in PropertyType}
 _UPDATE_MODES = {"-": UpdateMode.READ_ONLY, "broker": UpdateMode.PER_BROKER, "cluster": UpdateMode.CLUSTER_WIDE}
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     """One property as Kafka declares it. `default_text` is None where the default is null or the property is required."""
 
     name: str
@@ -139,17 +135,18 @@ class Property:
                 raise ConfigError(self.name, text, "expected either true or false")
             return lowered == "true"
         if kind is PropertyType.DOUBLE:
-            if not _FLOAT.fullmatch(text):
+            if not re.fullmatch(_FLOAT, text):
                 raise ConfigError(self.name, text, "expected a number")
             return float(text)
         if kind is PropertyType.LIST:
-            return tuple(_LIST_SEPARATOR.split(text)) if text else ()
+            return tuple(element.strip() for element in text.split(",")) if text else ()
         return text
 
     def _convert_integer(self, text: str) -> int:
         low, high, what = _INTEGER_LIMITS[self.type]
-        # Twenty characters hold every 64-bit number: longer text is refused before int() has to look at it.
-        if len(text) > 20 or not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        # Nineteen digits hold every 64-bit number: longer text is refused before int() has to look at it.
+        if len(digits) > 19 or not (digits.isascii() and digits.isdigit()) or not low <= int(text) <= high:
             raise ConfigError(self.name, text, f"expected {what}{_range_hint(self.range)}")
         return int(text)
 
@@ -168,24 +165,47 @@ class Property:
         return _choice_violation(value, self.range)
 
 
-def read_table(text: str, synonyms: Mapping[str, tuple[str, ...]]) -> Iterator[Property]:
-    """The properties declared by a table's lines: name, type, default, range, update mode and perhaps `internal`."""
-    for line in text.splitlines():
-        columns = line.split()
-        if not columns or columns[0].startswith("#"):
-            continue
-        name, kind, default, range_text, mode = columns[:5]
-        default_text = {"null": None, "required": None, '""': ""}.get(default, default)
-        yield Property(
-            name=name,
-            type=_TYPES[kind],
-            default_text=default_text,
-            range=range_text,
-            update_mode=_UPDATE_MODES[mode],
-            is_required=default == "required",
-            is_internal=len(columns) > 5,
-            synonyms=synonyms.get(name, ()),
-        )
+class PropertyTable(Mapping[str, Property]):
+    """The properties declared by a table's lines: name, type, default, range, update mode and perhaps `internal`.
+
+    A line is parsed when its property is first asked for: a start needs a dozen of the three hundred.
+    """
+
+    def __init__(self, text: str, synonyms: Mapping[str, tuple[str, ...]]) -> None:
+        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+        self._lines = {line.partition(" ")[0]: line for line in lines}
+        self._parsed: dict[str, Property] = {}
+        self._synonyms = synonyms
+
+    def __getitem__(self, name: str) -> Property:
+        known = self._parsed.get(name)
+        if known is None:
+            known = self._parsed[name] = _parse_line(self._lines[name], self._synonyms.get(name, ()))
+        return known
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._lines
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
+def _parse_line(line: str, synonyms: tuple[str, ...]) -> Property:
+    columns = line.split()
+    name, kind, default, range_text, mode = columns[:5]
+    return Property(
+        name=name,
+        type=PropertyType[kind.upper()],
+        default_text={"null": None, "required": None, '""': ""}.get(default, default),
+        range=range_text,
+        update_mode=_UPDATE_MODES[mode],
+        is_required=default == "required",
+        is_internal=len(columns) > 5,
+        synonyms=synonyms,
+    )
 
 
 def _number_violation(value: float, range_text: str) -> str | None:
@@ -222,7 +242,7 @@ def _choice_violation(value: Value, range_text: str) -> str | None:
 
 def _replicas_violation(value: Value) -> str | None:
     assert isinstance(value, tuple)
-    if value == ("*",) or all(_REPLICA.fullmatch(element) for element in value):
+    if value == ("*",) or all(re.fullmatch(_REPLICA, element) for element in value):
         return None
     return "must be the literal '*' or a list of [partitionId]:[brokerId] pairs"
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from config.endpoints import (
@@ -39,19 +38,24 @@ _NOT_SUPPORTED = {
     "remote.log.storage.system.enable": "tiered storage is not supported",
 }
 
-_ATTRIBUTES = frozenset(field.name for field in fields(ServerConfig))
+
+class _Values(dict[str, Any]):
+    """The properties that are set, parsed; asked for another one, Kafka's default."""
+
+    def __missing__(self, name: str) -> Value:
+        return SERVER_PROPERTIES[name].default
 
 
 def server_config(texts: Mapping[str, str]) -> ServerConfig:
     """The settings described by `texts` (property name → text). Raises ConfigError for the first wrong one."""
     known_texts = {key: text for key, text in texts.items() if key in SERVER_PROPERTIES}
     unknown_keys = tuple(key for key in texts if key not in SERVER_PROPERTIES and not key.startswith(_KNOWN_PREFIXES))
-    values = {name: known.parse(known_texts[name]) if name in known_texts else known.default for name, known in SERVER_PROPERTIES.items()}
+    values = _Values((name, SERVER_PROPERTIES[name].parse(text)) for name, text in known_texts.items())
     _refuse_unsupported(values)
-    attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
-    attributes |= _node_fields(values) | _listener_fields(values, known_texts)
+    settings = {SERVER_PROPERTIES[name].attribute: value for name, value in values.items()}
+    settings |= _node_fields(values) | _listener_fields(values, known_texts)
     config = ServerConfig(
-        **{name: value for name, value in attributes.items() if name in _ATTRIBUTES},
+        **{name: value for name, value in settings.items() if name in ServerConfig.__annotations__},
         topic_defaults=topic_defaults(values),
         texts=known_texts,
         unknown_keys=unknown_keys,
@@ -63,9 +67,9 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
 
 
 def _refuse_unsupported(values: Mapping[str, Value]) -> None:
-    for name, why in _NOT_SUPPORTED.items():
+    for name in _NOT_SUPPORTED.keys() & values.keys():
         if values[name] != SERVER_PROPERTIES[name].default:
-            raise ConfigError(name, SERVER_PROPERTIES[name].format(values[name]), why)
+            raise ConfigError(name, SERVER_PROPERTIES[name].format(values[name]), _NOT_SUPPORTED[name])
 
 
 def _node_fields(values: Mapping[str, Value]) -> dict[str, Any]:

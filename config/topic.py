@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from config.properties import ConfigError, Property, Value, read_table
+from config.properties import ConfigError, Property, PropertyTable, Value
 
 if TYPE_CHECKING:
     from config.server import ServerConfig
@@ -90,7 +90,7 @@ _SERVER_SYNONYMS: dict[str, tuple[str, ...]] = {
 
 _MILLISECONDS_PER_UNIT = {"minutes": 60_000, "hours": 3_600_000}
 
-TOPIC_PROPERTIES: dict[str, Property] = {known.name: known for known in read_table(TOPIC_TABLE, _SERVER_SYNONYMS)}
+TOPIC_PROPERTIES: Mapping[str, Property] = PropertyTable(TOPIC_TABLE, _SERVER_SYNONYMS)
 """Every topic property by name; `synonyms` holds the broker properties it defaults to, the one that wins first."""
 
 
@@ -186,14 +186,13 @@ def validate_topic_configs(overrides: Mapping[str, str], server: ServerConfig | 
         raise ConfigError("remote.storage.enable", "true", "tiered storage is disabled in the broker")
 
 
-def topic_defaults(server_values: Mapping[str, Value]) -> LogConfig:
-    """The settings of a topic without overrides. `server_values` has a value, or Kafka's default, for every broker property."""
+def topic_defaults(set_values: Mapping[str, Value]) -> LogConfig:
+    """The settings of a topic without overrides. `set_values` holds the broker properties that are set; the rest is Kafka's default."""
     fields: dict[str, Any] = {}
-    for known in TOPIC_PROPERTIES.values():
-        for synonym in known.synonyms:
-            value = server_values[synonym]
-            if value is not None:
-                fields[_field_of(known)] = _in_topic_units(synonym, value)
+    for topic_name, synonyms in _SERVER_SYNONYMS.items():
+        for synonym in synonyms:
+            if set_values.get(synonym) is not None:
+                fields[_field_of(TOPIC_PROPERTIES[topic_name])] = _in_topic_units(synonym, set_values[synonym])
                 break
     return LogConfig(**fields)
 
