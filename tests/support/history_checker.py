@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 Operation = Mapping[str, Any]
@@ -236,7 +237,7 @@ class _Checker:
         if write_write_edges:
             for key, offsets in self.offsets.items():
                 sequence = [value for offset in offsets for value in sorted(self.log[key][offset])]
-                for earlier, later in zip(sequence, sequence[1:], strict=False):
+                for earlier, later in pairwise(sequence):
                     self._add_edge(edges, number, self.writer.get((key, earlier)), self.writer.get((key, later)))
         self.evidence["G1c"] += list(_cycles(len(nodes), edges))
 

@@ -34,7 +34,7 @@ class JavaHost:
     """Owns the JVM. Calls are synchronous and answered in order; `close` ends it."""
 
     def __init__(self) -> None:
-        self._log = tempfile.TemporaryFile("w+")
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the JVM runs
         self._process = subprocess.Popen(
             ["java", *TOOL_JVM_FLAGS, "-cp", class_path(), java_source("JavaHost.java")],
             stdin=subprocess.PIPE,

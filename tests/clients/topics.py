@@ -1,0 +1,38 @@
+"""Topics for the client tests, made and inspected through librdkafka's admin client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.messages import Message, Stored
+from tests.support.process import ServerProcess
+
+TIMEOUT_S = 20.0
+
+
+def create_topic(server: ServerProcess, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    """Creates a topic and returns once the server has it."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    futures = admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))])
+    futures[name].result(TIMEOUT_S)
+
+
+def in_order(records: Iterable[Stored]) -> dict[int, list[Message]]:
+    """What was read, per partition in the order of reading; AssertionError when offsets do not rise."""
+    partitions: dict[int, list[Message]] = {}
+    last_offset: dict[int, int] = {}
+    for record in records:
+        assert record.offset > last_offset.get(record.partition, -1), f"offset {record.offset} came after {last_offset}"
+        last_offset[record.partition] = record.offset
+        partitions.setdefault(record.partition, []).append(record.message)
+    return partitions
+
+
+def as_sent(messages: Iterable[Message]) -> dict[int, list[Message]]:
+    """What was sent, per partition in the order of sending."""
+    partitions: dict[int, list[Message]] = {}
+    for message in messages:
+        partitions.setdefault(message.partition, []).append(message)
+    return partitions
