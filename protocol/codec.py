@@ -136,7 +136,7 @@ class _Source:
 
     def __init__(self, cls: type[Any], version: int, purpose: str) -> None:
         schema = schema_of(cls)
-        if not schema.versions[0] <= version <= schema.versions[1]:
+        if not schema.has_version(version):
             raise ValueError(f"{cls.__name__} has versions {schema.versions[0]} to {schema.versions[1]}, not {version}")
         self.cls = cls
         self.version = version

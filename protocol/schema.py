@@ -183,6 +183,9 @@ class Schema:
     def defaults(self) -> dict[str, object]:
         return {name: value.default if isinstance(value, _Since) else value for name, (_, value) in self._declared.items()}
 
+    def has_version(self, version: int) -> bool:
+        return self.versions[0] <= version <= self.versions[1]
+
     def is_flexible(self, version: int) -> bool:
         return self.flexible_since is not None and version >= self.flexible_since
 
@@ -216,9 +219,12 @@ def struct(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
-def message(*, versions: tuple[int, int], flexible: int | None) -> Callable[[type[T]], type[T]]:
-    """Declares a response or a stored record: its first and last version, and the first flexible one (None: it has none)."""
-    return lambda cls: _declare(cls, versions, flexible, None)
+def message(*, versions: tuple[int, int], flexible: int | None, key: int | None = None) -> Callable[[type[T]], type[T]]:
+    """Declares a response or a stored record: its first and last version, and the first flexible one (None: it has none).
+
+    Stored records of a log with several types have a key that tells them apart.
+    """
+    return lambda cls: _declare(cls, versions, flexible, key)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))

@@ -37,7 +37,6 @@ class DescribeConfigsResourceResult:
     value: String | None = ""
     read_only: Bool = False
     config_source: Int8 = since(1, default=-1, ignorable=True)
-    is_default: Bool = since(0, until=0, default=False)
     is_sensitive: Bool = False
     synonyms: Array[DescribeConfigsSynonym] = since(1, default=[], ignorable=True)
     config_type: Int8 = since(3, default=0, ignorable=True)

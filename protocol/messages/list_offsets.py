@@ -14,7 +14,6 @@ class ListOffsetsPartition:
     partition_index: Int32 = 0
     current_leader_epoch: Int32 = since(4, default=-1, ignorable=True)
     timestamp: Int64 = 0
-    max_num_offsets: Int32 = since(0, until=0, default=1)
 
 
 @struct
@@ -37,7 +36,6 @@ class ListOffsetsRequest:
 class ListOffsetsPartitionResponse:
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    old_style_offsets: Array[Int64] = since(0, until=0, default=[])
     timestamp: Int64 = since(1, default=-1)
     offset: Int64 = since(1, default=-1)
     leader_epoch: Int32 = since(4, default=-1)

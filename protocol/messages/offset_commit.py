@@ -15,7 +15,6 @@ class OffsetCommitRequestPartition:
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = since(6, default=-1, ignorable=True)
-    commit_timestamp: Int64 = since(1, until=1, default=-1)
     committed_metadata: String | None = ""
 
 

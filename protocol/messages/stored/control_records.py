@@ -1,0 +1,104 @@
+"""Control records: the keys and values of batches with the control bit, which brokers write and clients never see.
+
+Source: org.apache.kafka.common.record.ControlRecordType and the message definitions of KIP-98, KIP-595, KIP-630 and KIP-853.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from protocol.codec import decode
+from protocol.errors import DecodeError
+from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
+from protocol.schema import Array, Int16, Int32, Int64, Uuid, message, since, struct
+from protocol.uuids import ZERO_UUID
+
+
+@message(versions=(0, 0), flexible=None)
+class ControlRecordTypeSchema:
+    """Key of every control record, after its version as an int16."""
+
+    type: Int16 = 0
+
+
+@message(versions=(0, 0), flexible=None)
+class EndTxnMarker:
+    """Value of ABORT and COMMIT, after its version as an int16."""
+
+    coordinator_epoch: Int32 = 0
+
+
+@struct
+class Voter:
+    voter_id: Int32 = 0
+    voter_directory_id: Uuid = since(1, default=ZERO_UUID)
+
+
+@message(versions=(0, 1), flexible=0)
+class LeaderChangeMessage:
+    version: Int16 = 0
+    leader_id: Int32 = 0
+    voters: Array[Voter] = []
+    granting_voters: Array[Voter] = []
+
+
+@message(versions=(0, 0), flexible=0)
+class SnapshotHeaderRecord:
+    version: Int16 = 0
+    last_contained_log_timestamp: Int64 = 0
+
+
+@message(versions=(0, 0), flexible=0)
+class SnapshotFooterRecord:
+    version: Int16 = 0
+
+
+@message(versions=(0, 0), flexible=0)
+class KRaftVersionRecord:
+    version: Int16 = 0
+    k_raft_version: Int16 = 0
+
+
+class ControlRecordType(IntEnum):
+    """Kafka's types of control records; -1 for any type that is not known."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+    @classmethod
+    def _missing_(cls, value: object) -> ControlRecordType:
+        return cls.UNKNOWN
+
+
+CONTROL_RECORD_KEY_VERSION = 0
+END_TXN_MARKER_VERSION = 0
+
+
+def encode_control_key(control_type: ControlRecordType) -> bytes:
+    """Returns the four bytes of a control record's key."""
+    return encode_with_version(ControlRecordTypeSchema(type=int(control_type)), CONTROL_RECORD_KEY_VERSION)
+
+
+def decode_control_key(buffer: bytes | memoryview) -> ControlRecordType:
+    """Returns the type that a control record's key names; a key of a newer version is read as the one known here."""
+    if len(buffer) < VERSION.size or VERSION.unpack_from(buffer)[0] < CONTROL_RECORD_KEY_VERSION:
+        raise DecodeError("malformed key of a control record")
+    key, _ = decode(ControlRecordTypeSchema, CONTROL_RECORD_KEY_VERSION, buffer, VERSION.size)
+    return ControlRecordType(key.type)
+
+
+def encode_end_txn_marker(coordinator_epoch: int) -> bytes:
+    """Returns the value of an ABORT or COMMIT."""
+    return encode_with_version(EndTxnMarker(coordinator_epoch=coordinator_epoch), END_TXN_MARKER_VERSION)
+
+
+def decode_end_txn_marker(buffer: bytes | memoryview) -> int:
+    """Returns the coordinator epoch in the value of an ABORT or COMMIT."""
+    marker, _ = decode_with_version(EndTxnMarker, buffer, is_newer_allowed=True)
+    return marker.coordinator_epoch
