@@ -240,16 +240,20 @@ def iterate_records(buffer: Buffer, position: int = 0, *, max_bytes: int | None 
     header = read_header(buffer, position)
     if header.magic != MAGIC_V2:
         raise DecodeError(f"batch magic {header.magic}, only 2 is supported")
+    return iterate_payload(header, read_payload(buffer, position, header, max_bytes=max_bytes))
+
+
+def iterate_payload(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
+    """Yields the records in a batch's uncompressed payload; DecodeError as for `iterate_records`."""
     if header.records_count < 0:
         raise DecodeError(f"record count {header.records_count}")
-    payload = read_payload(buffer, position, header, max_bytes=max_bytes)
     append_time = header.max_timestamp if header.is_log_append_time else None
-    payload_position = 0
+    position = 0
     for _ in range(header.records_count):
-        record, payload_position = _read_record(payload, payload_position, header.base_offset, header.base_timestamp, append_time)
+        record, position = _read_record(payload, position, header.base_offset, header.base_timestamp, append_time)
         yield record
-    if payload_position != len(payload):
-        raise DecodeError(f"{len(payload) - payload_position} bytes are left after {header.records_count} records")
+    if position != len(payload):
+        raise DecodeError(f"{len(payload) - position} bytes are left after {header.records_count} records")
 
 
 def build_batch(

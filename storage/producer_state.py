@@ -1,0 +1,445 @@
+"""ProducerStateManager: what a partition knows of each idempotent or transactional producer.
+
+Owned by one Log, which calls it in log order: `find_duplicate` and `check_append` before a batch is written, `record_append` after.
+For each producer id it keeps the last five batches, so that a retry is answered with its original offset, and the first offset of
+an open transaction, which holds back the last stable offset. (ProducerStateManager, ProducerStateEntry, ProducerAppendInfo)
+
+Kafka collects an append's effects in a ProducerAppendInfo and applies them after the write. Here the checks change nothing and the
+effects are computed after the write: an append of a client is one batch, so nothing has to be carried between the two.
+
+The state survives in snapshots (storage/producer_snapshot.py); one holds everything before the offset in its name. Invariants:
+`map_end_offset` is the offset up to which batches are included; open transactions are in the order of their first offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import (
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SEQUENCE_MAX,
+    BatchHeader,
+    ControlType,
+    EndTransactionMarker,
+)
+from storage.errors import CorruptFileError, storage_errors
+from storage.files import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, delete_if_exists, find_offset, offset_file_name, rename
+from storage.producer_snapshot import SnapshotEntry, read_snapshot, write_snapshot
+from storage.validation import AppendOrigin
+
+BATCHES_TO_RETAIN = 5
+"""Batches remembered per producer: what a client may have in flight (max.in.flight.requests.per.connection)."""
+
+PRODUCER_ID_EXPIRATION_MS = 86_400_000
+NO_COORDINATOR_EPOCH = -1
+
+_log = logging.getLogger(__name__)
+
+
+class BatchMetadata(NamedTuple):
+    """An appended batch as a retry of it is recognised and answered. `timestamp` is the batch's largest."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class ProducerStateEntry:
+    """One producer's state. `batches` are at most five, oldest first, all of `producer_epoch`."""
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    current_transaction_first_offset: int | None = None
+    batches: list[BatchMetadata] = field(default_factory=list)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    """A transaction that a marker at `last_offset` has ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerStateManager:
+    """The producers of one partition and their snapshots on disk."""
+
+    def __init__(self, directory: Path, *, producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
+        """Lists the snapshots in the partition's directory; `truncate_and_reload` reads one."""
+        self.directory = directory
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self._producers: dict[int, ProducerStateEntry] = {}
+        self._ongoing: dict[int, int] = {}  # first offset → producer id
+        self._unreplicated: dict[int, int] = {}  # first offset → marker's offset
+        self._snapshot_offsets = _list_snapshots(directory)
+        self._map_end_offset = 0
+        self._last_snapshot_offset = 0
+
+    # Appending
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """Returns the earlier append of exactly this batch, if it is one of its producer's last five."""
+        entry = self._producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return None
+        first_sequence = header.base_sequence
+        for batch in entry.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+        return None
+
+    def check_append(self, header: BatchHeader, origin: AppendOrigin, marker: EndTransactionMarker | None = None) -> None:
+        """Raises KafkaError when a batch with a producer id may not be appended next; changes nothing.
+
+        Call it for clients and coordinators only: what a leader accepted is not judged again by a follower or by recovery.
+        INVALID_PRODUCER_EPOCH: an older epoch. OUT_OF_ORDER_SEQUENCE_NUMBER: not the next sequence, or not 0 in a new epoch.
+        TRANSACTION_COORDINATOR_FENCED: a marker of an older coordinator. INVALID_TXN_STATE: outside the open transaction.
+        A producer that is not known, its records being expired or deleted, may begin with any sequence.
+        """
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch {header.producer_epoch} of producer {header.producer_id} is older than its epoch {entry.producer_epoch}",
+            )
+        if header.is_control:
+            _check_coordinator_epoch(entry, marker)
+            return
+        if origin is AppendOrigin.CLIENT:
+            _check_sequence(entry, header)
+        if entry.current_transaction_first_offset is not None and not header.is_transactional:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {header.producer_id} has an open transaction; the batch is outside it")
+
+    def record_append(
+        self, header: BatchHeader, *, base_offset: int, timestamp: int, marker: EndTransactionMarker | None = None
+    ) -> CompletedTransaction | None:
+        """Takes an appended batch with a producer id into account, its assigned base offset and largest timestamp given.
+
+        `marker` is the content of a control batch. When it ends a transaction that has records here, that is returned: the caller
+        writes an abort into the transaction index, then calls `complete_transaction`.
+        """
+        producer_id = header.producer_id
+        entry = self._producers.get(producer_id)
+        if header.is_control:
+            return None if marker is None else self._record_marker(header, marker, base_offset, timestamp)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
+        batches = entry.batches
+        if entry.producer_epoch != header.producer_epoch:
+            batches.clear()
+            entry.producer_epoch = header.producer_epoch
+        elif len(batches) == BATCHES_TO_RETAIN:
+            del batches[0]
+        last_offset = base_offset + header.last_offset_delta
+        batches.append(BatchMetadata(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp))
+        entry.last_timestamp = timestamp
+        if header.is_transactional and entry.current_transaction_first_offset is None:
+            entry.current_transaction_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+        return None
+
+    def last_stable_offset(self, completed: CompletedTransaction) -> int:
+        """Returns the last stable offset once this transaction is gone: the next open one's start, or after the marker."""
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    def complete_transaction(self, completed: CompletedTransaction) -> None:
+        """Ends an open transaction; it holds back the last stable offset until the high watermark has passed its marker."""
+        self._ongoing.pop(completed.first_offset)
+        self._unreplicated[completed.first_offset] = completed.last_offset
+
+    # What the log asks
+
+    @property
+    def map_end_offset(self) -> int:
+        """The offset up to which every batch is included (exclusive)."""
+        return self._map_end_offset
+
+    def update_map_end_offset(self, offset: int) -> None:
+        self._map_end_offset = offset
+
+    @property
+    def producers(self) -> dict[int, ProducerStateEntry]:
+        """The live entries by producer id, for DescribeProducers and tests; not to be changed."""
+        return self._producers
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._producers and not self._unreplicated
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """The first offset of the oldest open transaction."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is open or whose marker the high watermark has not passed."""
+        undecided = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return undecided
+        unreplicated = min(self._unreplicated)
+        return unreplicated if undecided is None else min(unreplicated, undecided)
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Forgets the completed transactions whose markers are below the high watermark."""
+        if self._unreplicated:
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+
+    def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
+        self.on_high_watermark_updated(log_start_offset)
+        self._map_end_offset = max(self._map_end_offset, log_start_offset)
+        latest = self.latest_snapshot_offset
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forgets the producers without an open transaction that were silent for the expiration time; returns how many."""
+        expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    # Loading and truncating
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Makes the state that of the latest valid snapshot in (log_start_offset, log_end_offset], unless it is current.
+
+        Snapshots out of that range are deleted. Afterwards the caller replays the batches from `map_end_offset` on.
+        """
+        for offset in [o for o in self._snapshot_offsets if not log_start_offset < o <= log_end_offset]:
+            self._delete_snapshot(offset)
+        if log_end_offset == self._map_end_offset:
+            self.on_log_start_offset_incremented(log_start_offset)
+            return
+        self._forget_all()
+        self._load_latest_snapshot(log_start_offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forgets everything, snapshots included."""
+        self._forget_all()
+        for snapshot_offset in list(self._snapshot_offsets):
+            self._delete_snapshot(snapshot_offset)
+        self._last_snapshot_offset = 0
+        self._map_end_offset = offset
+
+    def refill(self, headers: Iterable[BatchHeader]) -> None:
+        """Fills the five-batch windows from headers that lie before the loaded snapshot's offset, in log order.
+
+        A snapshot has only each producer's last batch, so that after a restart a retry of the one before would be refused or, in a
+        client that then resets its sequence, be appended twice. Producers that the snapshot does not know stay unknown.
+        """
+        found: dict[int, list[BatchMetadata]] = {}
+        for header in headers:
+            entry = self._producers.get(header.producer_id)
+            if entry is None or header.is_control or header.producer_epoch != entry.producer_epoch:
+                continue
+            if entry.batches and header.last_offset < entry.batches[0].first_offset:
+                batch = BatchMetadata(
+                    header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
+                )
+                found.setdefault(header.producer_id, []).append(batch)
+        for producer_id, earlier in found.items():
+            entry = self._producers[producer_id]
+            entry.batches = (earlier + entry.batches)[-BATCHES_TO_RETAIN:]
+
+    # Snapshots
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        return max(self._snapshot_offsets, default=None)
+
+    @property
+    def oldest_snapshot_offset(self) -> int | None:
+        return min(self._snapshot_offsets, default=None)
+
+    def take_snapshot(self, *, fsync: bool = False) -> Path | None:
+        """Writes a snapshot at `map_end_offset` and returns its path; None when the last one is as new."""
+        if self._map_end_offset <= self._last_snapshot_offset:
+            return None
+        path = self._snapshot_path(self._map_end_offset)
+        write_snapshot(path, (_snapshot_entry(entry) for entry in self._producers.values()), fsync=fsync)
+        self._snapshot_offsets.add(self._map_end_offset)
+        self._last_snapshot_offset = self._map_end_offset
+        return path
+
+    def find_snapshot(self, offset: int) -> Path | None:
+        return self._snapshot_path(offset) if offset in self._snapshot_offsets else None
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        for snapshot_offset in [o for o in self._snapshot_offsets if o < offset]:
+            self._delete_snapshot(snapshot_offset)
+
+    def mark_snapshot_for_deletion(self, offset: int) -> Path | None:
+        """Renames the snapshot of a deleted segment to `.deleted` and returns that path; None when there is none."""
+        if offset not in self._snapshot_offsets:
+            return None
+        self._snapshot_offsets.discard(offset)
+        path = self._snapshot_path(offset)
+        if not path.exists():
+            return None
+        marked = path.with_name(path.name + DELETED_SUFFIX)
+        rename(path, marked)
+        return marked
+
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
+        """Deletes the snapshots that belong to no segment, but for the last one when it is beyond every segment's start.
+
+        A clean stop leaves that one: it is at the log's end and the state is loaded from it.
+        """
+        base_offsets = set(segment_base_offsets)
+        stray = sorted(offset for offset in self._snapshot_offsets if offset not in base_offsets)
+        if stray and stray[-1] > max(base_offsets, default=-1):
+            stray.pop()
+        for offset in stray:
+            self._delete_snapshot(offset)
+
+    def move_to(self, directory: Path) -> None:
+        """The partition's directory was renamed."""
+        self.directory = directory
+
+    # Helpers
+
+    def _record_marker(self, header: BatchHeader, marker: EndTransactionMarker, offset: int, timestamp: int) -> CompletedTransaction | None:
+        entry = self._producers.setdefault(header.producer_id, ProducerStateEntry(header.producer_id))
+        first_offset = entry.current_transaction_first_offset
+        if entry.producer_epoch != header.producer_epoch:
+            entry.batches.clear()
+            entry.producer_epoch = header.producer_epoch
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+        entry.current_transaction_first_offset = None
+        if first_offset is None:
+            return None  # the transaction has no records here, so nothing waits for it
+        return CompletedTransaction(header.producer_id, first_offset, offset, marker.control_type is ControlType.ABORT)
+
+    def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
+        if entry.current_transaction_first_offset is not None:
+            return False
+        return now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
+
+    def _forget_all(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def _load_latest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
+        while (offset := self.latest_snapshot_offset) is not None:
+            try:
+                loaded = read_snapshot(self._snapshot_path(offset))
+            except CorruptFileError as error:
+                _log.warning("ignored a producer snapshot: %s", error)
+                self._delete_snapshot(offset)
+                continue
+            self._take_over(loaded, now_ms)
+            self._last_snapshot_offset = self._map_end_offset = offset
+            return
+        self._last_snapshot_offset = self._map_end_offset = log_start_offset
+
+    def _take_over(self, loaded: list[SnapshotEntry], now_ms: int) -> None:
+        entries = [_entry_of(snapshot_entry) for snapshot_entry in loaded]
+        for entry in entries:
+            if not self._is_expired(entry, now_ms):
+                self._producers[entry.producer_id] = entry
+        open_transactions = [
+            (entry.current_transaction_first_offset, entry.producer_id)
+            for entry in entries
+            if entry.current_transaction_first_offset is not None
+        ]
+        self._ongoing = dict(sorted(open_transactions))
+
+    def _snapshot_path(self, offset: int) -> Path:
+        return self.directory / offset_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+
+    def _delete_snapshot(self, offset: int) -> None:
+        self._snapshot_offsets.discard(offset)
+        delete_if_exists(self._snapshot_path(offset))
+
+
+def _check_sequence(entry: ProducerStateEntry, header: BatchHeader) -> None:
+    sequence = header.base_sequence
+    if header.producer_epoch != entry.producer_epoch:
+        if sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {sequence}, not 0",
+            )
+        return
+    last_sequence = entry.last_sequence
+    if sequence == last_sequence + 1 or (sequence == 0 and last_sequence == SEQUENCE_MAX):
+        return
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Producer {header.producer_id} sent sequence {sequence} after sequence {last_sequence}",
+    )
+
+
+def _check_coordinator_epoch(entry: ProducerStateEntry, marker: EndTransactionMarker | None) -> None:
+    if marker is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+        raise KafkaError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"Coordinator epoch {marker.coordinator_epoch} for producer {entry.producer_id} is older than {entry.coordinator_epoch}",
+        )
+
+
+def _snapshot_entry(entry: ProducerStateEntry) -> SnapshotEntry:
+    first_offset = entry.current_transaction_first_offset
+    last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, NO_TIMESTAMP)
+    return SnapshotEntry(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=last.last_sequence,
+        last_offset=last.last_offset,
+        offset_delta=last.last_offset - last.first_offset,
+        timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_transaction_first_offset=-1 if first_offset is None else first_offset,
+    )
+
+
+def _entry_of(loaded: SnapshotEntry) -> ProducerStateEntry:
+    batches: list[BatchMetadata] = []
+    if loaded.last_offset >= 0:
+        first_sequence = NO_SEQUENCE
+        if loaded.last_sequence >= 0:
+            first_sequence = (loaded.last_sequence - loaded.offset_delta) & SEQUENCE_MAX
+        first_offset = loaded.last_offset - loaded.offset_delta
+        batches.append(BatchMetadata(first_sequence, loaded.last_sequence, first_offset, loaded.last_offset, loaded.timestamp))
+    first_open = loaded.current_transaction_first_offset
+    return ProducerStateEntry(
+        producer_id=loaded.producer_id,
+        producer_epoch=loaded.producer_epoch,
+        coordinator_epoch=loaded.coordinator_epoch,
+        last_timestamp=loaded.timestamp,
+        current_transaction_first_offset=first_open if first_open >= 0 else None,
+        batches=batches,
+    )
+
+
+def _list_snapshots(directory: Path) -> set[int]:
+    if not directory.is_dir():
+        return set()
+    with storage_errors("list", directory):
+        offsets = (find_offset(path.name, PRODUCER_SNAPSHOT_SUFFIX) for path in directory.iterdir())
+        return {offset for offset in offsets if offset is not None}

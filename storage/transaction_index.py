@@ -1,0 +1,148 @@
+"""TransactionIndex: the aborted transactions whose abort markers are in one segment.
+
+Owned by one LogSegment. The file is made with its first entry and grows by 34-byte entries, big endian: version int16 (0), producer
+id, first offset, last offset (the marker's), last stable offset at the abort. Invariant: last offsets rise strictly. Readers with
+isolation level read_committed are told these transactions so that they can drop their records. Recovery rebuilds the file.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import CorruptFileError, storage_errors
+from storage.files import delete_if_exists, read_file, sync_data, write_fully
+
+CURRENT_VERSION = 0
+
+_ENTRY = struct.Struct(">hqqqq")
+ENTRY_SIZE = _ENTRY.size
+assert ENTRY_SIZE == 34
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """One aborted transaction: `last_offset` is its marker's offset, `last_stable_offset` the partition's when it aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSearch:
+    """What one segment's index knows of a range; when not complete, the next segment's index is to be searched too."""
+
+    aborted: list[AbortedTransaction]
+    is_complete: bool
+
+
+class TransactionIndex:
+    """One segment's `.txnindex`; `path` follows the segment when its directory is renamed."""
+
+    __slots__ = ("_descriptor", "_last_offset", "path", "start_offset")
+
+    def __init__(self, path: Path, start_offset: int) -> None:
+        """`start_offset` is the segment's base offset. Nothing is opened or made before the first append."""
+        self.path = path
+        self.start_offset = start_offset
+        self._descriptor: int | None = None
+        self._last_offset: int | None = None
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Adds an entry, whose last offset is above those before it; StorageError when the disk refuses."""
+        with storage_errors("append to", self.path):
+            if self._descriptor is None:
+                self._descriptor = self._open()
+            last_offset = self._find_last_offset()
+            assert last_offset is None or aborted.last_offset > last_offset, f"{self.path}: {aborted} is not above {last_offset}"
+            entry = _ENTRY.pack(CURRENT_VERSION, aborted.producer_id, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
+            write_fully(self._descriptor, entry)
+        self._last_offset = aborted.last_offset
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Returns all entries in order; a torn last one is left out; CorruptFileError for an unknown version."""
+        content = read_file(self.path)
+        if not content:
+            return []
+        whole = len(content) - len(content) % ENTRY_SIZE
+        entries = []
+        for version, *fields in _ENTRY.iter_unpack(content[:whole]):
+            if version > CURRENT_VERSION:
+                raise CorruptFileError(f"{self.path}: unknown transaction index version {version}", path=self.path)
+            entries.append(AbortedTransaction(*fields))
+        return entries
+
+    def collect(self, start_offset: int, end_offset: int) -> TransactionSearch:
+        """Returns the aborted transactions with records in [start_offset, end_offset) (TransactionIndex.collectAbortedTxns).
+
+        The search is complete at an entry whose last stable offset reaches the end: a transaction aborted later began after it.
+        """
+        aborted: list[AbortedTransaction] = []
+        for entry in self.entries():
+            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                aborted.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return TransactionSearch(aborted, is_complete=True)
+        return TransactionSearch(aborted, is_complete=False)
+
+    def sanity_check(self) -> None:
+        """Raises CorruptFileError unless the file is whole entries of this segment with rising last offsets."""
+        content = read_file(self.path) or b""
+        if len(content) % ENTRY_SIZE:
+            raise CorruptFileError(f"{self.path}: {len(content)} bytes are no whole number of entries", path=self.path)
+        previous = self.start_offset - 1
+        for entry in self.entries():
+            if entry.last_offset <= previous:
+                raise CorruptFileError(f"{self.path}: last offset {entry.last_offset} is not above {previous}", path=self.path)
+            previous = entry.last_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the transactions whose markers are at or above `offset`."""
+        entries = self.entries()
+        keep = sum(1 for entry in entries if entry.last_offset < offset)
+        if keep < len(entries):
+            with storage_errors("truncate", self.path):
+                os.truncate(self.path, keep * ENTRY_SIZE)
+            self._last_offset = entries[keep - 1].last_offset if keep else None
+
+    def reset(self) -> None:
+        """Drops every entry, before recovery writes them anew."""
+        if self.path.exists():
+            with storage_errors("truncate", self.path):
+                os.truncate(self.path, 0)
+        self._last_offset = None
+
+    def flush(self) -> None:
+        """Makes what this object appended durable."""
+        if self._descriptor is not None:
+            with storage_errors("fsync", self.path):
+                sync_data(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def delete(self) -> bool:
+        """Closes and deletes the file; returns whether there was one."""
+        self.close()
+        self._last_offset = None
+        return delete_if_exists(self.path)
+
+    def _open(self) -> int:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        size = os.fstat(descriptor).st_size
+        if size % ENTRY_SIZE:
+            # A torn last entry: appending after it would shift every later one.
+            os.ftruncate(descriptor, size - size % ENTRY_SIZE)
+        return descriptor
+
+    def _find_last_offset(self) -> int | None:
+        if self._last_offset is None:
+            entries = self.entries()
+            self._last_offset = entries[-1].last_offset if entries else None
+        return self._last_offset

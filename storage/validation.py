@@ -1,0 +1,315 @@
+"""What a leader checks before it appends a batch, and what it writes into it (LogValidator, UnifiedLog.analyzeAndValidateRecords).
+
+Two steps, so that the log can look for a duplicate between them: `check_batch` reads and judges and changes nothing;
+`assign_offsets` patches the batch in place, or rebuilds it where the topic wants another compression. The caller owns the buffer
+and does not use it for anything else until the append has returned.
+
+In the common case only the batch's header and its CRC are read. The records are walked when a rule is about each of them: the
+topic is compacted (keys), its compression.type differs from the batch's, or its record validation is `full`. What only a walk
+finds (offset deltas, a false largest timestamp, malformed records under a valid CRC) is otherwise accepted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from config.topic import LogConfig
+from protocol.compression import Buffer, Compression, compress
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.records import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    BatchHeader,
+    assemble_batch,
+    crc_is_valid,
+    iterate_payload,
+    patch_for_append,
+    read_header,
+    read_payload,
+    set_log_append_time,
+    set_max_timestamp,
+)
+
+RECORD_ERRORS_MAX = 1000
+"""Records named in one answer; the client fails the rest of the batch with a general message."""
+
+RECORDS_WALKED_FOR_AN_ERROR_MAX = 1000
+"""Above this count a batch whose header already shows a bad timestamp is refused without naming the records."""
+
+PRODUCER_COMPRESSION = "producer"
+_TARGET_CODECS = {"uncompressed": Compression.NONE} | {codec.name.lower(): codec for codec in Compression if codec}
+
+
+class AppendOrigin(Enum):
+    """Who appends, which decides how much is checked."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+    RAFT_LEADER = "raft leader"
+
+
+class RecordError(NamedTuple):
+    """Why one record, by its index in the batch, is refused."""
+
+    batch_index: int
+    message: str
+
+
+class RecordValidationError(KafkaError):
+    """A batch refused because of its records; an answer to Produce v8 or later names them."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class CheckedBatch(NamedTuple):
+    """A batch that may be appended: its header as it came, the largest timestamp it is to have, and, when the records have to be
+    compressed anew, their uncompressed bytes."""
+
+    header: BatchHeader
+    max_timestamp: int
+    payload: Buffer | None
+
+
+@dataclass(slots=True)
+class ValidatedBatch:
+    """A batch ready to be written. `buffer` is the caller's, patched, or a new one.
+
+    `last_offset` is also the offset the time index gets for `max_timestamp`. `log_append_time_ms` is -1 for CreateTime.
+    """
+
+    buffer: Buffer
+    header: BatchHeader
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    records_count: int
+    size_bytes: int
+    log_append_time_ms: int
+
+
+def check_batch(
+    records: memoryview,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    zstd_allowed: bool = True,
+) -> CheckedBatch:
+    """Returns the one batch in `records` after checking it; nothing is changed.
+
+    KafkaError: INVALID_RECORD (no batch or several, an old magic, a base offset, count, control bit or sequence a client may not
+    send, malformed records, no key in a compacted topic), CORRUPT_MESSAGE (a length or a CRC that is wrong), MESSAGE_TOO_LARGE,
+    INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE (zstd in Produce before version 7).
+    """
+    header = _read_only_header(records)
+    if header.size_bytes > config.max_message_bytes:
+        raise _too_large(header.size_bytes, config)
+    if not crc_is_valid(records, 0, header.size_bytes):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The batch's CRC does not match its content")
+    if origin is AppendOrigin.CLIENT:
+        _check_client_header(header, zstd_allowed)
+    _check_timestamps(records, header, config, now_ms)
+    target = _target_codec(header, config)
+    if target is None and (origin is not AppendOrigin.CLIENT or not (config.is_compacted or config.has_full_validation)):
+        return CheckedBatch(header, header.max_timestamp, None)
+    payload = _read_records(records, header)
+    max_timestamp = _check_records(header, payload, config, now_ms)
+    return CheckedBatch(header, max_timestamp, None if target is None else payload)
+
+
+def assign_offsets(
+    records: memoryview, checked: CheckedBatch, config: LogConfig, *, first_offset: int, leader_epoch: int, now_ms: int
+) -> ValidatedBatch:
+    """Gives the checked batch its offsets, leader epoch and, where the topic says so, its append time.
+
+    KafkaError, with nothing changed: MESSAGE_TOO_LARGE when it grew by recompression, RECORD_LIST_TOO_LARGE when it is larger than
+    a segment.
+    """
+    header = checked.header
+    buffer: bytearray | memoryview = records
+    if checked.payload is not None:
+        buffer = _recompress(header, checked.payload, config)
+        header = read_header(buffer)
+        if header.size_bytes > config.max_message_bytes:
+            raise _too_large(header.size_bytes, config)
+    size_bytes = header.batch_length + LOG_OVERHEAD
+    if size_bytes > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"The batch of {size_bytes} bytes is larger than segment.bytes, {config.segment_bytes}"
+        )
+    patch_for_append(buffer, 0, base_offset=first_offset, partition_leader_epoch=leader_epoch)
+    max_timestamp = checked.max_timestamp
+    log_append_time_ms = NO_TIMESTAMP
+    if config.is_log_append_time:
+        max_timestamp = log_append_time_ms = now_ms
+        set_log_append_time(buffer, 0, now_ms)
+    elif max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME_FLAG:
+        # A producer may not choose LogAppendTime: on a CreateTime topic Kafka clears the bit.
+        set_max_timestamp(buffer, 0, max_timestamp, attributes=header.attributes & ~LOG_APPEND_TIME_FLAG)
+    return ValidatedBatch(
+        buffer=buffer,
+        header=header,
+        base_offset=first_offset,
+        last_offset=first_offset + header.last_offset_delta,
+        max_timestamp=max_timestamp,
+        records_count=header.records_count,
+        size_bytes=size_bytes,
+        log_append_time_ms=log_append_time_ms,
+    )
+
+
+def _read_only_header(records: memoryview) -> BatchHeader:
+    """Returns the header of the one batch that `records` must be."""
+    try:
+        header = read_header(records)
+    except DecodeError as error:
+        if len(records) < HEADER_SIZE:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "There must be exactly one whole record batch per partition") from error
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch's length is wrong: {error}") from error
+    if header.magic != MAGIC_V2:
+        code = ErrorCode.INVALID_RECORD if header.magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
+        raise KafkaError(code, f"The batch has magic {header.magic}; only 2 is accepted")
+    if header.batch_length + LOG_OVERHEAD != len(records):
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"There must be exactly one whole record batch per partition: {header.size_bytes} bytes announced, {len(records)} sent",
+        )
+    return header
+
+
+def _check_client_header(header: BatchHeader, zstd_allowed: bool) -> None:
+    codec = header.attributes & COMPRESSION_MASK
+    if codec == Compression.ZSTD and not zstd_allowed:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+    why = None
+    if codec > Compression.ZSTD:
+        why = f"Compression type {codec} does not exist"
+    elif header.base_offset != 0:
+        why = f"The base offset of a produced batch is 0, not {header.base_offset}"
+    elif header.records_count <= 0 or header.last_offset_delta + 1 != header.records_count:
+        why = f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}"
+    elif header.is_control:
+        why = "Clients may not write control records"
+    elif header.producer_id >= 0 and header.base_sequence < 0:
+        why = f"Sequence {header.base_sequence} of producer {header.producer_id} is negative"
+    if why is not None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, why)
+
+
+def _check_timestamps(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Checks the header's largest timestamp and its base, the first record's, against the topic's window."""
+    if config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP:
+        if header.attributes & LOG_APPEND_TIME_FLAG:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "Producers may not set the timestamp type to LogAppendTime")
+        return
+    oldest_ms = now_ms - config.message_timestamp_before_max_ms
+    newest_ms = now_ms + config.message_timestamp_after_max_ms
+    base_is_too_old = header.base_timestamp < oldest_ms and header.base_timestamp != NO_TIMESTAMP
+    if header.max_timestamp > newest_ms or header.max_timestamp < oldest_ms or base_is_too_old:
+        record_errors = []
+        if header.records_count <= RECORDS_WALKED_FOR_AN_ERROR_MAX:
+            record_errors = _find_timestamp_errors(header, _read_records(records, header), oldest_ms, newest_ms)
+        raise RecordValidationError(
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have a timestamp out of the topic's range", record_errors
+        )
+
+
+def _find_timestamp_errors(header: BatchHeader, payload: Buffer, oldest_ms: int, newest_ms: int) -> list[RecordError]:
+    try:
+        return [
+            _timestamp_error(index, record.timestamp, oldest_ms, newest_ms)
+            for index, record in enumerate(iterate_payload(header, payload))
+            if record.timestamp != NO_TIMESTAMP and not oldest_ms <= record.timestamp <= newest_ms
+        ]
+    except DecodeError as error:
+        raise _malformed(error) from error
+
+
+def _timestamp_error(index: int, timestamp: int, oldest_ms: int, newest_ms: int) -> RecordError:
+    return RecordError(index, f"Timestamp {timestamp} is out of range [{oldest_ms}, {newest_ms}]")
+
+
+def _read_records(records: memoryview, header: BatchHeader) -> Buffer:
+    try:
+        return read_payload(records, 0, header)
+    except DecodeError as error:
+        raise _malformed(error) from error
+
+
+def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_ms: int) -> int:
+    """Checks every record and returns the largest timestamp among them."""
+    oldest_ms = now_ms - config.message_timestamp_before_max_ms
+    newest_ms = now_ms + config.message_timestamp_after_max_ms
+    is_create_time = not config.is_log_append_time
+    needs_key = config.is_compacted
+    max_timestamp = NO_TIMESTAMP
+    key_errors: list[RecordError] = []
+    timestamp_errors: list[RecordError] = []
+    try:
+        for index, record in enumerate(iterate_payload(header, payload)):
+            if record.offset != header.base_offset + index:
+                raise DecodeError(f"record {index} has offset delta {record.offset - header.base_offset}")
+            if needs_key and record.key is None:
+                key_errors.append(RecordError(index, "A record without a key cannot be written to a compacted topic"))
+            timestamp = record.timestamp
+            if is_create_time and timestamp != NO_TIMESTAMP and not oldest_ms <= timestamp <= newest_ms:
+                timestamp_errors.append(_timestamp_error(index, timestamp, oldest_ms, newest_ms))
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+    except DecodeError as error:
+        raise _malformed(error) from error
+    if key_errors or timestamp_errors:
+        raise _refusal(key_errors, timestamp_errors)
+    return max_timestamp
+
+
+def _refusal(key_errors: list[RecordError], timestamp_errors: list[RecordError]) -> RecordValidationError:
+    """Returns the error of a batch with bad records; one bad timestamp makes it INVALID_TIMESTAMP, as in Kafka."""
+    record_errors = sorted(key_errors + timestamp_errors)[:RECORD_ERRORS_MAX]
+    if timestamp_errors:
+        message = "One or more records have a timestamp out of the topic's range"
+        return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, record_errors)
+    message = f"{len(key_errors)} records were refused: {record_errors[0].message}"
+    return RecordValidationError(ErrorCode.INVALID_RECORD, message, record_errors)
+
+
+def _malformed(error: DecodeError) -> KafkaError:
+    # Kafka answers UNKNOWN_SERVER_ERROR for data it cannot decompress, which a client would send again for ever.
+    return KafkaError(ErrorCode.INVALID_RECORD, f"The batch's records are malformed: {error}")
+
+
+def _too_large(size_bytes: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"The batch of {size_bytes} bytes is larger than max.message.bytes, {config.max_message_bytes}"
+    )
+
+
+def _target_codec(header: BatchHeader, config: LogConfig) -> Compression | None:
+    """Returns the codec to compress the batch with anew, or None when it stays as it is."""
+    if config.compression_type == PRODUCER_COMPRESSION:
+        return None
+    target = _TARGET_CODECS[config.compression_type]
+    if header.attributes & COMPRESSION_MASK == target or header.is_control:
+        return None  # control records stay uncompressed
+    return target
+
+
+def _recompress(header: BatchHeader, payload: Buffer, config: LogConfig) -> bytearray:
+    """Returns the batch with the topic's compression. The records' own bytes stay as they are, so ids and sequences do too."""
+    target = _TARGET_CODECS[config.compression_type]
+    levels = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }
+    attributes = header.attributes & ~COMPRESSION_MASK | target
+    return assemble_batch(header._replace(attributes=attributes), compress(target, payload, levels.get(target)))
