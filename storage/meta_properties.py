@@ -1,0 +1,144 @@
+"""The small identity files: `meta.properties` and `.kafka_cleanshutdown` of a log directory, `partition.metadata` of a partition.
+
+No state. `meta.properties` says which cluster, node and directory this is; it is written once, when the directory is formatted. The
+clean-shutdown marker is there only between a clean stop and the next start. `partition.metadata` binds a partition's directory to
+its topic's id and is written before the first batch. (MetaProperties, CleanShutdownFileHandler, PartitionMetadataFile)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.loading import parse_properties
+from protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
+from storage.errors import CorruptFileError, StorageError
+from storage.files import (
+    CLEAN_SHUTDOWN_MARKER,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    delete_if_exists,
+    read_text_file,
+    replace_file,
+    sync_directory,
+)
+
+META_PROPERTIES_VERSION = 1
+CLEAN_SHUTDOWN_VERSION = 0
+PARTITION_METADATA_VERSION = 0
+NO_BROKER_EPOCH = -1
+
+_COLON = re.compile(r":\s+")
+_ESCAPED = re.compile(r"[\\=:#!]|^ ")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """A formatted log directory's identity. `directory_id` is 16 raw bytes, None in directories of old Kafka versions."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes | None
+
+
+def read_meta_properties(log_directory: Path) -> MetaProperties | None:
+    """Returns the identity, or None when the directory was never formatted.
+
+    CorruptFileError when a line is missing or wrong, or for version 0, which only ZooKeeper brokers wrote.
+    """
+    path = log_directory / META_PROPERTIES
+    text = read_text_file(path)
+    if text is None:
+        return None
+    try:
+        properties = parse_properties(text)
+        if properties.get("version", "0") != str(META_PROPERTIES_VERSION):
+            raise ValueError(f"version {properties.get('version', '0')} is not supported")
+        directory_id = properties.get("directory.id")
+        return MetaProperties(
+            cluster_id=properties["cluster.id"],
+            node_id=int(properties["node.id"]),
+            directory_id=None if directory_id is None else uuid_from_text(directory_id),
+        )
+    except KeyError as error:
+        raise CorruptFileError(f"{path} has no {error.args[0]}", path=path) from error
+    except ValueError as error:
+        raise CorruptFileError(f"malformed {path}: {error}", path=path) from error
+
+
+def write_meta_properties(log_directory: Path, meta: MetaProperties) -> None:
+    """Writes the file durably. The comment with the date that Java adds is left out: nobody reads it."""
+    properties = {"node.id": str(meta.node_id), "version": str(META_PROPERTIES_VERSION), "cluster.id": meta.cluster_id}
+    if meta.directory_id is not None:
+        properties["directory.id"] = uuid_to_text(meta.directory_id)
+    replace_file(log_directory / META_PROPERTIES, format_properties(properties).encode())
+
+
+def format_properties(properties: dict[str, str]) -> str:
+    """Returns lines that a Java properties reader reads back as these pairs."""
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items())
+
+
+def read_clean_shutdown(log_directory: Path) -> int | None:
+    """Returns the broker epoch of the clean stop before this start; None when the stop was not clean.
+
+    A marker whose content cannot be read (Kafka before 3.8 wrote an empty one) is still a clean stop, of epoch -1.
+    """
+    path = log_directory / CLEAN_SHUTDOWN_MARKER
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(read_text_file(path) or "")
+        return int(content["brokerEpoch"])
+    except (ValueError, KeyError, TypeError, CorruptFileError):
+        return NO_BROKER_EPOCH
+
+
+def write_clean_shutdown(log_directory: Path, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+    """Marks the stop as clean, durably: the last thing done in a log directory, after every log was flushed."""
+    content = json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    replace_file(log_directory / CLEAN_SHUTDOWN_MARKER, content.encode())
+
+
+def delete_clean_shutdown(log_directory: Path) -> None:
+    """Removes the marker, durably, before the first append: after it, a crash must be seen as one."""
+    if delete_if_exists(log_directory / CLEAN_SHUTDOWN_MARKER):
+        sync_directory(log_directory)
+
+
+def read_partition_metadata(partition_directory: Path) -> bytes | None:
+    """Returns the topic's id as 16 raw bytes, or None when there is no file; CorruptFileError when it says nothing usable."""
+    path = partition_directory / PARTITION_METADATA
+    text = read_text_file(path)
+    if text is None:
+        return None
+    try:
+        version_line, topic_id_line = text.splitlines()[:2]
+        _, version = _COLON.split(version_line)
+        _, topic_id_text = _COLON.split(topic_id_line)
+        if int(version) < PARTITION_METADATA_VERSION:
+            raise ValueError(f"version {version}")
+        topic_id = uuid_from_text(topic_id_text)
+        if topic_id == ZERO_UUID:
+            raise ValueError("the topic id is zero")
+    except ValueError as error:
+        raise CorruptFileError(f"malformed {path}: {error}", path=path) from error
+    return topic_id
+
+
+def write_partition_metadata(partition_directory: Path, topic_id: bytes) -> None:
+    """Binds the directory to the topic id, durably; StorageError when it is bound to another one already."""
+    known = read_partition_metadata(partition_directory)
+    if known == topic_id:
+        return
+    path = partition_directory / PARTITION_METADATA
+    if known is not None:
+        raise StorageError(f"{path} names topic id {uuid_to_text(known)}, not {uuid_to_text(topic_id)}", path=path)
+    replace_file(path, f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode())
+
+
+def _escape(text: str) -> str:
+    escaped = _ESCAPED.sub(lambda match: "\\" + match[0], text)
+    return escaped.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
