@@ -1,0 +1,88 @@
+"""The `barnabas` command: picks the subcommand and turns the errors that a person can mend into one line on stderr.
+
+Exit codes: 0 done, 1 it failed, 2 bad usage. Subcommands are imported when they run, so that `serve` pays for nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from config.properties import ConfigError
+
+USAGE = """\
+usage: barnabas COMMAND …
+
+  serve         run the broker in the foreground
+  format        prepare empty log directories for a cluster id
+  random-uuid   print a new cluster id
+  pipeline      Spark jobs: archive topics to Parquet, replay an archive
+
+  --version     print the version
+  --help        print this; `barnabas COMMAND --help` says more
+"""
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; `arguments` come without the program's name. Returns the exit code."""
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    try:
+        return _run(command, rest)
+    except ConfigError as e:
+        return _fail(str(e))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left (`barnabas … | head`). Python would complain about it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+
+
+def _run(command: str, rest: list[str]) -> int:
+    if command == "serve":
+        from broker.cli.serve import serve
+
+        return serve(rest)
+    if command == "format":
+        from broker.cli.format import format_storage
+
+        return format_storage(rest)
+    if command == "random-uuid":
+        from broker.cli.format import random_uuid
+
+        return random_uuid(rest)
+    if command == "pipeline":
+        return _pipeline(rest)
+    if command in ("--version", "-V"):
+        from broker.cli.version import VERSION
+
+        print(f"barnabas {VERSION}")
+        return 0
+    if command in ("--help", "-h", "help"):
+        print(USAGE, end="")
+        return 0
+    print(f"barnabas: unknown command {command!r}\n{USAGE}" if command else USAGE, end="", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _pipeline(rest: list[str]) -> int:
+    """Hand over to the pipeline, which is an extra: without its libraries, say how to get them."""
+    try:
+        import pyspark  # noqa: F401
+    except ModuleNotFoundError as e:
+        return _fail(f"the pipeline needs {e.name}; install it with: pip install 'barnabas[pipeline]'")
+    from pipeline.cli import main as pipeline_main
+
+    return pipeline_main(rest)
+
+
+def _fail(message: str) -> int:
+    print(f"barnabas: {message}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

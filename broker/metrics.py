@@ -1,0 +1,214 @@
+"""What the broker counts: plain integers that the loop adds to, read at a scrape. The counterpart of Kafka's Yammer metrics.
+
+Owned by the loop: nothing here locks, and only the loop calls it. Hot paths hold on to the object they count in
+(`self._topic_metrics = metrics.topic(name)`, then `self._topic_metrics.messages_in += n`); a gauge is a callback that is asked when
+someone scrapes. `snapshot` copies everything into values that another thread may render (broker/metrics_http.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+# A bucket for each quarter of a power of two of nanoseconds: quantiles are within 12 %. 2**43 ns are over two hours.
+BUCKETS_PER_OCTAVE = 4
+BUCKETS_COUNT = 44 * BUCKETS_PER_OCTAVE
+LAST_BUCKET = BUCKETS_COUNT - 1
+
+GaugeValue = float | Iterable[tuple[tuple[str, ...], float]]
+"""A number, or for a gauge with labels (label values, number) pairs."""
+
+
+class BrokerTopicMetrics:
+    """One topic's counters (kafka.server:type=BrokerTopicMetrics). Adding to them is the caller's affair."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "messages_in",
+        "total_fetch_requests",
+        "total_produce_requests",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.total_produce_requests = 0
+        self.total_fetch_requests = 0
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+
+    def add(self, other: BrokerTopicMetrics) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class RequestMetrics:
+    """One API version's requests: how many, how long in total, and a histogram of their times."""
+
+    __slots__ = ("buckets", "count", "total_ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_ns = 0
+        self.buckets = [0] * BUCKETS_COUNT
+
+    def record(self, elapsed_ns: int) -> None:
+        """Count a request that took `elapsed_ns` from its decoding to its response. Costs 0.2 µs."""
+        self.count += 1
+        self.total_ns += elapsed_ns
+        octave = elapsed_ns.bit_length()
+        # Below 8 ns there are no quarters to tell apart, and no request either.
+        index = (octave << 2 | (elapsed_ns >> (octave - 3)) & 3) if octave > 2 else 0
+        self.buckets[index if index < BUCKETS_COUNT else LAST_BUCKET] += 1
+
+
+def quantile_ns(buckets: list[int], quantile: float) -> float:
+    """The time that `quantile` of the requests stayed under, by the middle of its bucket; 0 when there were none."""
+    wanted = quantile * sum(buckets)
+    seen = 0
+    for index, count in enumerate(buckets):
+        seen += count
+        if count and seen >= wanted:
+            octave, quarter = index >> 2, index & 3
+            return (quarter + 4.5) * 2.0 ** (octave - 3)
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A value that is asked for at a scrape. `name` is the Prometheus name."""
+
+    name: str
+    documentation: str
+    label_names: tuple[str, ...]
+    read: Callable[[], GaugeValue]
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeSample:
+    """A gauge's values at one moment."""
+
+    name: str
+    documentation: str
+    label_names: tuple[str, ...]
+    values: tuple[tuple[tuple[str, ...], float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSample:
+    """One API version's requests up to one moment."""
+
+    api_name: str
+    version: int
+    count: int
+    total_ns: int
+    buckets: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSnapshot:
+    """Everything the broker knew at one moment, shared with nobody."""
+
+    all_topics: dict[str, int]
+    topics: dict[str, dict[str, int]]
+    requests: list[RequestSample]
+    request_errors: dict[tuple[int, int], int]
+    connections: dict[str, int]
+    connections_created: dict[str, int]
+    gauges: list[GaugeSample]
+
+
+class Metrics:
+    """All of one broker's metrics."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, BrokerTopicMetrics] = {}
+        self._deleted_topics = BrokerTopicMetrics()
+        self._requests: dict[tuple[str, int], RequestMetrics] = {}
+        self._request_errors: dict[tuple[int, int], int] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self.connections: dict[str, int] = {}
+        """Open connections by listener name."""
+        self.connections_created: dict[str, int] = {}
+
+    def topic(self, name: str) -> BrokerTopicMetrics:
+        """The counters of topic `name`, to hold on to while it exists."""
+        found = self._topics.get(name)
+        if found is None:
+            found = self._topics[name] = BrokerTopicMetrics()
+        return found
+
+    def forget_topic(self, name: str) -> None:
+        """Drop a deleted topic's counters. The sums over all topics keep what it counted: counters never go back."""
+        found = self._topics.pop(name, None)
+        if found is not None:
+            self._deleted_topics.add(found)
+
+    @property
+    def all_topics(self) -> BrokerTopicMetrics:
+        """The sums over all topics that there are and were. Computed: only `topic` objects are added to."""
+        total = BrokerTopicMetrics()
+        total.add(self._deleted_topics)
+        for each in self._topics.values():
+            total.add(each)
+        return total
+
+    def request(self, api_name: str, version: int) -> RequestMetrics:
+        found = self._requests.get((api_name, version))
+        if found is None:
+            found = self._requests[api_name, version] = RequestMetrics()
+        return found
+
+    def request_timer(self, api_name: str, version: int) -> Callable[[int], None]:
+        """What to call with each request's nanoseconds."""
+        return self.request(api_name, version).record
+
+    def request_error(self, api_key: int, error_code: int) -> None:
+        """Count a request that was answered with an error as a whole."""
+        key = (api_key, int(error_code))
+        self._request_errors[key] = self._request_errors.get(key, 0) + 1
+
+    def connection_count(self, listener_name: str, change: int) -> None:
+        """A connection of `listener_name` came (+1) or went (-1)."""
+        self.connections[listener_name] = self.connections.get(listener_name, 0) + change
+        if change > 0:
+            self.connections_created[listener_name] = self.connections_created.get(listener_name, 0) + change
+
+    def add_gauge(self, name: str, documentation: str, read: Callable[[], GaugeValue], label_names: tuple[str, ...] = ()) -> None:
+        """Ask `read` at every scrape. A gauge of the same name is replaced.
+
+        Names follow the usual JMX-exporter rules: `kafka_server_replicamanager_partitioncount`, `kafka_log_log_size` with the
+        labels topic and partition, `kafka_server_delayedoperationpurgatory_purgatorysize` with delayedoperation.
+        """
+        self._gauges[name] = Gauge(name, documentation, label_names, read)
+
+    def snapshot(self) -> MetricsSnapshot:
+        """A copy for another thread to render. Runs on the loop; 10 µs and 2 µs for each topic."""
+        return MetricsSnapshot(
+            all_topics=_as_dict(self.all_topics),
+            topics={name: _as_dict(counters) for name, counters in self._topics.items()},
+            requests=[
+                RequestSample(api_name, version, each.count, each.total_ns, each.buckets.copy())
+                for (api_name, version), each in self._requests.items()
+            ],
+            request_errors=self._request_errors.copy(),
+            connections=self.connections.copy(),
+            connections_created=self.connections_created.copy(),
+            gauges=[_sample(gauge) for gauge in self._gauges.values()],
+        )
+
+
+def _as_dict(counters: BrokerTopicMetrics) -> dict[str, int]:
+    return {name: getattr(counters, name) for name in counters.__slots__}
+
+
+def _sample(gauge: Gauge) -> GaugeSample:
+    value = gauge.read()
+    values = (((), value),) if isinstance(value, int | float) else tuple(value)
+    return GaugeSample(gauge.name, gauge.documentation, gauge.label_names, values)

@@ -1,0 +1,113 @@
+"""Counting, quantiles and what a scraper reads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.metrics import Metrics, RequestMetrics, quantile_ns
+from broker.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
+
+
+def rendered(metrics: Metrics) -> dict[str, float]:
+    lines = render(metrics.snapshot()).decode().splitlines()
+    return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+
+
+async def exchange(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_topic_counters_are_the_same_object_until_the_topic_is_forgotten() -> None:
+    metrics = Metrics()
+    metrics.topic("a").messages_in += 3
+
+    assert metrics.topic("a").messages_in == 3
+
+    metrics.forget_topic("a")
+
+    assert metrics.topic("a").messages_in == 0
+
+
+def test_sums_over_all_topics_keep_what_deleted_topics_counted() -> None:
+    metrics = Metrics()
+    metrics.topic("a").bytes_in += 10
+    metrics.topic("b").bytes_in += 5
+
+    metrics.forget_topic("a")
+
+    assert metrics.all_topics.bytes_in == 15
+
+
+def test_quantiles_are_within_an_eighth_of_the_truth() -> None:
+    request = RequestMetrics()
+    times_ns = [1000 * i for i in range(1, 1001)]
+
+    for elapsed_ns in times_ns:
+        request.record(elapsed_ns)
+
+    for quantile in (0.5, 0.95, 0.99):
+        assert abs(quantile_ns(request.buckets, quantile) / (1_000_000 * quantile) - 1) < 0.125
+
+
+def test_times_outside_the_histogram_are_counted_at_its_ends() -> None:
+    request = RequestMetrics()
+
+    for elapsed_ns in (0, 1, 7, 8, 2**62):
+        request.record(elapsed_ns)
+
+    assert request.count == sum(request.buckets) == 5
+    assert quantile_ns([0] * 8, 0.5) == 0
+
+
+def test_scrape_has_the_names_of_the_usual_jmx_exporter_rules() -> None:
+    metrics = Metrics()
+    metrics.topic("orders").messages_in += 7
+    metrics.request_timer("Produce", 9)(2_000_000)
+    metrics.request_timer("Produce", 12)(2_000_000)
+    metrics.request_error(3, 3)
+    metrics.connection_count("PLAINTEXT", 1)
+    metrics.add_gauge("kafka_log_log_size", "bytes", lambda: [(("orders", "0"), 123)], ("topic", "partition"))
+    metrics.add_gauge("kafka_server_replicamanager_partitioncount", "partitions", lambda: 6)
+
+    values = rendered(metrics)
+
+    assert values['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == 7
+    assert values["kafka_server_brokertopicmetrics_messagesin_total"] == 7
+    assert values['kafka_network_requestmetrics_requests_total{request="Produce",version="9"}'] == 1
+    assert values['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] == 2
+    assert 1.7 < values['kafka_network_requestmetrics_totaltimems{quantile="0.99",request="Produce"}'] < 2.3
+    assert values['kafka_network_requestmetrics_errors_total{error="UNKNOWN_TOPIC_OR_PARTITION",request="Metadata"}'] == 1
+    assert values['kafka_server_socketservermetrics_connection_count{listener="PLAINTEXT"}'] == 1
+    assert values['kafka_log_log_size{partition="0",topic="orders"}'] == 123
+    assert values["kafka_server_replicamanager_partitioncount"] == 6
+    assert values["process_open_fds"] > 0
+
+
+async def test_metrics_are_served_over_http_and_other_paths_are_not() -> None:
+    metrics = Metrics()
+    metrics.topic("t").bytes_out += 1
+    server = MetricsServer(metrics)
+    await server.start("127.0.0.1", 0)
+
+    found = await exchange(server.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    missing = await exchange(server.port, b"GET /secret HTTP/1.1\r\n\r\n")
+    refused = await exchange(server.port, b"POST /metrics HTTP/1.1\r\n\r\n")
+    await server.close()
+
+    assert found.startswith(b"HTTP/1.1 200 OK\r\n") and b'bytesout_total{topic="t"} 1.0' in found
+    assert missing.startswith(b"HTTP/1.1 404 ")
+    assert refused.startswith(b"HTTP/1.1 405 ")
+
+
+async def test_a_request_head_that_never_ends_closes_the_connection() -> None:
+    server = MetricsServer(Metrics())
+    await server.start("127.0.0.1", 0)
+
+    answer = await exchange(server.port, b"GET /" + b"x" * (2 * REQUEST_HEAD_MAX_BYTES))
+    await server.close()
+
+    assert answer == b""
