@@ -69,7 +69,7 @@ class LogSegments:
 
     def note_read(self, segment: LogSegment) -> None:
         """A closed segment was opened or read: keep it open, and close the one that was opened longest ago beyond the limit."""
-        if segment in self._opened:
+        if segment.is_active or segment in self._opened:
             return
         self._opened.append(segment)
         if len(self._opened) > OPEN_CLOSED_SEGMENTS:

@@ -1,0 +1,586 @@
+"""One partition's log on disk (Kafka's UnifiedLog and LocalLog): append, read, watermarks, truncation, flushing, retention.
+
+Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset, and
+everything below the recovery point was synchronised. An append is all or nothing. Within one append the order is: validate the
+header, look for a duplicate, assign offsets, maybe roll, write the data, its index entries, producer state, log end offset.
+Owner: one Partition (or the metadata log) on the event loop; only FlushWork and the deletion of files leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from config.topic import LogConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import EndTransactionMarker, read_end_transaction_marker
+from storage import retention
+from storage.errors import StorageError
+from storage.file_slice import FileSlice
+from storage.files import LEADER_EPOCH_CHECKPOINT
+from storage.flush import FlushWork
+from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
+from storage.log_segments import LogSegments
+from storage.producer_state import ProducerStateManager
+from storage.recovery import complete_transaction, load_log, rebuild_producer_state, replay_batch
+from storage.replicated_batches import read_replicated_batches, split_batches
+from storage.segment import LogSegment, TimestampOffset
+from storage.timestamp_search import find_max_timestamp, find_offset_by_timestamp
+from storage.transaction_index import AbortedTransaction
+from storage.validation import AppendOrigin, CheckedBatch, ValidatedBatch, assign_offsets, check_batch
+
+NO_TIMESTAMP = -1
+
+
+class AppendResult(NamedTuple):
+    """What an append did; of a duplicate, what the original append did."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    records_count: int
+    size_bytes: int
+    is_duplicate: bool
+    high_watermark_may_move: bool
+
+
+class LogRead(NamedTuple):
+    """Whole batches from the one that holds `start_offset`. The caller releases a FileSlice."""
+
+    records: FileSlice | bytes
+    start_offset: int
+
+
+def no_jitter(limit: int) -> int:
+    """The random source of logs that roll without jitter."""
+    return 0
+
+
+class Log:
+    """See the module's docstring. Make one with `Log.open`."""
+
+    def __init__(
+        self, directory: Path, topic: str, partition: int, topic_id: bytes, config: LogConfig, random_below: Callable[[int], int]
+    ) -> None:
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.last_stable_offset = 0
+        self.recovery_point = 0
+        self.segments = LogSegments()
+        self.leader_epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT)
+        self.producers = ProducerStateManager(directory)
+        self.pending_deletions: list[retention.PendingDeletion] = []
+        self._random_below = random_below
+        self._rolled_unflushed: list[LogSegment] = []
+        self._unsynced_paths: list[Path] = []  # producer snapshots of rolls
+        self._directory_is_dirty = False
+        self._flush_is_requested = False
+        self._unflushed_since_ms: int | None = None
+        self._truncations = 0
+        self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        was_clean_stop: bool = False,
+        random_below: Callable[[int], int] = no_jitter,
+    ) -> Log:
+        """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
+
+        The high watermark starts at the log start offset: whoever knows better sets it."""
+        try:
+            log = cls(directory, topic, partition, topic_id, config, random_below)
+            loaded = load_log(
+                directory, config, log.producers, log.leader_epochs,
+                log_start_offset=log_start_offset, recovery_point=recovery_point, was_clean_stop=was_clean_stop, now_ms=now_ms,
+            )  # fmt: skip
+        except OSError as error:
+            raise StorageError(f"cannot load {directory}: {error}", path=directory) from error
+        log.segments = loaded.segments
+        log.log_start_offset = log.high_watermark = log.last_stable_offset = loaded.log_start_offset
+        log.log_end_offset = loaded.log_end_offset
+        log.recovery_point = loaded.recovery_point
+        log._rolled_unflushed = [segment for segment in loaded.segments if segment.is_unflushed and not segment.is_active]
+        log._directory_is_dirty = True
+        log.segments.active.roll_jitter_ms = log._draw_jitter_ms()
+        return log
+
+    # -- append ----------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verify_zstd_allowed: bool = True,
+    ) -> AppendResult:
+        """Validate, assign offsets (in place) and write. A client's append is one batch; a coordinator's may be several.
+
+        KafkaError: refused, nothing was appended. StorageError: the disk failed, nothing was appended."""
+        if origin is not AppendOrigin.CLIENT:
+            return self._append_batches_as_leader(records, leader_epoch, now_ms, origin)
+        config = self.config
+        checked = check_batch(records, config, now_ms=now_ms, zstd_allowed=verify_zstd_allowed)
+        header = checked.header
+        if header.producer_id >= 0:
+            duplicate = self.producers.find_duplicate(header)
+            if duplicate is not None:
+                return AppendResult(
+                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp,
+                    self.log_start_offset, header.records_count, len(records), True, False,
+                )  # fmt: skip
+            self.producers.check_append(header, origin)
+        batch = assign_offsets(records, checked, config, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+        self._write_batch(batch, None, leader_epoch, now_ms)
+        return AppendResult(
+            batch.base_offset, batch.last_offset, batch.log_append_time_ms,
+            self.log_start_offset, batch.records_count, batch.size_bytes, False, True,
+        )  # fmt: skip
+
+    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendResult:
+        """Write batches that a leader has assigned offsets to. A partial last batch is left out, as fetches may end with one.
+
+        KafkaError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE when the first batch lies before the log end offset."""
+        headers = read_replicated_batches(records, self.log_end_offset)
+        if not headers:
+            end = self.log_end_offset
+            return AppendResult(end, end - 1, NO_TIMESTAMP, self.log_start_offset, 0, 0, False, False)
+        first, last = headers[0], headers[-1]
+        size_bytes = sum(header.size_bytes for header in headers)
+        max_timestamp = max(header.max_timestamp for header in headers)
+        segment = self._segment_for(size_bytes, max_timestamp, first.base_offset, last.last_offset, now_ms)
+        for header in headers:
+            if header.partition_leader_epoch >= 0:
+                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        try:
+            segment.append_batches(records[:size_bytes], headers)
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        position = 0
+        for header in headers:
+            if header.producer_id >= 0:
+                self._note_aborted(replay_batch(self.producers, header, records[position : position + header.size_bytes]))
+            position += header.size_bytes
+        self._end_append(last.next_offset, now_ms)
+        records_count = sum(header.records_count for header in headers)
+        return AppendResult(
+            first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start_offset, records_count, size_bytes, False, True
+        )
+
+    # -- read ------------------------------------------------------------------------------------------------------
+
+    def read(self, start_offset: int, *, max_bytes: int, end_offset: int, minimum_one_batch: bool = False) -> LogRead:
+        """Whole batches from the one that holds `start_offset`, none that reaches `end_offset` (exclusive) or beyond.
+
+        At most `max_bytes`, unless `minimum_one_batch` lets a larger first batch through. KafkaError OFFSET_OUT_OF_RANGE outside
+        [log start offset, log end offset]."""
+        if start_offset > self.log_end_offset or start_offset < self.log_start_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {start_offset} is not in [{self.log_start_offset}, {self.log_end_offset}] of {self.topic}-{self.partition}",
+            )
+        if start_offset >= end_offset:
+            return LogRead(b"", start_offset)
+        try:
+            return LogRead(self._slice(start_offset, max_bytes, end_offset, minimum_one_batch) or b"", start_offset)
+        except OSError as error:
+            raise self._storage_error("read from", error) from error
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in [start_offset, end_offset)."""
+        aborted: list[AbortedTransaction] = []
+        for segment in self.segments.from_index(self.segments.floor_index(start_offset)):
+            search = segment.transaction_index.collect(start_offset, end_offset)
+            aborted += search.aborted
+            if search.is_complete:
+                break
+        return aborted
+
+    def find_offset_by_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
+        """The first record below `end_offset` whose timestamp is `timestamp_ms` or later."""
+        try:
+            return find_offset_by_timestamp(self.segments, timestamp_ms, start_offset=self.log_start_offset, end_offset=end_offset)
+        except OSError as error:
+            raise self._storage_error("search", error) from error
+
+    def find_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp of the log."""
+        try:
+            return find_max_timestamp(self.segments)
+        except OSError as error:
+            raise self._storage_error("search", error) from error
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Where `epoch` ends in this log; (-1, -1) when that is not known (KIP-101, KIP-279)."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    # -- watermarks ------------------------------------------------------------------------------------------------
+
+    def set_high_watermark(self, offset: int) -> int:
+        """Set it within [log start offset, log end offset] and complete the transactions it passed. Returns the value taken."""
+        self.high_watermark = offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.producers.on_high_watermark_updated(offset)
+        self._update_last_stable_offset()
+        return offset
+
+    def set_log_start_offset(self, offset: int) -> bool:
+        """Raise it to `offset`; returns whether it moved. KafkaError OFFSET_OUT_OF_RANGE above the high watermark."""
+        if offset > self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"log start offset {offset} is above the high watermark {self.high_watermark}")
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.producers.on_log_start_offset_incremented(offset)
+        self._update_last_stable_offset()
+        return True
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """A new leader notes where its epoch starts, before any record of it."""
+        # The first entry of a log is not worth an fsync: losing it loses nothing that the metadata log does not give back.
+        self.leader_epochs.assign(epoch, self.log_end_offset, fsync=len(self.leader_epochs) > 0)
+        self._latest_epoch = epoch
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect with the next append, roll or retention check; open segments keep their index interval."""
+        self.config = config
+
+    # -- truncation ------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
+        """Remove everything at or past `offset`. Returns whether anything was removed."""
+        if offset >= self.log_end_offset:
+            # An epoch may have been noted at the end without a record: another leader may have begun another one there.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset < self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        try:
+            self._truncate_segments(offset, now_ms)
+        except OSError as error:
+            raise self._storage_error("truncate", error) from error
+        self._cut_state(offset, min(offset, self.log_start_offset), now_ms)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0) -> None:
+        """Remove everything; the next append gets `offset`."""
+        try:
+            active = self._create_segment_over(offset, now_ms)
+        except OSError as error:
+            raise self._storage_error("truncate", error) from error
+        self.segments = LogSegments([active])
+        self._rolled_unflushed.clear()
+        self.leader_epochs.clear()
+        self.producers.truncate_fully_and_start_at(offset)
+        self._cut_state(offset, offset if log_start_offset is None else log_start_offset, now_ms)
+
+    # -- rolling and retention -------------------------------------------------------------------------------------
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll the active segment when it has records and is older than segment.ms; returns whether it did."""
+        active = self.segments.active
+        if not active.size_bytes or now_ms - active.created_ms <= self.config.segment_ms - active.roll_jitter_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Start a new active segment at `base_offset` (by default the log end offset); the old one asks to be flushed."""
+        base_offset = self.log_end_offset if base_offset is None else base_offset
+        old = self.segments.active
+        if old.base_offset == base_offset:
+            return  # still empty
+        try:
+            new = self._new_segment(base_offset, now_ms)
+            old.become_inactive()
+        except OSError as error:
+            raise self._storage_error("roll", error) from error
+        self.segments.add(new)
+        self.segments.note_read(old)
+        self._rolled_unflushed.append(old)
+        self.producers.update_map_end_offset(base_offset)
+        snapshot = self.producers.take_snapshot(fsync=False)
+        if snapshot is not None:
+            self._unsynced_paths.append(snapshot)
+        self._directory_is_dirty = self._flush_is_requested = True
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Apply retention; returns how many segments were removed. Their files go after file.delete.delay.ms."""
+        try:
+            count = retention.count_deletable(
+                self.segments, self.config,
+                log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset,
+                high_watermark=self.high_watermark, now_ms=now_ms,
+            )  # fmt: skip
+            if count == 0:
+                return 0
+            if count == len(self.segments):
+                self.roll(now_ms)
+            self._remove_segments(self.segments.remove_first(count), now_ms)
+        except OSError as error:
+            raise self._storage_error("delete segments of", error) from error
+        self.set_log_start_offset(max(self.log_start_offset, self.segments.first.base_offset))
+        return count
+
+    def take_due_deletions(self, now_ms: int) -> list[retention.PendingDeletion]:
+        """Files whose delay is over, for `retention.delete_files` off the loop; they are no longer this log's."""
+        due = [deletion for deletion in self.pending_deletions if deletion.due_ms <= now_ms]
+        self.pending_deletions = [deletion for deletion in self.pending_deletions if deletion.due_ms > now_ms]
+        return due
+
+    # -- flushing --------------------------------------------------------------------------------------------------
+
+    @property
+    def durable_end_offset(self) -> int:
+        """Every batch below it was synchronised."""
+        return self.recovery_point
+
+    @property
+    def needs_durable_ack(self) -> bool:
+        """Whether an append is acknowledged only once it is durable: flush.messages=1."""
+        return self.config.flush_messages == 1
+
+    @property
+    def has_unflushed(self) -> bool:
+        return self.recovery_point < self.log_end_offset or bool(self._rolled_unflushed)
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """After a roll, with flush.messages unflushed, or flush.ms after the oldest unflushed append."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if self._flush_is_requested or unflushed >= self.config.flush_messages:
+            return self.has_unflushed
+        return unflushed > 0 and self._unflushed_since_ms is not None and now_ms - self._unflushed_since_ms >= self.config.flush_ms
+
+    def take_flush(self) -> FlushWork | None:
+        """What makes the log durable up to its end, to be run off the loop; None when it is durable.
+
+        Hand the work to `flushed` after it ran, or `release` it when it failed."""
+        if not self.has_unflushed:
+            return None
+        segments = list(self._rolled_unflushed)
+        paths = list(self._unsynced_paths)
+        try:
+            for segment in segments:
+                segment.write_indexes()
+                paths += segment.index_paths()
+            if self.segments.active.is_unflushed:
+                segments.append(self.segments.active)
+            files = tuple(segment.file.acquire() for segment in segments)
+        except OSError as error:
+            raise self._storage_error("flush", error) from error
+        self._flush_is_requested = False
+        self._unflushed_since_ms = None
+        self.segments.active.is_unflushed = False
+        directory = self.directory if self._directory_is_dirty else None
+        self._directory_is_dirty = False
+        return FlushWork(self.log_end_offset, self._truncations, files, tuple(paths), directory)
+
+    def flushed(self, work: FlushWork) -> None:
+        """`work` ran: everything below its end offset is durable, unless the log was truncated meanwhile."""
+        work.release()
+        if work.generation != self._truncations:
+            return
+        self._rolled_unflushed = [segment for segment in self._rolled_unflushed if segment.base_offset >= work.end_offset]
+        self._unsynced_paths = [path for path in self._unsynced_paths if path not in work.paths]
+        self.recovery_point = max(self.recovery_point, work.end_offset)
+
+    def flush(self) -> None:
+        """Make everything durable now; blocks. StorageError when the disk fails."""
+        work = self.take_flush()
+        if work is None:
+            return
+        try:
+            work.run()
+        except StorageError:
+            work.release()
+            raise
+        self.flushed(work)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush, write what a clean stop leaves (indexes, producer snapshot, epochs) and free every descriptor."""
+        try:
+            self.flush()
+            self.producers.take_snapshot(fsync=True)
+            self.leader_epochs.flush()
+            for segment in self.segments:
+                segment.unload()
+        except OSError as error:
+            raise self._storage_error("close", error) from error
+
+    def abandon(self) -> None:
+        """Free every descriptor without writing: the disk failed, or the log is about to be deleted."""
+        for segment in self.segments:
+            segment.abandon()
+
+    def move_to(self, directory: Path) -> None:
+        """The log's directory was renamed."""
+        self.directory = directory
+        self.leader_epochs.path = directory / LEADER_EPOCH_CHECKPOINT
+        self.producers.move_to(directory)
+        for segment in self.segments:
+            segment.move_to(directory)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _append_batches_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> AppendResult:
+        """The broker's own batches: all are checked before the first is written."""
+        config = self.config
+        checked: list[tuple[CheckedBatch, memoryview, EndTransactionMarker | None]] = []
+        for view in split_batches(records):
+            batch = check_batch(view, config, now_ms=now_ms, origin=origin)
+            marker = read_end_transaction_marker(view, 0, batch.header) if batch.header.is_control else None
+            if batch.header.producer_id >= 0:
+                self.producers.check_append(batch.header, origin, marker)
+            checked.append((batch, view, marker))
+        base_offset, records_count, append_time_ms = self.log_end_offset, 0, NO_TIMESTAMP
+        for batch, view, marker in checked:
+            assigned = assign_offsets(view, batch, config, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+            self._write_batch(assigned, marker, leader_epoch, now_ms)
+            records_count += assigned.records_count
+            append_time_ms = assigned.log_append_time_ms
+        return AppendResult(
+            base_offset, self.log_end_offset - 1, append_time_ms, self.log_start_offset, records_count, len(records), False, True
+        )
+
+    def _write_batch(self, batch: ValidatedBatch, marker: EndTransactionMarker | None, leader_epoch: int, now_ms: int) -> None:
+        """Write the data, then its index entries, then producer state, epoch and log end offset."""
+        base_offset, last_offset = batch.base_offset, batch.last_offset
+        segment = self._segment_for(batch.size_bytes, batch.max_timestamp, base_offset, last_offset, now_ms)
+        try:
+            segment.append(batch.buffer, last_offset, batch.max_timestamp)
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        if leader_epoch != self._latest_epoch:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+            self._latest_epoch = leader_epoch
+        header = batch.header
+        if header.producer_id >= 0:
+            completed = self.producers.record_append(header, base_offset=base_offset, timestamp=batch.max_timestamp, marker=marker)
+            if completed is not None:
+                self._note_aborted(complete_transaction(self.producers, completed))
+            self._update_last_stable_offset()
+        self._end_append(last_offset + 1, now_ms)
+
+    def _end_append(self, log_end_offset: int, now_ms: int) -> None:
+        self.log_end_offset = log_end_offset
+        self.producers.update_map_end_offset(log_end_offset)
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+
+    def _segment_for(self, size_bytes: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int) -> LogSegment:
+        """The active segment, a new one if this batch does not fit the present one."""
+        config, segment = self.config, self.segments.active
+        if segment.should_roll(size_bytes, max_timestamp, last_offset, config.segment_bytes, config.segment_ms, now_ms):
+            self.roll(now_ms, first_offset)
+            segment = self.segments.active
+        return segment
+
+    def _note_aborted(self, aborted: AbortedTransaction | None) -> None:
+        if aborted is not None:
+            self.segments.active.transaction_index.append(aborted)
+
+    def _slice(self, start_offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool) -> FileSlice | None:
+        segments = self.segments
+        active = segments.active
+        if start_offset >= active.base_offset:
+            end_position = active.size_bytes if end_offset >= self.log_end_offset else active.find_position(end_offset)
+            return active.slice(active.find_position(start_offset), end_position, max_bytes, minimum_one_batch)
+        for index in range(segments.floor_index(start_offset), len(segments)):
+            segment = segments.at(index)
+            segments.note_read(segment)
+            is_whole = end_offset >= segments.end_offset_of(index, self.log_end_offset)
+            end_position = segment.size_bytes if is_whole else segment.find_position(end_offset)
+            position = segment.find_position(start_offset)
+            if position < segment.size_bytes:  # else compaction removed the rest of this segment
+                return segment.slice(position, end_position, max_bytes, minimum_one_batch)
+        return None
+
+    def _truncate_segments(self, offset: int, now_ms: int) -> None:
+        segments = self.segments
+        index = segments.floor_index(offset)
+        self._remove_segments(segments.remove_from(index + 1), now_ms)
+        active = segments.active
+        if not active.is_active:
+            self._rolled_unflushed = [segment for segment in self._rolled_unflushed if segment is not active]
+            active.activate()
+        active.truncate_to(offset, now_ms)
+        active.is_unflushed = True
+
+    def _create_segment_over(self, offset: int, now_ms: int) -> LogSegment:
+        self._remove_segments(list(self.segments), now_ms)
+        return self._new_segment(offset, now_ms)
+
+    def _cut_state(self, log_end_offset: int, log_start_offset: int, now_ms: int) -> None:
+        """The segments end at `log_end_offset` now: bring everything else there."""
+        self._truncations += 1
+        self._latest_epoch = None
+        self.log_end_offset = log_end_offset
+        self.log_start_offset = log_start_offset
+        self.recovery_point = min(self.recovery_point, log_end_offset)
+        self._directory_is_dirty = True
+        self.leader_epochs.truncate_from_end(log_end_offset)
+        rebuild_producer_state(self.segments, self.producers, log_start_offset, log_end_offset, now_ms)
+        self.set_high_watermark(self.high_watermark)
+
+    def _remove_segments(self, removed: list[LogSegment], now_ms: int) -> None:
+        paths: list[Path] = []
+        snapshots: list[Path] = []
+        for segment in removed:
+            paths += segment.paths()
+            segment.abandon()
+            snapshot = self.producers.mark_snapshot_for_deletion(segment.base_offset)
+            if snapshot is not None:
+                snapshots.append(snapshot)
+        if not paths:
+            return
+        deletion = retention.mark_deleted(paths, now_ms + self.config.file_delete_delay_ms)
+        self.pending_deletions.append(replace(deletion, paths=deletion.paths + tuple(snapshots)))
+        self._rolled_unflushed = [segment for segment in self._rolled_unflushed if segment not in removed]
+        self._directory_is_dirty = True
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        segment = LogSegment.create(self.directory, base_offset, self.config, now_ms)
+        segment.roll_jitter_ms = self._draw_jitter_ms()
+        return segment
+
+    def _draw_jitter_ms(self) -> int:
+        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return self._random_below(limit) if limit > 0 else 0
+
+    def _update_last_stable_offset(self) -> None:
+        first_unstable = self.producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        if first_unstable is None or first_unstable > high_watermark:
+            self.last_stable_offset = high_watermark
+        else:
+            self.last_stable_offset = max(first_unstable, self.log_start_offset)
+
+    def _storage_error(self, action: str, error: OSError) -> StorageError:
+        return StorageError(f"cannot {action} {self.directory}: {error}", path=self.directory)

@@ -1,0 +1,319 @@
+"""Loading a log from its directory (Kafka's LogLoader): leftovers, recovery after an unclean stop, producer state.
+
+Only batches are trusted. After an unclean stop every segment from the recovery point on is scanned: checksum, length, offsets that
+ascend within the segment's range, epochs that do not fall. The log ends before the first batch that fails, whatever valid data may
+follow it: a torn tail can be a clean cut, zeros to the page's end, or zeros and then valid later pages. Called by Log only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from crc32c import crc32c
+
+from config.topic import LogConfig
+from protocol.errors import DecodeError
+from protocol.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, BatchHeader, read_end_transaction_marker, read_header
+from storage.errors import StorageError
+from storage.file_slice import read_exactly
+from storage.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    find_offset,
+)
+from storage.leader_epochs import LeaderEpochFileCache
+from storage.log_segments import LogSegments
+from storage.producer_state import CompletedTransaction, ProducerStateManager
+from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
+from storage.transaction_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+SCAN_CHUNK_BYTES = 4 * 1024 * 1024
+REFILL_BYTES = 8 * 1024 * 1024  # batch headers read before a snapshot's offset: the snapshot keeps one batch per producer only
+_CRC_START = 21
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """What a directory holds once it is loaded; the last segment is active."""
+
+    segments: LogSegments
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+
+def load_log(
+    directory: Path,
+    config: LogConfig,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochFileCache,
+    *,
+    log_start_offset: int,
+    recovery_point: int,
+    was_clean_stop: bool,
+    now_ms: int,
+) -> LoadedLog:
+    """Open the segments, recover what an unclean stop may have torn, and bring producer state and epochs to the log's end."""
+    remove_leftovers(directory)
+    segments = _open_segments(directory, config, now_ms)
+    if not was_clean_stop and len(segments):
+        _recover_segments(segments, producers, epochs, log_start_offset, recovery_point, now_ms)
+    if len(segments) and segments.active.read_end_offset() < log_start_offset:
+        logger.warning("%s ends before its start offset %d: starting empty there", directory, log_start_offset)
+        for segment in segments.remove_first(len(segments)):
+            delete_files(segment)
+        epochs.clear()
+        producers.truncate_fully_and_start_at(log_start_offset)
+    if not len(segments):
+        segments.add(LogSegment.create(directory, log_start_offset, config, now_ms))
+    log_end_offset = segments.active.activate() if not segments.active.is_active else segments.active.base_offset
+    log_start_offset = max(log_start_offset, segments.first.base_offset)
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    rebuild_producer_state(segments, producers, log_start_offset, log_end_offset, now_ms)
+    return LoadedLog(segments, log_start_offset, log_end_offset, log_end_offset if was_clean_stop else min(recovery_point, log_end_offset))
+
+
+def rebuild_producer_state(
+    segments: LogSegments, producers: ProducerStateManager, log_start_offset: int, end_offset: int, now_ms: int
+) -> None:
+    """Load the newest snapshot at or before `end_offset`, refill the duplicate window behind it, replay the batches after it."""
+    was_current = producers.map_end_offset == end_offset
+    producers.truncate_and_reload(log_start_offset, end_offset, now_ms)
+    if was_current:
+        return
+    snapshot_offset = producers.map_end_offset
+    if not producers.is_empty:
+        producers.refill(_headers_before(segments, snapshot_offset))
+    for segment in segments.from_index(segments.floor_index(snapshot_offset)):
+        start_offset = max(snapshot_offset, log_start_offset, segment.base_offset)
+        if start_offset >= end_offset:
+            break
+        for position, header in segment.iterate_batches(segment.find_position(start_offset)):
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id >= 0:
+                batch = segment.read_batch(position, header.size_bytes) if header.is_control else b""
+                replay_batch(producers, header, batch)
+    producers.update_map_end_offset(end_offset)
+
+
+def replay_batch(producers: ProducerStateManager, header: BatchHeader, batch: bytes | memoryview) -> AbortedTransaction | None:
+    """Apply a batch that is in the log to the producer state. Returns the transaction that it aborts, if it does."""
+    try:
+        marker = read_end_transaction_marker(batch, 0, header) if header.is_control else None
+    except DecodeError as error:
+        raise StorageError(f"the control batch at offset {header.base_offset} is malformed: {error}") from error
+    completed = producers.record_append(header, base_offset=header.base_offset, timestamp=header.max_timestamp, marker=marker)
+    return None if completed is None else complete_transaction(producers, completed)
+
+
+def complete_transaction(producers: ProducerStateManager, completed: CompletedTransaction) -> AbortedTransaction | None:
+    """End a transaction whose marker is in the log. Returns its entry for the transaction index when it was aborted."""
+    last_stable_offset = producers.last_stable_offset(completed)
+    producers.complete_transaction(completed)
+    if not completed.is_aborted:
+        return None
+    return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Finish or undo what deletion and compaction left: `.deleted` and `.cleaned` go, whole `.swap` segments take their place."""
+    swaps: dict[Path, int] = {}
+    first_cleaned_offset: int | None = None
+    for path in sorted(directory.iterdir()):
+        if path.name.endswith(DELETED_SUFFIX):
+            path.unlink()
+        elif path.name.endswith(CLEANED_SUFFIX):
+            offset = _offset_of(path, CLEANED_SUFFIX)
+            first_cleaned_offset = offset if first_cleaned_offset is None else min(first_cleaned_offset, offset)
+            path.unlink()
+        elif path.name.endswith(SWAP_SUFFIX):
+            swaps[path] = _offset_of(path, SWAP_SUFFIX)
+    # A .cleaned file beside .swap files with larger offsets: a split that did not finish (KAFKA-6264).
+    for path in [path for path, offset in swaps.items() if first_cleaned_offset is not None and offset >= first_cleaned_offset]:
+        path.unlink()
+        del swaps[path]
+    if swaps:
+        _complete_swap(directory, swaps)
+
+
+def delete_files(segment: LogSegment) -> None:
+    paths = segment.paths()
+    segment.abandon()
+    for path in paths:
+        path.unlink()
+
+
+def valid_batches(segment: LogSegment, previous_last_offset: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, the batch's bytes) of each batch from the segment's start, ending before the first invalid one.
+
+    The view is good until the next step."""
+    fd, size = segment.fd, segment.size_bytes
+    base_offset, last_allowed = segment.base_offset, segment.base_offset + MAX_RELATIVE_OFFSET
+    last_offset, last_epoch = max(previous_last_offset, base_offset - 1), -1
+    position = chunk_position = 0
+    chunk = memoryview(b"")
+    while size - position >= HEADER_SIZE:
+        start = position - chunk_position
+        if start + HEADER_SIZE > len(chunk):
+            chunk, chunk_position, start = _read_chunk(fd, position, size, HEADER_SIZE), position, 0
+        try:
+            header = read_header(chunk, start)
+        except DecodeError:
+            return
+        size_bytes = header.batch_length + LOG_OVERHEAD
+        batch_last_offset = header.base_offset + header.last_offset_delta
+        if (
+            size_bytes > size - position
+            or header.magic != MAGIC_V2
+            or header.last_offset_delta < 0
+            or header.base_offset <= last_offset
+            or batch_last_offset > last_allowed
+            or header.partition_leader_epoch < last_epoch
+        ):
+            return
+        if start + size_bytes > len(chunk):
+            chunk, chunk_position, start = _read_chunk(fd, position, size, size_bytes), position, 0
+        if crc32c(chunk[start + _CRC_START : start + size_bytes]) != header.crc:
+            return
+        yield position, header, chunk[start : start + size_bytes]
+        position += size_bytes
+        last_offset, last_epoch = batch_last_offset, header.partition_leader_epoch
+
+
+def _read_chunk(fd: int, position: int, end_position: int, least_bytes: int) -> memoryview:
+    return memoryview(read_exactly(fd, min(max(SCAN_CHUNK_BYTES, least_bytes), end_position - position), position))
+
+
+def _recover_segments(
+    segments: LogSegments,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochFileCache,
+    log_start_offset: int,
+    recovery_point: int,
+    now_ms: int,
+) -> None:
+    """Scan the segments from the one that holds the recovery point; cut at the first invalid batch and drop what follows."""
+    first = segments.floor_index(recovery_point)
+    first_offset = segments.at(first).base_offset
+    rebuild_producer_state(segments, producers, log_start_offset, first_offset, now_ms)
+    epochs.truncate_from_end(first_offset)
+    last_offset = first_offset - 1
+    for index in range(first, len(segments)):
+        segment = segments.at(index)
+        if index > first:
+            producers.update_map_end_offset(segment.base_offset)
+            producers.take_snapshot(fsync=False)
+        last_offset, removed_bytes = _recover_segment(segment, producers, epochs, last_offset)
+        if removed_bytes:
+            logger.warning("%s: removed %d bytes of torn batches, the log ends at %d", segment.log_path, removed_bytes, last_offset + 1)
+            for later in segments.remove_from(index + 1):
+                logger.warning("%s: removed, it follows a torn batch", later.log_path)
+                delete_files(later)
+            break
+    producers.update_map_end_offset(last_offset + 1)
+    producers.take_snapshot(fsync=False)
+
+
+def _recover_segment(
+    segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochFileCache, last_offset: int
+) -> tuple[int, int]:
+    """Rebuild one segment's indexes from its valid batches. Returns its last offset and how many bytes were cut off."""
+    segment.begin_rebuild()
+    end_position, latest_epoch = 0, epochs.latest_epoch if epochs.latest_epoch is not None else -1
+    for position, header, batch in valid_batches(segment, last_offset):
+        last_offset = header.base_offset + header.last_offset_delta
+        segment.index_batch(position, len(batch), last_offset, header.max_timestamp)
+        if header.partition_leader_epoch > latest_epoch:
+            latest_epoch = header.partition_leader_epoch
+            epochs.assign(latest_epoch, header.base_offset, fsync=False)
+        if header.producer_id >= 0:
+            aborted = replay_batch(producers, header, batch)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+        end_position = position + len(batch)
+    removed_bytes = segment.size_bytes - end_position
+    segment.finish_rebuild(end_position)
+    return last_offset, removed_bytes
+
+
+def _headers_before(segments: LogSegments, end_offset: int) -> Iterator[BatchHeader]:
+    """The headers of about REFILL_BYTES of batches before `end_offset`, in order."""
+    budget, parts = REFILL_BYTES, []
+    for index in range(segments.floor_index(max(end_offset - 1, 0)), -1, -1):
+        segment = segments.at(index)
+        end_position = segment.find_position(end_offset)
+        start_position = segment.boundary_before(max(end_position - budget, 0))
+        parts.append((segment, start_position))
+        budget -= end_position - start_position
+        if budget <= 0:
+            break
+    headers = chain.from_iterable(segment.iterate_batches(position) for segment, position in reversed(parts))
+    for _, header in headers:
+        if header.base_offset >= end_offset:
+            return
+        yield header
+
+
+def _open_segments(directory: Path, config: LogConfig, now_ms: int) -> LogSegments:
+    """Every .log file as a closed segment; indexes without one are removed."""
+    sizes: dict[int, int] = {}
+    indexes: list[tuple[int, Path]] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            offset = find_offset(entry.name, LOG_SUFFIX)
+            if offset is not None:
+                sizes[offset] = entry.stat().st_size
+                continue
+            found = (find_offset(entry.name, suffix) for suffix in _INDEX_SUFFIXES)
+            indexes += [(offset, Path(entry.path)) for offset in found if offset is not None]
+    for offset, path in indexes:
+        if offset not in sizes:
+            path.unlink()
+    return LogSegments([LogSegment.open(directory, offset, config, now_ms, size_bytes=sizes[offset]) for offset in sorted(sizes)])
+
+
+def _complete_swap(directory: Path, swaps: dict[Path, int]) -> None:
+    """The swapped-in segments replace the segments they were made from, which may still be there."""
+    logs = {path: offset for path, offset in swaps.items() if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
+    first_offset = min(logs.values(), default=0)
+    end_offset = max((_end_offset_of(path, offset) for path, offset in logs.items()), default=0)
+    for path in directory.iterdir():
+        for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
+            offset = find_offset(path.name, suffix)
+            if offset is not None and first_offset <= offset < end_offset:
+                path.unlink()
+    for path in swaps:
+        path.rename(path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
+
+
+def _end_offset_of(path: Path, base_offset: int) -> int:
+    segment = LogSegment(path.parent, base_offset, LogConfig(), 0)
+    segment.log_path = path
+    segment.size_bytes = path.stat().st_size
+    try:
+        headers = [header for _, header in segment.iterate_batches()]
+    finally:
+        segment.abandon()
+    return headers[-1].next_offset if headers else base_offset
+
+
+def _offset_of(path: Path, suffix: str) -> int:
+    try:
+        return int(path.name.removesuffix(suffix).partition(".")[0])
+    except ValueError as error:
+        raise StorageError(f"{path} is no segment file", path=path) from error

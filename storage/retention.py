@@ -1,0 +1,64 @@
+"""Which old segments go (UnifiedLog.deleteOldSegments), and the files that wait for their deletion delay.
+
+Pure decisions over LogSegments, plus the queue of renamed files. A segment goes from the front only, and only below the high
+watermark, so that the log start offset can never pass it. Owner: Log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.topic import LogConfig
+from storage.files import DELETED_SUFFIX, delete_if_exists, rename
+from storage.log_segments import LogSegments
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeletion:
+    """Files that were renamed to `.deleted` and go at `due_ms`: readers may still hold slices, backup tools still read them."""
+
+    due_ms: int
+    paths: tuple[Path, ...]
+
+
+def count_deletable(
+    segments: LogSegments, config: LogConfig, *, log_start_offset: int, log_end_offset: int, high_watermark: int, now_ms: int
+) -> int:
+    """How many segments from the front are to be deleted.
+
+    Case A: the log start offset has passed a segment: always. Case B: more bytes than retention.bytes remain without it.
+    Case C: its youngest record is older than retention.ms. B and C only where cleanup.policy has `delete`."""
+    excess_bytes = segments.size_bytes - config.retention_bytes if config.is_deleted and config.retention_bytes >= 0 else -1
+    oldest_ms = now_ms - config.retention_ms if config.is_deleted and config.retention_ms >= 0 else None
+    count = 0
+    for index, segment in enumerate(segments):
+        is_last = index == len(segments) - 1
+        end_offset = segments.end_offset_of(index, log_end_offset)
+        if end_offset > high_watermark or (is_last and segment.size_bytes == 0):
+            break
+        starts_later = not is_last and end_offset <= log_start_offset  # Case A
+        is_excess = excess_bytes - segment.size_bytes >= 0  # Case B
+        if not starts_later and not is_excess:
+            if oldest_ms is None or segment.largest_timestamp() >= oldest_ms:  # Case C
+                break
+            segments.note_read(segment)
+        excess_bytes -= segment.size_bytes
+        count += 1
+    return count
+
+
+def mark_deleted(paths: list[Path], due_ms: int) -> PendingDeletion:
+    """Rename the files out of the log's way. After a crash the next start removes them."""
+    marked = []
+    for path in paths:
+        target = path.with_name(path.name + DELETED_SUFFIX)
+        rename(path, target)
+        marked.append(target)
+    return PendingDeletion(due_ms, tuple(marked))
+
+
+def delete_files(deletion: PendingDeletion) -> None:
+    """Unlink them; may block for milliseconds on large files."""
+    for path in deletion.paths:
+        delete_if_exists(path)

@@ -1,0 +1,491 @@
+"""One segment of a log: the .log file of record batches with its indexes (Kafka's LogSegment).
+
+Invariants: batches lie back to back from position 0 to `size_bytes`, offsets ascend, and every offset is within 2^31 - 1 of
+`base_offset`. Data is written before its index entry: recovery trusts batches only. A segment is either active (written to, its
+indexes in memory, the positions of its last batches too) or closed (opened at first use; its log may `unload` it again).
+Owner: Log. Errors of the disk come out as OSError or StorageError; Log makes StorageError of both.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from config.topic import LogConfig
+from protocol.errors import DecodeError
+from protocol.records import HEADER_SIZE, BatchHeader, iterate_records, read_header
+from storage.errors import StorageError
+from storage.file_slice import FileSlice, SegmentFile, read_exactly
+from storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_file_name
+from storage.index import NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeEntry, TimeIndex
+from storage.transaction_index import TransactionIndex
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+RECENT_BATCHES = 256  # positions kept in memory, twice this at most: tail reads and fresh appends need no scan
+SCAN_BYTES = 16 * 1024  # one read while looking for a batch: an index interval and a header more, or the next long batch
+BATCH_OVERHEAD = 12  # base offset and length field, which the length does not count
+
+_SCAN = Struct(">qi11xi")  # base offset, batch length, (epoch, magic, crc, attributes), last offset delta
+
+
+class TimestampOffset(NamedTuple):
+    """The first record at or after a timestamp."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class LogSegment:
+    """See the module's docstring. Make one with `create` (a new active segment) or `open`."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_file",
+        "_first_timestamp",
+        "_recent_floor",
+        "_recent_last_offsets",
+        "_recent_positions",
+        "base_offset",
+        "created_ms",
+        "index_interval_bytes",
+        "is_active",
+        "is_unflushed",
+        "log_path",
+        "max_timestamp",
+        "offset_index",
+        "offset_of_max_timestamp",
+        "roll_jitter_ms",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(self, directory: Path, base_offset: int, config: LogConfig, created_ms: int) -> None:
+        self.base_offset = base_offset
+        self.index_interval_bytes = config.index_interval_bytes
+        index_bytes = config.segment_index_bytes
+        self.created_ms = created_ms
+        self.roll_jitter_ms = 0
+        self.log_path = directory / offset_file_name(base_offset, LOG_SUFFIX)
+        self.offset_index = OffsetIndex(directory / offset_file_name(base_offset, INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(directory / offset_file_name(base_offset, TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.transaction_index = TransactionIndex(directory / offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX), base_offset)
+        self.size_bytes = 0
+        self.is_active = False
+        self.is_unflushed = False
+        self.max_timestamp: int | None = None  # None: closed and not asked for yet, see largest_timestamp_entry
+        self.offset_of_max_timestamp = base_offset
+        self._file: SegmentFile | None = None
+        self._first_timestamp: int | None = None
+        self._bytes_since_index_entry = 0
+        self._recent_last_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+        self._recent_floor = base_offset - 1  # the last offset before the recent ones
+
+    @classmethod
+    def create(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int) -> LogSegment:
+        """A new, empty, active segment. Its directory entry is not durable yet."""
+        segment = cls(directory, base_offset, config, now_ms)
+        segment._file = SegmentFile.open(segment.log_path, create=True)
+        segment.offset_index.create()
+        segment.time_index.create()
+        segment.max_timestamp = NO_TIMESTAMP
+        segment.is_active = segment.is_unflushed = True
+        return segment
+
+    @classmethod
+    def open(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, size_bytes: int) -> LogSegment:
+        """A closed segment of `size_bytes`, whose files are opened at first use."""
+        segment = cls(directory, base_offset, config, now_ms)
+        segment.size_bytes = size_bytes
+        return segment
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def append(self, records: memoryview | bytes | bytearray, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end. StorageError when it cannot be written whole: then nothing of it is left."""
+        position = self.size_bytes
+        size = len(records)
+        self._write(records, position, size)
+        self._note_batch(position, size, last_offset, max_timestamp)
+
+    def append_batches(self, records: memoryview, headers: list[BatchHeader]) -> None:
+        """Write several batches, whose headers are given in order, with one call. All or nothing, as `append`."""
+        position = self.size_bytes
+        self._write(records, position, len(records))
+        for header in headers:
+            size = header.size_bytes
+            self._note_batch(position, size, header.last_offset, header.max_timestamp)
+            position += size
+
+    def should_roll(
+        self, incoming_bytes: int, incoming_max_timestamp: int, incoming_last_offset: int, segment_bytes: int, segment_ms: int, now_ms: int
+    ) -> bool:
+        """Whether a batch has to go to a new segment: size, age by the first batch's timestamp, full index, offset range."""
+        size = self.size_bytes
+        return (
+            size + incoming_bytes > segment_bytes
+            or (size > 0 and self.waited_for_roll_ms(now_ms, incoming_max_timestamp) > segment_ms - self.roll_jitter_ms)
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or incoming_last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
+        """Age by record time when the first batch has a timestamp, else by the wall clock since creation (Kafka's rule)."""
+        first = self._first_timestamp
+        if first is None:
+            first = self._read_first_timestamp()
+        return timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def become_inactive(self) -> None:
+        """Close the time index with the segment's largest timestamp and leave the active role."""
+        self._close_time_index()
+        self.write_indexes()
+        self.is_active = False
+        self._forget_recent()
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Cut the batch that holds `offset` and everything after it. The segment must be active."""
+        assert self.is_active, "only the active segment is cut"
+        position = self.find_position(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self._cut(position)
+        if not self._recent_positions:
+            self._recent_floor = offset - 1  # every batch that is left ends before it
+        if position == 0:
+            self.created_ms = now_ms
+            self._first_timestamp = None
+        self._bytes_since_index_entry = 0
+        self._reload_max_timestamp()
+
+    def activate(self) -> int:
+        """Make an opened segment writable. Returns the offset after its last batch, which it reads from the file.
+
+        Rebuilds the indexes when they cannot be right (Kafka preallocates them: an unclean stop leaves a zero tail)."""
+        self.is_active = True
+        try:
+            self.offset_index.load(is_active=True)
+            self.time_index.load(is_active=True)
+            self._check_indexes()
+        except CorruptIndexError:
+            self.rebuild_indexes()
+        self._reload_max_timestamp()
+        start = self.offset_index.last_position
+        last_offset = self.base_offset - 1
+        self._recent_positions.clear()
+        self._recent_last_offsets.clear()
+        self._recent_floor = last_offset if start == 0 else MAX_RELATIVE_OFFSET + self.base_offset
+        for position, header in self.iterate_batches(start):
+            last_offset = header.last_offset
+            self._note_recent(position, last_offset)
+            self._recent_floor = min(self._recent_floor, header.base_offset - 1)
+        return last_offset + 1
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def find_position(self, offset: int) -> int:
+        """Position of the first batch that ends at or after `offset`; `size_bytes` when there is none."""
+        if offset > self._recent_floor and self._recent_positions:
+            slot = bisect_left(self._recent_last_offsets, offset)
+            return self._recent_positions[slot] if slot < len(self._recent_positions) else self.size_bytes
+        self._load()
+        for position, _, last_offset in self._scan(self.offset_index.find_position(offset)):
+            if last_offset >= offset:
+                return position
+        return self.size_bytes
+
+    def boundary_before(self, position: int) -> int:
+        """An indexed batch boundary at or before `position`."""
+        self._load()
+        return self.offset_index.find_boundary(position)
+
+    def slice(self, position: int, end_position: int, max_bytes: int, minimum_one_batch: bool) -> FileSlice | None:
+        """Whole batches from `position`, at most `max_bytes` unless the first alone is larger and `minimum_one_batch` is set.
+
+        None when nothing fits. The caller owns the slice."""
+        limit = position + max_bytes
+        if limit < end_position:
+            end_position = self._last_boundary(position, limit)
+            if end_position == position:
+                if not minimum_one_batch:
+                    return None
+                end_position = next(self._scan(position))[1]
+        if end_position <= position:
+            return None
+        file = self._file
+        return FileSlice(file if file is not None else self._open_file(), position, end_position - position)
+
+    def iterate_batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position`, a boundary, to the end. Headers only: no checksum is verified."""
+        fd = self.fd
+        while position < self.size_bytes:
+            chunk = read_exactly(fd, min(SCAN_BYTES, self.size_bytes - position), position)
+            inside = 0
+            while inside + HEADER_SIZE <= len(chunk):
+                header = self._read_header(chunk, inside)
+                yield position + inside, header
+                inside += header.size_bytes
+            if inside == 0:
+                raise StorageError(f"{self.log_path} ends inside a batch header at {position}")
+            position += inside
+
+    def read_batch(self, position: int, size_bytes: int) -> bytes:
+        return read_exactly(self.fd, size_bytes, position)
+
+    def find_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """The first record at or after `start_offset` whose timestamp is `timestamp` or later."""
+        self._load()
+        entry = self.time_index.find_entry(timestamp)
+        for position, header in self.iterate_batches(self.offset_index.find_position(max(entry.offset, start_offset))):
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for record in iterate_records(self.read_batch(position, header.size_bytes)):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+        return None
+
+    def largest_timestamp_entry(self) -> TimeEntry:
+        """The segment's largest timestamp and the last offset of its batch; (-1, base offset) without timestamps."""
+        if self.max_timestamp is None:
+            self._load()
+            self._reload_max_timestamp()
+        assert self.max_timestamp is not None
+        return TimeEntry(self.max_timestamp, self.offset_of_max_timestamp)
+
+    def largest_timestamp(self) -> int:
+        """For retention: the largest record timestamp, or the file's modification time when records have none."""
+        timestamp = self.largest_timestamp_entry().timestamp
+        return timestamp if timestamp >= 0 else int(self.log_path.stat().st_mtime * 1000)
+
+    def read_end_offset(self) -> int:
+        """The offset after the last batch, read from the file."""
+        self._load()
+        last_offset = self.base_offset - 1
+        for _, _, batch_last_offset in self._scan(self.offset_index.last_position):
+            last_offset = batch_last_offset
+        return last_offset + 1
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    @property
+    def fd(self) -> int:
+        return (self._file or self._open_file()).fd
+
+    @property
+    def file(self) -> SegmentFile:
+        return self._file or self._open_file()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the segment holds descriptors or mappings that `unload` would free."""
+        return self._file is not None or self.offset_index.is_loaded
+
+    def unload(self) -> None:
+        """Free descriptors and mappings; slices that were handed out keep theirs."""
+        if self.is_active:
+            self._close_time_index()
+        self.offset_index.unload()
+        self.time_index.unload()
+        self.transaction_index.close()
+        self._forget_recent()
+        if self._file is not None:
+            self._file.release()
+            self._file = None
+
+    def abandon(self) -> None:
+        """Free everything without writing: the disk failed, or the files are about to go."""
+        self.offset_index.drop()
+        self.time_index.drop()
+        self.transaction_index.close()
+        if self._file is not None:
+            self._file.release()
+            self._file = None
+
+    def paths(self) -> list[Path]:
+        """The segment's files that exist."""
+        candidates = (self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
+        return [path for path in candidates if path.exists()]
+
+    def index_paths(self) -> list[Path]:
+        return [path for path in self.paths() if path != self.log_path]
+
+    def move_to(self, directory: Path) -> None:
+        """The directory was renamed. Open descriptors stay valid."""
+        self.log_path = directory / self.log_path.name
+        self.offset_index.path = directory / self.offset_index.path.name
+        self.time_index.path = directory / self.time_index.path.name
+        self.transaction_index.path = directory / self.transaction_index.path.name
+
+    def rebuild_indexes(self) -> None:
+        """Write both indexes anew from the batches' headers. The transaction index stays."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        self._bytes_since_index_entry = 0
+        for position, header in self.iterate_batches():
+            self.index_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
+        self._close_time_index()
+        self.write_indexes()
+
+    def begin_rebuild(self) -> None:
+        """Forget all three indexes: recovery calls `index_batch` for each valid batch and then `finish_rebuild`."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.transaction_index.reset()
+        self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        self._bytes_since_index_entry = 0
+        self._first_timestamp = None
+
+    def finish_rebuild(self, end_position: int) -> None:
+        """Cut the file after the valid batches and write the indexes out."""
+        if end_position < self.size_bytes:
+            self._cut(end_position)
+        self._close_time_index()
+        self.write_indexes()
+        self.is_unflushed = True
+
+    def write_indexes(self) -> None:
+        """Write out the entries that are only in memory."""
+        self.offset_index.write_out()
+        self.time_index.write_out()
+
+    def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Account for a batch that is in the file: largest timestamp, index entries."""
+        assert self.max_timestamp is not None
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if self._bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _read_header(self, chunk: bytes, position: int) -> BatchHeader:
+        try:
+            return read_header(chunk, position)
+        except DecodeError as error:
+            raise StorageError(f"{self.log_path} holds a malformed batch: {error}", path=self.log_path) from error
+
+    def _write(self, records: memoryview | bytes | bytearray, position: int, size: int) -> None:
+        assert self._file is not None
+        fd = self._file.fd
+        try:
+            written = os.pwrite(fd, records, position)
+        except OSError as error:
+            raise StorageError(f"cannot append {size} bytes to {self.log_path} at {position}: {error}") from error
+        if written != size:
+            self._remove_partial(fd, position)
+            raise StorageError(f"only {written} of {size} bytes could be appended to {self.log_path} at {position}")
+        self.size_bytes = position + size
+        self.is_unflushed = True
+
+    def _remove_partial(self, fd: int, position: int) -> None:
+        try:
+            os.ftruncate(fd, position)
+        except OSError as error:
+            # Harmless: `size_bytes` did not move, and recovery cuts the torn batch.
+            raise StorageError(f"cannot remove a torn batch from {self.log_path} at {position}: {error}") from error
+
+    def _note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        self.index_batch(position, size, last_offset, max_timestamp)
+        self._note_recent(position, last_offset)
+
+    def _note_recent(self, position: int, last_offset: int) -> None:
+        positions = self._recent_positions
+        positions.append(position)
+        self._recent_last_offsets.append(last_offset)
+        if len(positions) >= 2 * RECENT_BATCHES:
+            self._recent_floor = self._recent_last_offsets[RECENT_BATCHES - 1]
+            del positions[:RECENT_BATCHES]
+            del self._recent_last_offsets[:RECENT_BATCHES]
+
+    def _forget_recent(self) -> None:
+        self._recent_positions.clear()
+        self._recent_last_offsets.clear()
+
+    def _last_boundary(self, position: int, limit: int) -> int:
+        """The last batch boundary in [position, limit], which lies before the segment's end."""
+        recent = self._recent_positions
+        if recent and recent[0] <= limit:
+            return max(position, recent[bisect_right(recent, limit) - 1])
+        self._load()
+        boundary = max(position, self.offset_index.find_boundary(limit))
+        for _, end, _ in self._scan(boundary):
+            if end > limit:
+                break
+            boundary = end
+        return boundary
+
+    def _scan(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """(position, end position, last offset) of each batch from `position`: `iterate_batches` without header objects."""
+        fd, size = self.fd, self.size_bytes
+        while position < size:
+            chunk = read_exactly(fd, min(SCAN_BYTES, size - position), position)
+            inside, usable = 0, len(chunk) - HEADER_SIZE
+            while inside <= usable:
+                base_offset, length, last_offset_delta = _SCAN.unpack_from(chunk, inside)
+                batch_end = inside + length + BATCH_OVERHEAD
+                if length + BATCH_OVERHEAD < HEADER_SIZE:
+                    raise StorageError(f"{self.log_path} has a batch of length {length} at {position + inside}")
+                yield position + inside, position + batch_end, base_offset + last_offset_delta
+                inside = batch_end
+            if inside == 0:
+                raise StorageError(f"{self.log_path} ends inside a batch header at {position}")
+            position += inside
+
+    def _load(self) -> None:
+        """Load a closed segment's indexes, rebuilding them when they are missing or wrong."""
+        if self.offset_index.is_loaded and self.time_index.is_loaded:
+            return
+        try:
+            self.offset_index.load(is_active=False)
+            self.time_index.load(is_active=False)
+            self._check_indexes()
+        except CorruptIndexError:
+            self.rebuild_indexes()
+
+    def _check_indexes(self) -> None:
+        self.offset_index.check(self.size_bytes)
+        self.time_index.check()
+
+    def _close_time_index(self) -> None:
+        if self.max_timestamp is not None and self.max_timestamp > NO_TIMESTAMP:
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+
+    def _reload_max_timestamp(self) -> None:
+        """From the time index, and the batches behind its last entry."""
+        entry = self.time_index.last_entry
+        self.max_timestamp, self.offset_of_max_timestamp = entry
+        for _, header in self.iterate_batches(self.offset_index.find_position(entry.offset)):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+
+    def _read_first_timestamp(self) -> int:
+        for _, header in self.iterate_batches():
+            self._first_timestamp = header.max_timestamp
+            return header.max_timestamp
+        return NO_TIMESTAMP
+
+    def _cut(self, position: int) -> None:
+        os.ftruncate(self.fd, position)
+        self.size_bytes = position
+        keep = bisect_left(self._recent_positions, position)
+        del self._recent_positions[keep:]
+        del self._recent_last_offsets[keep:]
+
+    def _open_file(self) -> SegmentFile:
+        self._file = SegmentFile.open(self.log_path)
+        return self._file

@@ -1,0 +1,38 @@
+"""Offsets by record timestamp, over all segments of a log (UnifiedLog.fetchOffsetByTimestamp). Called by Log only."""
+
+from __future__ import annotations
+
+from protocol.records import iterate_records
+from storage.log_segments import LogSegments
+from storage.segment import TimestampOffset
+
+
+def find_offset_by_timestamp(segments: LogSegments, timestamp: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
+    """The first record in [start_offset, end_offset) with this timestamp or a later one.
+
+    As in Kafka only the first segment that is young enough is searched."""
+    for segment in segments:
+        is_young_enough = segment.largest_timestamp() >= timestamp
+        segments.note_read(segment)
+        if is_young_enough:
+            found = segment.find_by_timestamp(timestamp, start_offset)
+            return found if found is not None and found.offset < end_offset else None
+    return None
+
+
+def find_max_timestamp(segments: LogSegments) -> TimestampOffset | None:
+    """The first record that has the log's largest timestamp; None when no record has one."""
+    best, best_entry = None, None
+    for segment in segments:
+        entry = segment.largest_timestamp_entry()
+        segments.note_read(segment)
+        if entry.timestamp >= 0 and (best_entry is None or entry.timestamp > best_entry.timestamp):
+            best, best_entry = segment, entry
+    if best is None or best_entry is None:
+        return None
+    for position, header in best.iterate_batches(best.find_position(best_entry.offset)):
+        if header.max_timestamp == best_entry.timestamp:
+            for record in iterate_records(best.read_batch(position, header.size_bytes)):
+                if record.timestamp >= best_entry.timestamp:
+                    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
