@@ -104,6 +104,8 @@ class ClusterState:
             apply(self, record)
             return
         name = type(record).__name__
+        if isinstance(record, records.UnknownMetadataRecord):
+            name = f"{record.key} (version {record.version})"
         if name not in _MEANINGLESS_HERE and name not in self._warned_types:
             self._warned_types.add(name)
             logger.warning("metadata records of type %s are skipped: what they ask for is not supported", name)

@@ -1,0 +1,155 @@
+"""The controller's decisions about the cluster itself: its first records, who is a broker, who leads what, producer id blocks. Pure.
+
+Source: ActivationRecordsGenerator, ClusterControlManager, ReplicationControlManager.generateLeaderAndIsrUpdates, ProducerIdControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from config.endpoints import Endpoint
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.stored.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+)
+
+PRODUCER_ID_BLOCK_SIZE = 1000
+PRODUCER_ID_MAX = 2**63 - 1
+
+METADATA_VERSION_MIN = 7
+"""3.3-IV3, the oldest that Kafka 4 reads."""
+
+_FENCE = 1
+_UNFENCE = -1
+_SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class ProducerIdBlock(NamedTuple):
+    """Producer ids that one broker may hand out: `count` of them from `first` on."""
+
+    first: int
+    count: int
+
+
+def activation_records(state: ClusterState, bootstrap: Sequence[Any]) -> list[Any]:
+    """What a new leader of the log writes first: the end of an unfinished transaction, and a new cluster's first records."""
+    records: list[Any] = []
+    if state.is_in_transaction:
+        records.append(AbortTransactionRecord(reason="controller failover"))
+    if not state.features and bootstrap:
+        records += [BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()]
+    return records
+
+
+def registration_records(
+    state: ClusterState,
+    *,
+    node_id: int,
+    broker_epoch: int,
+    incarnation_id: bytes,
+    endpoints: Iterable[Endpoint],
+    rack: str | None,
+    log_dirs: Sequence[bytes],
+) -> list[Any]:
+    """Register and unfence a broker that just started. `broker_epoch` is the offset that the first of these records gets.
+
+    It registers fenced, as in Kafka, and so never leads by its old registration.
+    """
+    register = RegisterBrokerRecord(
+        broker_id=node_id,
+        incarnation_id=incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=[
+            BrokerEndpoint(
+                name=each.listener_name, host=each.host, port=each.port, security_protocol=_SECURITY_PROTOCOLS[each.security_protocol]
+            )
+            for each in endpoints
+        ],
+        features=[
+            BrokerFeature(
+                name=METADATA_VERSION_FEATURE,
+                min_supported_version=METADATA_VERSION_MIN,
+                max_supported_version=max(METADATA_VERSION_LEVEL, state.features.get(METADATA_VERSION_FEATURE, 0)),
+            )
+        ],
+        rack=rack,
+        fenced=True,
+        log_dirs=sorted(log_dirs),
+    )
+    return [register, BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker_epoch, fenced=_UNFENCE)]
+
+
+def fencing_records(state: ClusterState, *, except_node_id: int) -> list[Any]:
+    """Fence every other broker: in a quorum of one no other can be alive, whatever an older log says."""
+    return [
+        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=_FENCE)
+        for broker in state.brokers.values()
+        if broker.node_id != except_node_id and not broker.is_fenced
+    ]
+
+
+def election_records(state: ClusterState, node_id: int) -> list[Any]:
+    """Make broker `node_id`, which just (re)started, leader of what it led before and of leaderless partitions that it may lead.
+
+    The leader epoch grows even where the leader stays the same: consumers tell by it that records may have been lost with a
+    machine that lost its power (KIP-320). Partitions of other live leaders are left alone.
+    """
+    records = []
+    for topic in state.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            record = _elect(state, topic, index, partition, node_id)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def producer_id_block(state: ClusterState, *, node_id: int, broker_epoch: int) -> tuple[ProducerIdBlock, list[Any]]:
+    """The next block of producer ids and the record that hands it out. Raises KafkaError when there are no ids left."""
+    first = state.next_producer_id
+    if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit"
+        )
+    record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first + PRODUCER_ID_BLOCK_SIZE)
+    return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE), [record]
+
+
+def _elect(state: ClusterState, topic: TopicImage, index: int, partition: PartitionImage, node_id: int) -> PartitionChangeRecord | None:
+    if partition.leader not in (node_id, NO_LEADER):
+        leader = state.brokers.get(partition.leader)
+        if leader is not None and leader.is_active:
+            return None
+    change = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=node_id)
+    if node_id in partition.isr:
+        # Members that cannot be alive leave the ISR, so that they do not hold back the high watermark.
+        isr = [replica for replica in partition.isr if replica == node_id or _is_active(state, replica)]
+        if len(isr) < len(partition.isr):
+            change.isr = isr
+        return change
+    last_known = partition.last_known_elr == (node_id,) and not partition.eligible_leader_replicas
+    if not partition.isr and (node_id in partition.eligible_leader_replicas or last_known or partition.replicas == (node_id,)):
+        # KIP-966: the last member may have left the ISR at a clean stop. It has every committed record.
+        change.isr = [node_id]
+        change.eligible_leader_replicas = []
+        change.last_known_elr = []
+        return change
+    if partition.leader == NO_LEADER:
+        return None
+    return PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
+
+
+def _is_active(state: ClusterState, node_id: int) -> bool:
+    broker = state.brokers.get(node_id)
+    return broker is not None and broker.is_active

@@ -1,0 +1,191 @@
+"""The controller's decisions about configs: IncrementalAlterConfigs, and the config records of new topics. Pure.
+
+Topic configs take effect when their records are replayed. Of the broker configs that Kafka lets change at run time, those that
+are defaults of topic configs are served (DYNAMIC_TOPIC_DEFAULTS); the others are refused rather than stored and ignored.
+
+Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
+from broker.metadata.controller_result import ControllerResult, check_records_count
+from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
+from broker.metadata.topic_names import validate_name
+from config.properties import ConfigError, Property, PropertyType
+from config.server import SERVER_PROPERTIES, ServerConfig
+from config.topic import TOPIC_PROPERTIES, validate_topic_configs
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.messages.stored.metadata_records import ConfigRecord
+
+
+class AlterOperation(IntEnum):
+    """What to do with a config's value (KIP-339); the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigControl:
+    """Computes the records of config changes. Reads `state`, never changes it."""
+
+    def __init__(self, state: ClusterState, config: ServerConfig, node_id: int) -> None:
+        self._state = state
+        self._config = config
+        self._node_id = node_id
+
+    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> ControllerResult[IncrementalAlterConfigsResponse]:
+        """Each resource is altered whole or not at all. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
+        resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+        records: list[Any] = []
+        responses = []
+        for resource, key in zip(request.resources, resources, strict=True):
+            response = AlterConfigsResourceResponse(resource_type=key[0], resource_name=key[1], error_message=None)
+            responses.append(response)
+            try:
+                if resources.count(key) > 1:
+                    raise _invalid_request("Each resource must appear at most once.")
+                records.extend(self._alter(resource))
+            except KafkaError as error:
+                response.error_code = error.code
+                response.error_message = error.message
+        check_records_count(len(records))
+        return ControllerResult([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses))
+
+    def _alter(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
+        _check_form(resource.configs)
+        if resource.resource_type == RESOURCE_TOPIC:
+            return self._alter_topic(resource)
+        if resource.resource_type == RESOURCE_BROKER:
+            return self._alter_broker(resource)
+        if resource.resource_type in _OTHER_RESOURCES:
+            raise _invalid_request(f"Configs of resource type {_OTHER_RESOURCES[resource.resource_type]} cannot be altered here.")
+        raise _invalid_request(f"Unknown resource type {resource.resource_type}")
+
+    def _alter_topic(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
+        name = resource.resource_name
+        current = self._state.topic_overrides(name)
+        changes = {config.name: _new_value(config, current.get(config.name), TOPIC_PROPERTIES) for config in resource.configs}
+        if not name:
+            raise _invalid_request("Default topic resources are not allowed.")
+        validate_name(name)
+        merged = {key: value for key, value in (current | changes).items() if value is not None}
+        validated_topic_configs(self._config, merged, unchanged=current)
+        if name not in self._state.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return changed_configs(RESOURCE_TOPIC, name, {key: value for key, value in changes.items() if value != current.get(key)})
+
+    def _alter_broker(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
+        name = resource.resource_name
+        if name:
+            if not name.removeprefix("-").isdecimal() or not name.isascii():
+                raise _invalid_request(f"Node id must be an integer, but it is: {name}")
+            if int(name) != self._node_id:
+                raise _invalid_request(f"Unexpected broker id, expected {self._node_id}, but received {name}")
+            # The state and DescribeConfigs know a broker by its id's canonical text.
+            name = str(self._node_id)
+        current = self._state.broker_overrides(name)
+        fixed = [config.name for config in resource.configs if _is_static(config.name)]
+        if fixed:
+            raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+        unserved = [config.name for config in resource.configs if config.name not in DYNAMIC_TOPIC_DEFAULTS]
+        if unserved:
+            raise _invalid_request(f"This broker does not change these configs while it runs: [{', '.join(unserved)}]")
+        changes: dict[str, str | None] = {}
+        for config in resource.configs:
+            value = changes[config.name] = _new_value(config, current.get(config.name), SERVER_PROPERTIES)
+            if value is not None:
+                _check_broker_value(config.name, value)
+        # Kafka writes a broker's configs even when they are unchanged, so that it reloads them (KAFKA-14136).
+        return changed_configs(RESOURCE_BROKER, name, changes)
+
+
+def validated_topic_configs(
+    config: ServerConfig, overrides: Mapping[str, str], unchanged: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """`overrides`, all of them a topic's configs, as a dict. Raises KafkaError INVALID_CONFIG for what a topic cannot have.
+
+    `unchanged` are configs that the topic already had: those that nobody knows any more may stay.
+    """
+    kept = unchanged or {}
+    checked = {name: value for name, value in overrides.items() if name in TOPIC_PROPERTIES or kept.get(name) != value}
+    unknown = next((name for name in checked if name not in TOPIC_PROPERTIES), None)
+    if unknown is not None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}")
+    try:
+        validate_topic_configs(checked, config)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return dict(overrides)
+
+
+def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> list[ConfigRecord]:
+    """The records that make `changes`; a value of None takes the config away."""
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value) for name, value in changes.items()
+    ]
+
+
+_OTHER_RESOURCES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+
+
+def _check_form(configs: list[AlterableConfig]) -> None:
+    names = [config.name for config in configs]
+    if len(set(names)) != len(names):
+        raise _invalid_request("Error due to duplicate config keys")
+    nulls = [config.name for config in configs if config.value is None and config.config_operation != AlterOperation.DELETE]
+    if nulls:
+        raise _invalid_request(f"Null value not supported for : {','.join(nulls)}")
+    for config in configs:
+        if config.config_operation not in AlterOperation._value2member_map_:
+            raise _invalid_request(f"Unknown operation {config.config_operation} for config {config.name}")
+
+
+def _new_value(config: AlterableConfig, current: str | None, properties: Mapping[str, Property]) -> str | None:
+    """The config's value after the operation, None where it has none of its own any more."""
+    operation = AlterOperation(config.config_operation)
+    if operation is AlterOperation.DELETE:
+        return None
+    if operation is AlterOperation.SET:
+        return config.value
+    known = properties.get(config.name)
+    if known is None or known.type is not PropertyType.LIST:
+        why = f"Can't {operation.name} to key {config.name} because its type is not LIST."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+    parts = [part for part in (known.default_text or "" if current is None else current).split(",") if part]
+    for part in (config.value or "").split(","):
+        if operation is AlterOperation.APPEND and part not in parts:
+            parts.append(part)
+        elif operation is AlterOperation.SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def _is_static(name: str) -> bool:
+    known = SERVER_PROPERTIES.get(name)
+    return known is not None and known.is_read_only
+
+
+def _check_broker_value(name: str, value: str) -> None:
+    try:
+        SERVER_PROPERTIES[name].parse(value)
+        TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(value)
+    except ConfigError as error:
+        raise _invalid_request(str(error)) from error
+
+
+def _invalid_request(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,155 @@
+"""Every config of a topic or a broker with where its value comes from: what DescribeConfigs and CreateTopics answer.
+
+Source: kafka.server.ConfigHelper, KafkaConfigSchema, DynamicBrokerConfig.brokerConfigSynonyms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.topic_defaults import effective_overrides
+from config.properties import Property
+from config.server import SERVER_PROPERTIES, ServerConfig
+from config.topic import TOPIC_PROPERTIES, log_config
+
+UNKNOWN_TYPE = 0
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs sends it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One place that gives a config a value; the first of several wins."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config as a client sees it. A sensitive value is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_sensitive: bool
+    is_read_only: bool
+    type: int
+    synonyms: tuple[Synonym, ...]
+
+    def documentation(self) -> str:
+        """What the config does; empty for one that nobody knows. Reading it loads the texts."""
+        known = TOPIC_PROPERTIES.get(self.name) or SERVER_PROPERTIES.get(self.name)
+        return "" if known is None else known.doc
+
+
+class ConfigDescriber:
+    """Describes configs from one broker's point of view."""
+
+    def __init__(self, state: ClusterState, config: ServerConfig, node_id: int) -> None:
+        self._state = state
+        self._config = config
+        self._node_id = node_id
+        self._static = dict(config.texts)
+        for name, twin in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name in config.texts:
+                # Kafka's KafkaConfig sets each from the other.
+                self._static.setdefault(twin, config.texts[name])
+
+    def topic_entries(self, topic: str, own: Mapping[str, str] | None = None) -> list[ConfigEntry]:
+        """Every topic config by name, `own` standing in for the stored ones of `topic` when it is about to be created."""
+        stored = self._state.topic_overrides(topic)
+        overrides = effective_overrides(self._state, self._node_id, topic)
+        if own is not None:
+            stored = dict(own)
+            overrides |= stored
+        effective = log_config(self._config, overrides)
+        entries = []
+        for known in TOPIC_PROPERTIES.values():
+            if known.is_internal and known.name not in stored:
+                continue
+            value = known.format(effective.value_of(known.name))
+            synonyms = self._broker_synonyms(known.synonyms[0]) if known.synonyms else ()
+            if known.name in stored:
+                synonyms = (Synonym(known.name, value, ConfigSource.TOPIC), *synonyms)
+            entries.append(_entry(known, value, synonyms, is_read_only=False))
+        return entries
+
+    def broker_entries(self) -> list[ConfigEntry]:
+        """Every config of this broker, and those set on it that nobody knows."""
+        own = self._state.broker_overrides(str(self._node_id))
+        entries = [
+            self._broker_entry(known)
+            for known in SERVER_PROPERTIES.values()
+            if not known.is_internal or self._config.is_set(known.name) or known.name in own
+        ]
+        for name in sorted({*self._static, *own} - SERVER_PROPERTIES.keys()):
+            source = ConfigSource.DYNAMIC_BROKER if name in own else ConfigSource.STATIC_BROKER
+            # A config of unknown type may hold a secret.
+            entries.append(ConfigEntry(name, None, source, True, True, UNKNOWN_TYPE, (Synonym(name, None, source),)))
+        return entries
+
+    def default_broker_entries(self) -> list[ConfigEntry]:
+        """The configs set on all brokers at once."""
+        entries = []
+        for name, text in self._state.broker_overrides("").items():
+            known = SERVER_PROPERTIES.get(name)
+            value = None if known is None or known.is_sensitive else text
+            synonyms = (Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
+            if known is not None:
+                entries.append(_entry(known, value, synonyms, is_read_only=known.is_read_only))
+            else:
+                entries.append(ConfigEntry(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER, True, True, UNKNOWN_TYPE, synonyms))
+        return entries
+
+    def _broker_entry(self, known: Property) -> ConfigEntry:
+        synonyms = self._broker_synonyms(known.name)
+        if synonyms and synonyms[0].name == known.name:
+            value = synonyms[0].value
+        else:
+            value = known.format(self._config.value_of(known.name))
+        return _entry(known, value, synonyms, is_read_only=known.is_read_only)
+
+    def _broker_synonyms(self, name: str) -> tuple[Synonym, ...]:
+        """Every place that sets the broker config `name` or one that stands in for it, the one that wins first.
+
+        As in Kafka, what precedes the first mention of `name` itself is left out, so that log.retention.hours alone leaves
+        retention.ms without synonyms.
+        """
+        known = SERVER_PROPERTIES[name]
+        names = known.synonyms or (name,)
+        found: list[Synonym] = []
+        for texts, source in (
+            (self._state.broker_overrides(str(self._node_id)), ConfigSource.DYNAMIC_BROKER),
+            (self._state.broker_overrides(""), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self._static, ConfigSource.STATIC_BROKER),
+        ):
+            found.extend(Synonym(each, _shown(each, texts[each]), source) for each in names if each in texts)
+        for each in names:
+            default = SERVER_PROPERTIES[each].default_text
+            if default is not None:
+                found.append(Synonym(each, SERVER_PROPERTIES[each].format(SERVER_PROPERTIES[each].default), ConfigSource.DEFAULT))
+        while found and found[0].name != name:
+            del found[0]
+        return tuple(found)
+
+
+def _shown(name: str, text: str) -> str | None:
+    return None if SERVER_PROPERTIES[name].is_sensitive else text
+
+
+def _entry(known: Property, value: str | None, synonyms: tuple[Synonym, ...], *, is_read_only: bool) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(known.name, value, source, known.is_sensitive, is_read_only, known.type, synonyms)

@@ -1,0 +1,34 @@
+"""The controller: its own state of the cluster, ahead of the committed one, and the pure decisions made on it.
+
+The state is replayed as soon as records are appended, so that the next operation sees them; the broker's MetadataCache follows
+when they are committed. A quorum that loses its leadership would start again from the committed state.
+
+Source: QuorumController.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.config_control import ConfigControl
+from broker.metadata.config_entries import ConfigDescriber
+from broker.metadata.topic_control import TopicControl
+from config.server import ServerConfig
+
+
+class Controller:
+    """Owns the controller's state. `topics` and `configs` compute; `replay` alone changes."""
+
+    def __init__(self, config: ServerConfig, *, node_id: int, random_source: random.Random) -> None:
+        self.state = ClusterState()
+        self.topics = TopicControl(self.state, config, ConfigDescriber(self.state, config, node_id), random_source)
+        self.configs = ConfigControl(self.state, config, node_id)
+
+    def replay(self, records: Sequence[Any]) -> None:
+        """Apply records that were just appended, or that are being loaded. Raises StorageError if they contradict the state."""
+        for record in records:
+            self.state.replay(record)
+        self.state.take_delta()

@@ -1,0 +1,146 @@
+"""ControllerClient: how the broker's handlers ask the controller for changes. Here the controller lives in the same process.
+
+Every operation computes on the controller's state, appends its records, and is answered once they are durable and replayed into
+the MetadataCache; also an operation without records waits for those before it, so that no answer is ahead of the cache.
+Between computing and appending there is no await.
+
+Source: NodeToControllerChannelManager and ControllerApis, which this stands in for; QuorumController.appendWriteEvent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from broker.metadata.auto_create import AutoTopicCreator
+from broker.metadata.cluster_control import (
+    ProducerIdBlock,
+    activation_records,
+    election_records,
+    fencing_records,
+    producer_id_block,
+    registration_records,
+)
+from broker.metadata.controller import Controller
+from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult
+from broker.metadata.producer_ids import ProducerIdManager
+from broker.metadata.quorum import Quorum
+from config.endpoints import Endpoint
+from config.server import ServerConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+Response = TypeVar("Response")
+
+
+class ControllerClient:
+    """Sends operations to the embedded controller. Handlers await its methods; `submit` is for those that cannot wait."""
+
+    def __init__(self, controller: Controller, quorum: Quorum, config: ServerConfig, *, node_id: int) -> None:
+        self._controller = controller
+        self._quorum = quorum
+        self._config = config
+        self._node_id = node_id
+        self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
+        self.auto_creator = AutoTopicCreator(self, config)
+
+    async def activate(
+        self,
+        *,
+        bootstrap: Sequence[Any],
+        incarnation_id: bytes,
+        endpoints: Sequence[Endpoint],
+        log_dirs: Sequence[bytes],
+    ) -> None:
+        """Take over the log at start: finish what it lacks, register this broker, elect it. Returns when all that is committed.
+
+        `endpoints` are the advertised listeners for clients, `log_dirs` the log directories' ids.
+        """
+        state = self._controller.state
+        self._append(activation_records(state, bootstrap), _ignore_outcome)
+        self._append(fencing_records(state, except_node_id=self._node_id), _ignore_outcome)
+        registration = registration_records(
+            state,
+            node_id=self._node_id,
+            broker_epoch=self._quorum.next_offset,
+            incarnation_id=incarnation_id,
+            endpoints=endpoints,
+            rack=self._config.broker_rack,
+            log_dirs=log_dirs,
+        )
+        self._append(registration, _ignore_outcome)
+        elections = election_records(state, self._node_id)
+        for start in range(0, len(elections), RECORDS_PER_OPERATION_MAX):
+            self._append(elections[start : start + RECORDS_PER_OPERATION_MAX], _ignore_outcome)
+        await self._submitted(ControllerResult([], None))
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return await self._submitted(self._controller.topics.create_topics(request))
+
+    async def delete_topics(self, request: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
+        return await self._submitted(self._controller.topics.delete_topics(request, version))
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        return await self._submitted(self._controller.topics.create_partitions(request))
+
+    async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        return await self._submitted(self._controller.configs.incremental_alter_configs(request))
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """A block of producer ids that nobody else has or will have."""
+        state = self._controller.state
+        broker = state.brokers.get(self._node_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The broker is not registered yet.")
+        block, records = producer_id_block(state, node_id=self._node_id, broker_epoch=broker.epoch)
+        return await self._submitted(ControllerResult(records, block))
+
+    def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
+        """Create topics without waiting; `on_done` gets the response, or why there is none."""
+        try:
+            result = self._controller.topics.create_topics(request)
+            self._append(result.records, lambda error: on_done(result.response if error is None else error))
+        except KafkaError as error:
+            on_done(error)
+
+    def auto_create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Begin to create missing topics for a Metadata request; returns what to answer for each now."""
+        return self.auto_creator.create(names)
+
+    def ensure_internal_topic(self, name: str) -> None:
+        """Begin to create an internal topic unless it is there or on its way; its coordinator answers "not available" meanwhile."""
+        if name not in self._controller.state.topics:
+            self.auto_creator.create([name])
+
+    async def close(self) -> None:
+        """Stop the one task that this object owns."""
+        await self.producer_ids.close()
+
+    def _append(self, records: Sequence[Any], on_committed: Callable[[KafkaError | None], None]) -> None:
+        """Append to the log and, that done, replay into the controller's state."""
+        self._quorum.propose(records, on_committed)
+        self._controller.replay(records)
+
+    async def _submitted(self, result: ControllerResult[Response]) -> Response:
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_committed(error: KafkaError | None) -> None:
+            # The waiting request may have been cancelled with its connection; the change stands all the same.
+            if committed.done():
+                return
+            if error is None:
+                committed.set_result(None)
+            else:
+                committed.set_exception(error)
+
+        self._append(result.records, on_committed)
+        await committed
+        return result.response
+
+
+def _ignore_outcome(error: KafkaError | None) -> None:
+    """For proposals whose fate a later proposal tells: they are committed in order, and fail together."""

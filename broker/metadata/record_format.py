@@ -1,0 +1,77 @@
+"""Metadata records in batches: the record versions this broker writes, and batches to records and back.
+
+The versions are those of metadata.version 4.0-IV3, which is also what a new cluster is finalized at; Kafka 4.0 to 4.3 reads them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.errors import DecodeError
+from protocol.messages.stored.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from protocol.records import SimpleRecord, build_batch, crc_is_valid, iterate_headers, iterate_records
+from storage.errors import StorageError
+
+METADATA_VERSION_FEATURE = "metadata.version"
+METADATA_VERSION_LEVEL = 25
+"""4.0-IV3."""
+
+_RECORD_VERSIONS: dict[type, int] = {
+    PartitionRecord: 2,
+    PartitionChangeRecord: 2,
+    RegisterBrokerRecord: 3,
+    BrokerRegistrationChangeRecord: 2,
+}
+
+BATCH_BYTES_MAX = 64 * 1024 * 1024
+"""Limit of one batch's records once decompressed; Kafka writes at most 8 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """One batch of the metadata log. A control batch has no records that matter to the cluster's state."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    timestamp: int
+    is_control: bool
+    records: list[Any]
+
+
+def build_metadata_batch(records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    """The records as one batch with its offsets assigned."""
+    simple = [SimpleRecord(None, encode_metadata_record(record, _RECORD_VERSIONS.get(type(record), 0)), (), now_ms) for record in records]
+    return build_batch(simple, base_offset=base_offset, partition_leader_epoch=epoch)
+
+
+def read_metadata_batches(buffer: memoryview, what: str) -> Iterator[MetadataBatch]:
+    """The whole batches in `buffer`. Raises StorageError, naming `what`, for one that is damaged."""
+    try:
+        for position, header in iterate_headers(buffer):
+            if not crc_is_valid(buffer, position, header.size_bytes):
+                raise StorageError(f"{what}: the batch at offset {header.base_offset} has a wrong CRC")
+            records = [] if header.is_control else _records(buffer, position)
+            yield MetadataBatch(
+                header.base_offset, header.last_offset, header.partition_leader_epoch, header.max_timestamp, header.is_control, records
+            )
+    except DecodeError as error:
+        raise StorageError(f"{what} cannot be read: {error}") from error
+
+
+def _records(buffer: memoryview, position: int) -> list[Any]:
+    decoded = []
+    for record in iterate_records(buffer, position, max_bytes=BATCH_BYTES_MAX):
+        if record.value is None:
+            raise DecodeError(f"the metadata record at offset {record.offset} has no value")
+        decoded.append(decode_metadata_record(record.value)[0])
+    return decoded
