@@ -1,0 +1,127 @@
+"""The log a coordinator keeps its state in: what it needs of one (`CoordinatorLog`), and the real one over the ReplicaManager.
+
+The state machines know only the protocol, so that tests and simulations put a list of bytes in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from protocol.compression import Compression
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import SimpleRecord, build_batch, iterate_headers
+from storage.validation import AppendOrigin
+
+if TYPE_CHECKING:
+    from broker.metadata.metadata_cache import MetadataCache
+    from broker.replication.delayed_produce import PartitionAppendResult
+    from broker.replication.replica_manager import ReplicaManager
+    from storage.file_slice import FileSlice
+
+log = logging.getLogger(__name__)
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+
+LOAD_CHUNK_BYTES = 256 * 1024
+"""How much of the log is read at a time while loading; a larger batch is read whole."""
+
+COMMIT_WAIT_MS = 2**31 - 1
+"""An append waits for its commit as long as this broker leads: a record in the log counts in the end, so the coordinator must see
+when. How long its client waits is the coordinator's own affair (offsets.commit.timeout.ms)."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+class CoordinatorLog(Protocol):
+    """The partitions of one internal topic."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, or will have when it is created."""
+
+    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
+        """Append the records as one batch; `on_committed` is called once, now or later, in the order of the appends.
+
+        NONE: they are committed. Anything else: they were not appended, or this broker does not lead any more and cannot know.
+        """
+
+    def read(self, partition: int) -> Iterator[Buffer]:
+        """The partition's whole batches from its start to its end as it is now, a chunk at a time.
+
+        KafkaError when this broker does not lead the partition (any more).
+        """
+
+
+class ReplicatedCoordinatorLog:
+    """CoordinatorLog over this broker's replicas of `topic`."""
+
+    def __init__(
+        self,
+        topic: str,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        *,
+        default_partition_count: int,
+        compression: Compression = Compression.NONE,
+    ) -> None:
+        self._topic = topic
+        self._replica_manager = replica_manager
+        self._metadata = metadata
+        self._default_partition_count = default_partition_count
+        self._compression = compression
+
+    @property
+    def partition_count(self) -> int:
+        image = self._metadata.find_topic(self._topic)
+        return self._default_partition_count if image is None else len(image.partitions)
+
+    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
+        batch = build_batch(records, compression=self._compression)
+
+        def on_done(results: list[PartitionAppendResult]) -> None:
+            error = ErrorCode(results[0].error_code)
+            # The high watermark has passed the records when this is said: they are committed, on fewer replicas than wished.
+            on_committed(ErrorCode.NONE if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND else error)
+
+        self._replica_manager.append(
+            [(self._topic, partition, memoryview(batch))],
+            acks=-1,
+            timeout_ms=COMMIT_WAIT_MS,
+            origin=AppendOrigin.COORDINATOR,
+            on_done=on_done,
+        )
+
+    def read(self, partition: int) -> Iterator[Buffer]:
+        replica = self._replica_manager.get_partition(self._topic, partition)
+        leader_epoch = replica.leader_epoch
+        offset = replica.log.log_start_offset
+        end_offset = replica.log.log_end_offset
+        while offset < end_offset:
+            if not replica.is_leader or replica.leader_epoch != leader_epoch:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            found = replica.log.read(offset, max_bytes=LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True)
+            chunk = _take_bytes(found.records)
+            next_offset = _end_of(chunk)
+            if next_offset is None:
+                return
+            yield chunk
+            offset = next_offset
+
+
+def _take_bytes(records: FileSlice | Buffer) -> Buffer:
+    if isinstance(records, bytes | bytearray | memoryview):
+        return records
+    try:
+        return records.read()
+    finally:
+        records.release()
+
+
+def _end_of(chunk: Buffer) -> int | None:
+    """The offset after the chunk's last batch, None if it has no batch."""
+    next_offset = None
+    for _, header in iterate_headers(chunk):
+        next_offset = header.next_offset
+    return next_offset

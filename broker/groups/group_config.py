@@ -1,0 +1,47 @@
+"""What the coordinator is configured with: the `group.*` and `offsets.*` properties it acts on, and limits of our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from config.server import ServerConfig
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""How long the first JoinGroup of a member may wait before it must ask again (GroupCoordinatorConfig)."""
+
+MAX_PENDING_MEMBERS = 10_000
+"""Member ids that were handed out but have not joined, per group. Ours: Kafka has no bound, and each costs memory and a timer."""
+
+MAX_MEMBERSHIP_SIZE_BYTES = 64 * 1024 * 1024
+"""Protocol metadata of all members of a group together. Ours: a group past it could never be stored in one record anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Kafka's properties, with Kafka's defaults."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_size: int = 4096
+    commit_timeout_ms: int = 5_000
+    offsets_topic_partitions: int = 50
+
+    @classmethod
+    def from_server(cls, config: ServerConfig) -> GroupConfig:
+        return cls(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            offset_metadata_max_size=config.offset_metadata_max_bytes,
+            commit_timeout_ms=config.offsets_commit_timeout_ms,
+            offsets_topic_partitions=config.offsets_topic_num_partitions,
+        )

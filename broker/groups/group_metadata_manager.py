@@ -1,0 +1,409 @@
+"""The group APIs of one shard: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups (Kafka's class of this name).
+
+Owns `groups`. An operation checks, changes the soft state of a rebalance in flight (who joined, who waits), and returns the
+records it wants stored as a CoordinatorResult. What a group durably is, a generation with its members and their assignment,
+comes from `replay` alone: on the leader once the record is committed, and when a shard is loaded.
+
+No clock but the injected one, no randomness but the injected source, no I/O. Called by GroupCoordinatorShard.
+
+Source: GroupMetadataManager.classicGroup*, KIP-62, 134, 345, 394, 559, 814.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Callable
+
+from broker.clock import Clock
+from broker.context import RequestContext
+from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.groups.classic_group_member import ClassicGroupMember, Reply
+from broker.groups.group_config import MAX_MEMBERSHIP_SIZE_BYTES, MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from broker.groups.rebalance import Rebalance
+from broker.groups.records import CoordinatorResult, empty_group_record, group_metadata_record
+from broker.groups.timers import GroupTimers
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity, MemberResponse
+from protocol.messages.stored.group_records import GroupMetadataValue
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+log = logging.getLogger(__name__)
+
+JOIN_VERSION_REQUIRES_MEMBER_ID = 4
+"""From this version on a dynamic member's first JoinGroup only fetches its member id (KIP-394)."""
+
+JOIN_VERSION_SKIPS_ASSIGNMENT = 9
+"""From this version on a returning static leader can be told to lead without computing an assignment (KIP-814)."""
+
+
+class GroupMetadataManager:
+    """All classic groups whose offsets partition is this shard's."""
+
+    def __init__(self, timers: GroupTimers, clock: Clock, random_source: random.Random, config: GroupConfig) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self._is_loading = True
+        self._timers = timers
+        self._clock = clock
+        self._random = random_source
+        self._config = config
+        self._rebalance = Rebalance(timers, clock, config)
+
+    # JoinGroup.
+
+    def join(self, context: RequestContext, request: JoinGroupRequest, reply: Reply) -> CoordinatorResult | None:
+        """Take a member into the group. `reply` gets the answer now, or when the join phase ends."""
+        group = self.groups.get(request.group_id)
+        is_new_group = group is None
+        if group is None:
+            if request.member_id:
+                reply.complete(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                return None
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._clock.now_ms())
+        result = None
+        if not self._accepts(group, request):
+            self._rebalance.remove_member(group, request.member_id)
+            reply.complete(_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+        elif not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
+            reply.complete(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        elif request.member_id:
+            result = self._join_existing_member(context, request, group, reply)
+        else:
+            result = self._join_new_member(context, request, group, reply)
+        if is_new_group and result is None:
+            # So that the group is still known, with generation 0, to a coordinator that takes over now.
+            return CoordinatorResult([empty_group_record(group)], self._new_group_stored(group, reply))
+        return result
+
+    def _new_group_stored(self, group: ClassicGroup, reply: Reply) -> Callable[[ErrorCode], None]:
+        def on_committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE and self.groups.get(group.group_id) is group:
+                self._discard(group, error)
+                if not reply.is_done:
+                    reply.complete(_join_error(error))
+
+        return on_committed
+
+    def _accepts(self, group: ClassicGroup, request: JoinGroupRequest) -> bool:
+        """Whether the group has room (KIP-389), or the member is in it already.
+
+        In the join phase those that wait count, not the members: the size may be above a limit that was lowered, and it is
+        the last to rejoin who must go.
+        """
+        if group.metadata_size_bytes + sum(len(protocol.metadata) for protocol in request.protocols) > MAX_MEMBERSHIP_SIZE_BYTES:
+            return False
+        if not request.member_id and len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
+            return False
+        if group.is_empty:
+            return True
+        member = group.members.get(request.member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return (member is not None and member.is_awaiting_join) or group.awaiting_join_count < self._config.max_size
+        return member is not None or len(group.members) < self._config.max_size
+
+    def _join_new_member(
+        self, context: RequestContext, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+    ) -> CoordinatorResult | None:
+        instance_id = request.group_instance_id
+        member_id = self._generate_member_id(context.client_id if instance_id is None else instance_id)
+        if instance_id is not None:
+            old_member_id = group.static_members.get(instance_id)
+            if old_member_id is not None:
+                return self._rejoin_static_member(context, request, group, old_member_id, member_id, reply)
+        elif context.api_version >= JOIN_VERSION_REQUIRES_MEMBER_ID:
+            group.pending_join_members[member_id] = None
+            self._rebalance.schedule_session(group, member_id, request.session_timeout_ms)
+            reply.complete(_join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            return None
+        return self._add_member(context, request, group, member_id, reply)
+
+    def _join_existing_member(
+        self, context: RequestContext, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+    ) -> CoordinatorResult | None:
+        member_id = request.member_id
+        if member_id in group.pending_join_members and request.group_instance_id is None:
+            return self._add_member(context, request, group, member_id, reply)
+        try:
+            group.validate_member(member_id, request.group_instance_id)
+        except KafkaError as e:
+            reply.complete(_join_error(e.code, member_id))
+            return None
+        member = group.members[member_id]
+        protocols = _protocols(request)
+        is_unchanged = member.matches(protocols)
+        # Case A: a rebalance waits for this member. Case B: its offer changed. Case C: the leader asks for a rebalance by
+        # joining again, for a change that only it sees, such as new partitions.
+        if (
+            group.state is GroupState.PREPARING_REBALANCE
+            or not is_unchanged
+            or (group.state is GroupState.STABLE and group.is_leader(member_id))
+        ):
+            group.update_member(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
+            group.await_join(member, reply)
+            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!r} joins again: {_reason(request)}")
+        # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
+        is_told_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
+        reply.complete(group.join_response(member_id, with_members=is_told_members))
+        return None
+
+    def _add_member(
+        self, context: RequestContext, request: JoinGroupRequest, group: ClassicGroup, member_id: str, reply: Reply
+    ) -> CoordinatorResult | None:
+        member = ClassicGroupMember(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=context.client_id,
+            # Java's InetAddress.toString(), which is what tools show for every other broker.
+            client_host="/" + context.client_host,
+            rebalance_timeout_ms=_rebalance_timeout_ms(request),
+            session_timeout_ms=request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=_protocols(request),
+        )
+        member.is_new = True
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member)
+        group.await_join(member, reply)
+        # It cannot send heartbeats before it is answered, so its session is not what ends the waiting of a client that is gone.
+        self._rebalance.reschedule_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!r}: {_reason(request)}")
+
+    def _rejoin_static_member(
+        self,
+        context: RequestContext,
+        request: JoinGroupRequest,
+        group: ClassicGroup,
+        old_member_id: str,
+        new_member_id: str,
+        reply: Reply,
+    ) -> CoordinatorResult | None:
+        """A static member came back without its member id: it gets a new one and its old place (KIP-345)."""
+        old_leader_id = group.leader_id
+        old_member = group.members[old_member_id]
+        assert request.group_instance_id is not None, "only static members rejoin without a member id"
+        member = group.replace_static_member(request.group_instance_id, old_member_id, new_member_id)
+        self._timers.cancel(("session", group.group_id, old_member_id))
+        group.update_member(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms)
+        group.await_join(member, reply)
+        self._rebalance.reschedule_heartbeat(group, member)
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+            # Same place, same protocol: no need for a rebalance, only the new member id must be stored.
+            assignments = {member.member_id: member.assignment for member in group.members.values()}
+            return CoordinatorResult(
+                [group_metadata_record(group, assignments)],
+                lambda error: self._static_member_stored(context, group, member, old_member, old_leader_id, error),
+            )
+        # In the sync phase the leader may be computing with the old id already: that generation cannot be used.
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"static member {member.group_instance_id!r} is back")
+
+    def _static_member_stored(
+        self,
+        context: RequestContext,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        old_member: ClassicGroupMember,
+        old_leader_id: str | None,
+        error: ErrorCode,
+    ) -> None:
+        if group.members.get(member.member_id) is not member:
+            return
+        if error is not ErrorCode.NONE:
+            group.complete_join(member, _join_error(error))
+            assert member.group_instance_id is not None, "only static members are replaced"
+            group.update_member(member, old_member.protocols, old_member.rebalance_timeout_ms, old_member.session_timeout_ms)
+            reverted = group.replace_static_member(member.group_instance_id, member.member_id, old_member.member_id)
+            self._timers.cancel(("session", group.group_id, member.member_id))
+            self._rebalance.reschedule_heartbeat(group, reverted)
+            return
+        if group.state is not GroupState.STABLE:
+            return  # A rebalance began meanwhile; the member waits in its join phase like the others.
+        skips_assignment = context.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
+        response = group.join_response(member.member_id, with_members=skips_assignment)
+        response.skip_assignment = skips_assignment
+        if context.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
+            # Older clients would compute an assignment when told that they lead, so they are told the old leader.
+            response.leader = old_leader_id or ""
+        group.complete_join(member, response)
+
+    def _generate_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{uuid.UUID(int=self._random.getrandbits(128), version=4)}"
+
+    # SyncGroup.
+
+    def sync(self, request: SyncGroupRequest, reply: Reply) -> CoordinatorResult | None:
+        """The leader hands in the assignment, the others ask for theirs; `reply` gets it once it is stored."""
+        group = self.groups.get(request.group_id)
+        if group is None or group.is_empty:
+            reply.complete(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            return None
+        error = _sync_error(group, request)
+        if error is not ErrorCode.NONE:
+            reply.complete(SyncGroupResponse(error_code=error))
+            return None
+        member = group.members[request.member_id]
+        self._rebalance.sync_received(group, request.member_id)
+        if group.state is GroupState.STABLE:
+            reply.complete(self._rebalance.sync_response(group, member, ErrorCode.NONE))
+            return None
+        group.await_sync(member, reply)
+        if not group.is_leader(request.member_id):
+            return None
+        assignments = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
+        generation = group.generation
+        return CoordinatorResult(
+            [group_metadata_record(group, assignments)], lambda error: self._assignment_stored(group, generation, error)
+        )
+
+    def _assignment_stored(self, group: ClassicGroup, generation: int, error: ErrorCode) -> None:
+        """Answer the syncs, unless the group has moved on to another rebalance meanwhile, which answered them."""
+        if group.generation != generation:
+            return
+        if error is ErrorCode.NONE and group.state is GroupState.STABLE:
+            self._rebalance.answer_syncs(group, ErrorCode.NONE)
+        elif error is not ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
+            self._rebalance.reset_assignment(group, error)
+            self._rebalance.prepare(group, f"the assignment could not be stored: {error.name}")
+
+    # Heartbeat and LeaveGroup.
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        try:
+            group.validate_member(request.member_id, request.group_instance_id)
+        except KafkaError as e:
+            return e.code
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalance.reschedule_heartbeat(group, group.members[request.member_id])
+        # In the sync phase a member that has its JoinGroup answer is in order already.
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+
+    def keep_session(self, group: ClassicGroup, member_id: str) -> None:
+        """An offset commit shows that the member lives; in the sync phase commits are refused and show nothing."""
+        member = group.members.get(member_id)
+        if member is not None:
+            self._rebalance.reschedule_heartbeat(group, member)
+
+    def leave(self, request: LeaveGroupRequest) -> tuple[CoordinatorResult | None, list[MemberResponse]]:
+        """Remove the members that ask, or that a tool names by instance id alone; each gets its own answer."""
+        group = self.groups.get(request.group_id)
+        responses = [
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_member(group, member),
+            )
+            for member in request.members
+        ]
+        result = None
+        if group is not None and any(response.error_code == ErrorCode.NONE for response in responses) and not group.is_empty:
+            result = self._rebalance.maybe_prepare_or_complete_join(group, "members left")
+        return result, responses
+
+    def _leave_member(self, group: ClassicGroup, leaving: MemberIdentity) -> ErrorCode:
+        member_id = leaving.member_id
+        if not member_id:
+            if leaving.group_instance_id not in group.static_members:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = group.static_members[leaving.group_instance_id]
+        elif member_id not in group.pending_join_members:
+            try:
+                group.validate_member(member_id, leaving.group_instance_id)
+            except KafkaError as e:
+                return e.code
+        log.info("group %r: member %r leaves: %s", group.group_id, member_id, leaving.reason or "no reason given")
+        self._rebalance.remove_member(group, member_id)
+        return ErrorCode.NONE
+
+    # Durable state, loading and unloading.
+
+    def replay(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        """Make a committed record true.
+
+        Case A, a tombstone: the group is gone. Case B, loading: the group is what the record says; there is
+        no rebalance on top of it. Case C, the record is this generation's: its assignment counts, and ends the sync phase.
+        Case D, the group has moved on, or the record only says what is so already (a group that became empty).
+        """
+        group = self.groups.get(group_id)
+        if value is None:
+            if group is not None:
+                self._discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
+        elif group is None or self._is_loading:
+            self.groups[group_id] = ClassicGroup.from_record(group_id, value)
+        elif value.generation == group.generation and group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            for stored in value.members:
+                member = group.members.get(stored.member_id)
+                if member is not None:
+                    member.assignment = stored.assignment
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                group.transition_to(GroupState.STABLE, self._clock.now_ms())
+
+    def create_simple_group(self, group_id: str) -> ClassicGroup:
+        """The group under which offsets without membership are kept; replaying an offset makes it."""
+        group = self.groups[group_id] = ClassicGroup(group_id, self._clock.now_ms())
+        return group
+
+    def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
+        """The shard is ours now: every member gets a whole session to find the way here. `run` gets what is to be written."""
+        self._is_loading = False
+        for group in list(self.groups.values()):
+            for member in group.members.values():
+                self._rebalance.reschedule_heartbeat(group, member)
+            if len(group.members) > self._config.max_size:
+                # The limit was lowered. The rebalance lets everyone commit before the last ones are turned away.
+                run(self._rebalance.prepare(group, "more members than group.max.size"))
+
+    def on_unloaded(self) -> None:
+        """The shard is another broker's now: all who wait here must look for it."""
+        for group in list(self.groups.values()):
+            self._discard(group, ErrorCode.NOT_COORDINATOR)
+        self._timers.cancel_all()
+
+    def _discard(self, group: ClassicGroup, error: ErrorCode) -> None:
+        for member in group.members.values():
+            group.complete_join(member, _join_error(error, member.member_id))
+            group.complete_sync(member, SyncGroupResponse(error_code=error))
+        group.transition_to(GroupState.DEAD, self._clock.now_ms())
+        self.groups.pop(group.group_id, None)
+
+
+def _protocols(request: JoinGroupRequest) -> dict[str, bytes]:
+    protocols: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        protocols.setdefault(protocol.name, bytes(protocol.metadata))
+    return protocols
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """Version 0 has no rebalance timeout of its own: the session timeout is both (KIP-62)."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def _reason(request: JoinGroupRequest) -> str:
+    return request.reason or "no reason given"
+
+
+def _join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id)
+
+
+def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    try:
+        group.validate_member(request.member_id, request.group_instance_id)
+    except KafkaError as e:
+        return e.code
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    # Version 5 says which protocol the member thinks was chosen (KIP-559).
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE

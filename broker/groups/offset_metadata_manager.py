@@ -1,0 +1,270 @@
+"""Committed offsets of one shard: OffsetCommit, OffsetFetch, expiry (Kafka's OffsetMetadataManager).
+
+Owns the offsets. Operations compute records; offsets change in `replay` alone, on the leader and while loading alike.
+Offsets committed in a transaction wait beside the others until its end marker is read; logs that Apache Kafka wrote have them.
+
+Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, KIP-447.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker.clock import Clock
+from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
+from broker.groups.group_config import GroupConfig
+from broker.groups.group_metadata_manager import GroupMetadataManager
+from broker.groups.records import CoordinatorRecord, group_tombstone, offset_tombstone
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
+
+NO_PRODUCER_ID = -1
+NO_OFFSET = -1
+NO_RETENTION_MS = -1
+COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND = 9
+
+
+class CommittedOffset:
+    """One group's position in one partition. `sequence` is its place in the order of all replayed commits."""
+
+    __slots__ = ("commit_timestamp_ms", "expire_timestamp_ms", "leader_epoch", "metadata", "offset", "sequence")
+
+    def __init__(self, value: OffsetCommitValue, sequence: int) -> None:
+        self.offset = value.offset
+        self.leader_epoch = value.leader_epoch
+        self.metadata = value.metadata
+        self.commit_timestamp_ms = value.commit_timestamp
+        self.expire_timestamp_ms = value.expire_timestamp
+        self.sequence = sequence
+
+    def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
+        """Whether it outlived `retention_ms` since `base_timestamp_ms`, or the time its own (old) commit request gave it."""
+        if self.expire_timestamp_ms != NO_RETENTION_MS:
+            return now_ms >= self.expire_timestamp_ms
+        return now_ms - base_timestamp_ms >= retention_ms
+
+
+OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
+"""One group's offsets: topic → partition → offset. No empty inner dict is kept."""
+
+
+class OffsetMetadataManager:
+    """The offsets of all groups of one shard; group membership is asked of `group_manager`."""
+
+    def __init__(
+        self,
+        group_manager: GroupMetadataManager,
+        clock: Clock,
+        config: GroupConfig,
+        topic_id_of: Callable[[str], bytes],
+    ) -> None:
+        self._topic_id_of = topic_id_of
+        self._group_manager = group_manager
+        self._clock = clock
+        self._config = config
+        self._offsets: dict[str, OffsetsByTopic] = {}
+        self._pending: dict[int, dict[str, OffsetsByTopic]] = {}
+        """Offsets of open transactions, by producer id."""
+        self._sequence = 0
+
+    # OffsetCommit.
+
+    def commit(self, request: OffsetCommitRequest, api_version: int) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
+        """The records that commit what may be committed, and the answer that holds once they are. KafkaError refuses all of it."""
+        self._validate_commit(request, api_version)
+        now_ms = self._clock.now_ms()
+        expire_timestamp_ms = NO_RETENTION_MS if request.retention_time_ms == NO_RETENTION_MS else now_ms + request.retention_time_ms
+        metadata_max_size = self._config.offset_metadata_max_size
+        records: list[CoordinatorRecord] = []
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            results: list[OffsetCommitResponsePartition] = []
+            response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=results))
+            topic_id = self._topic_id_of(topic.name)
+            for partition in topic.partitions:
+                metadata = partition.committed_metadata or ""
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE if len(metadata) > metadata_max_size else ErrorCode.NONE
+                results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+                if error is not ErrorCode.NONE:
+                    continue
+                records.append(
+                    CoordinatorRecord(
+                        OffsetCommitKey(group=request.group_id, topic=topic.name, partition=partition.partition_index),
+                        OffsetCommitValue(
+                            offset=partition.committed_offset,
+                            leader_epoch=partition.committed_leader_epoch,
+                            metadata=metadata,
+                            commit_timestamp=now_ms,
+                            expire_timestamp=expire_timestamp_ms,
+                            topic_id=topic_id,
+                        ),
+                    )
+                )
+        return records, response
+
+    def _validate_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
+        group = self._group_manager.groups.get(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation < 0:
+                return  # A consumer without membership, or a tool: replaying the offset makes a simple group.
+            if api_version >= COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        group.validate_offset_commit(request.member_id, request.group_instance_id, generation)
+        if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            self._group_manager.keep_session(group, request.member_id)
+
+    # OffsetFetch.
+
+    def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+        """The group's offsets for the named partitions, or all it has. No offset is -1, not an error."""
+        response = OffsetFetchResponseGroup(group_id=request.group_id)
+        offsets = self._offsets.get(request.group_id, {}) if request.group_id in self._group_manager.groups else {}
+        if request.topics is None:
+            wanted: list[tuple[str, Iterable[int]]] = list(offsets.items())
+        else:
+            wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        for name, partitions in wanted:
+            found = offsets.get(name, {})
+            response.topics.append(
+                OffsetFetchResponseTopics(
+                    name=name,
+                    partitions=[
+                        _unstable(index)
+                        if require_stable and self._has_pending(request.group_id, name, index)
+                        else _fetched(index, found.get(index))
+                        for index in partitions
+                    ],
+                )
+            )
+        return response
+
+    def _has_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        return any(partition in pending.get(group_id, {}).get(topic, {}) for pending in self._pending.values())
+
+    # Expiry and deletion.
+
+    def expire(self, group_id: str) -> list[CoordinatorRecord]:
+        """Tombstones for the group's expired offsets, and for the group itself if it is empty and has none left."""
+        records: list[CoordinatorRecord] = []
+        group = self._group_manager.groups[group_id]
+        now_ms = self._clock.now_ms()
+        retention_ms = self._config.offsets_retention_ms
+        offsets = self._offsets.get(group_id, {})
+        base_is_known, group_base_ms = _expiration_base(group)
+        if offsets and not base_is_known:
+            return records
+        is_any_kept = any(group_id in pending for pending in self._pending.values())
+        for topic, partitions in offsets.items():
+            is_subscribed = group.is_subscribed_to(topic)
+            for partition, committed in partitions.items():
+                base_ms = committed.commit_timestamp_ms if group_base_ms is None else group_base_ms
+                if (
+                    is_subscribed
+                    or not committed.is_expired(now_ms, base_ms, retention_ms)
+                    or self._has_pending(group_id, topic, partition)
+                ):
+                    is_any_kept = True
+                else:
+                    records.append(offset_tombstone(group_id, topic, partition))
+        if not is_any_kept and group.is_empty and not group.pending_join_members:
+            records.append(group_tombstone(group_id))
+        return records
+
+    def delete_topics(self, topics: frozenset[str]) -> list[CoordinatorRecord]:
+        """Tombstones for every offset in a topic that is no more: one made anew under its name starts without them."""
+        return [
+            offset_tombstone(group_id, topic, partition)
+            for group_id, offsets in self._offsets.items()
+            for topic in offsets.keys() & topics
+            for partition in offsets[topic]
+        ]
+
+    # Durable state.
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Make a committed record true; one written in a transaction counts when the transaction does."""
+        if value is None:
+            _remove(self._offsets, key)
+            for pending in self._pending.values():
+                _remove(pending, key)
+            return
+        if key.group not in self._group_manager.groups:
+            self._group_manager.create_simple_group(key.group)
+        self._sequence += 1
+        offsets = self._offsets if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, {})
+        partitions = offsets.setdefault(key.group, {}).setdefault(key.topic, {})
+        partitions[key.partition] = CommittedOffset(value, self._sequence)
+
+    def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The transaction's offsets count now, or never. A later plain commit of the same partition wins over them."""
+        pending = self._pending.pop(producer_id, None)
+        if pending is None or not is_commit:
+            return
+        for group_id, topics in pending.items():
+            for topic, partitions in topics.items():
+                target = self._offsets.setdefault(group_id, {}).setdefault(topic, {})
+                for partition, committed in partitions.items():
+                    current = target.get(partition)
+                    if current is None or committed.sequence > current.sequence:
+                        target[partition] = committed
+
+
+def _expiration_base(group: ClassicGroup) -> tuple[bool, int | None]:
+    """Whether the group's offsets may expire now, and since when they count: a time, or None for each one's own commit.
+
+    A group with members keeps the offsets of topics it reads (KIP-211), so it must be stable and its subscriptions known.
+    A group that had members counts from when it became empty, one that never had from each commit.
+    """
+    if group.protocol_type is None:
+        return True, None
+    if group.is_empty:
+        return True, None if group.state_timestamp_ms < 0 else group.state_timestamp_ms
+    is_known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.state is GroupState.STABLE and group.subscribed_topics is not None
+    return is_known, None
+
+
+def _remove(offsets: dict[str, OffsetsByTopic], key: OffsetCommitKey) -> None:
+    topics = offsets.get(key.group)
+    partitions = None if topics is None else topics.get(key.topic)
+    if topics is None or partitions is None:
+        return
+    partitions.pop(key.partition, None)
+    if not partitions:
+        del topics[key.topic]
+    if not topics:
+        del offsets[key.group]
+
+
+def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    )

@@ -1,0 +1,208 @@
+"""The phases of a classic group's rebalance and the timeouts that move it along (the second half of GroupMetadataManager).
+
+    EMPTY --first member joins--> PREPARING --all joined, or time is up--> COMPLETING --leader's assignment stored--> STABLE
+                                      ^-------------- a member comes, goes or changes ---------------|------------------|
+                                      `--nobody left--> EMPTY
+
+Join phase (PREPARING): every member's JoinGroup waits; it ends when all have come, at the latest after the longest rebalance
+timeout, when dynamic members that did not come are dropped. A group that was empty waits `group.initial.rebalance.delay.ms`
+instead, again for each time newcomers arrived, so that a deployment's consumers end up in one generation (KIP-134).
+Sync phase (COMPLETING): every SyncGroup waits for the leader's, whose assignment is stored before anyone is answered.
+
+Every method returns a CoordinatorResult if it has records to append (only: the group became empty), else None.
+Called by GroupMetadataManager and by the timers armed here.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.clock import Clock
+from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.groups.classic_group_member import ClassicGroupMember
+from broker.groups.group_config import GroupConfig
+from broker.groups.records import CoordinatorResult, group_metadata_record
+from broker.groups.timers import GroupTimers, TimerKey
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
+
+log = logging.getLogger(__name__)
+
+
+class Rebalance:
+    """Drives the groups of one shard from phase to phase."""
+
+    def __init__(self, timers: GroupTimers, clock: Clock, config: GroupConfig) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._config = config
+
+    # Into the join phase.
+
+    def maybe_prepare_or_complete_join(self, group: ClassicGroup, reason: str) -> CoordinatorResult | None:
+        """Start a rebalance if none is in its join phase, else see whether that phase is over now."""
+        return self.prepare(group, reason) if group.can_rebalance else self.maybe_complete_join(group)
+
+    def prepare(self, group: ClassicGroup, reason: str) -> CoordinatorResult | None:
+        """Start a rebalance; members that wait for an assignment of the old generation are sent back to join."""
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self.reset_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync_members.clear()
+        self._timers.cancel(_sync_key(group))
+        is_initial = group.is_empty
+        group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
+        log.info("group %r generation %d prepares a rebalance: %s", group.group_id, group.generation, reason)
+        if is_initial:
+            delay_ms = self._config.initial_rebalance_delay_ms
+            remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            self._delay_initial_join(group, delay_ms, remaining_ms)
+            return None
+        return self._complete_join_or_schedule(group)
+
+    def _delay_initial_join(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+        self._timers.schedule(_join_key(group), delay_ms, lambda: self._complete_initial_join_or_delay(group, delay_ms, remaining_ms))
+
+    def _complete_initial_join_or_delay(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> CoordinatorResult | None:
+        if group.new_member_added and remaining_ms > 0:
+            group.new_member_added = False
+            next_delay_ms = min(self._config.initial_rebalance_delay_ms, remaining_ms)
+            self._delay_initial_join(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
+            return None
+        return self.complete_join(group)
+
+    # Through the join phase and out of it.
+
+    def _complete_join_or_schedule(self, group: ClassicGroup) -> CoordinatorResult | None:
+        if group.has_all_members_joined:
+            return self.complete_join(group)
+        self._timers.schedule(_join_key(group), group.rebalance_timeout_ms, lambda: self.complete_join(group))
+        return None
+
+    def maybe_complete_join(self, group: ClassicGroup) -> CoordinatorResult | None:
+        """End the join phase if everybody is there. The first one of an empty group always waits for its delay."""
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is not GroupState.EMPTY and group.has_all_members_joined:
+            return self.complete_join(group)
+        return None
+
+    def complete_join(self, group: ClassicGroup) -> CoordinatorResult | None:
+        """End the join phase with those who came. Static members stay without coming, until their session ends (KIP-345)."""
+        self._timers.cancel(_join_key(group))
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return None
+        for member in list(group.members.values()):
+            if not member.is_awaiting_join and not member.is_static:
+                log.info("group %r drops member %r, which did not rejoin in time", group.group_id, member.member_id)
+                self.remove_member(group, member.member_id)
+        if group.members and not group.elect_joined_leader():
+            # Only static members are left and none of them came: wait on, until their sessions end or one comes.
+            self._timers.schedule(_join_key(group), group.rebalance_timeout_ms, lambda: self.complete_join(group))
+            return None
+        group.new_member_added = False
+        group.start_next_generation(self._clock.now_ms())
+        if group.is_empty:
+            log.info("group %r generation %d is empty", group.group_id, group.generation)
+            return CoordinatorResult([group_metadata_record(group, {})], lambda error: _warn_not_stored(group, error))
+        log.info("group %r generation %d has %d members", group.group_id, group.generation, len(group.members))
+        self._answer_joins(group)
+        return None
+
+    def _answer_joins(self, group: ClassicGroup) -> None:
+        for member in group.members.values():
+            response = group.join_response(member.member_id, with_members=group.is_leader(member.member_id))
+            group.complete_join(member, response)
+            self.reschedule_heartbeat(group, member)
+            member.is_new = False
+            group.pending_sync_members[member.member_id] = None
+        generation = group.generation
+        self._timers.schedule(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_sync(group, generation))
+
+    # The sync phase.
+
+    def sync_received(self, group: ClassicGroup, member_id: str) -> None:
+        """The member got as far as SyncGroup; once all have, none can be late for it."""
+        group.pending_sync_members.pop(member_id, None)
+        if not group.pending_sync_members:
+            self._timers.cancel(_sync_key(group))
+
+    def _expire_sync(self, group: ClassicGroup, generation: int) -> CoordinatorResult | None:
+        """Drop the members that joined but never asked for their assignment (KAFKA-9752), and let the rest rebalance."""
+        if generation != group.generation or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return None
+        late_members = list(group.pending_sync_members)
+        if not late_members:
+            return None
+        for member_id in late_members:
+            self.remove_member(group, member_id)
+        return self.prepare(group, f"{len(late_members)} members sent no SyncGroup in time")
+
+    def reset_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Give this generation's assignment up and tell those who wait for it why."""
+        assert group.state is GroupState.COMPLETING_REBALANCE, "only the sync phase has an assignment to give up"
+        for member in group.members.values():
+            member.assignment = b""
+        self.answer_syncs(group, error)
+
+    def answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Answer every waiting SyncGroup. Their sessions start anew: a timeout that fell while they waited was ignored."""
+        for member in group.members.values():
+            if group.complete_sync(member, self.sync_response(group, member, error)):
+                self.reschedule_heartbeat(group, member)
+
+    def sync_response(self, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> SyncGroupResponse:
+        if error is not ErrorCode.NONE:
+            return SyncGroupResponse(error_code=error)
+        return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
+
+    # Sessions.
+
+    def reschedule_heartbeat(self, group: ClassicGroup, member: ClassicGroupMember, timeout_ms: int | None = None) -> None:
+        """The member is alive: it has its session timeout from now, or `timeout_ms`."""
+        self.schedule_session(group, member.member_id, member.session_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def schedule_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        self._timers.schedule(("session", group.group_id, member_id), timeout_ms, lambda: self._expire_session(group, member_id))
+
+    def _expire_session(self, group: ClassicGroup, member_id: str) -> CoordinatorResult | None:
+        if group.state is GroupState.DEAD:
+            return None
+        if member_id in group.pending_join_members:
+            log.info("group %r drops pending member %r, which never joined", group.group_id, member_id)
+            self.remove_member(group, member_id)
+            return self._complete_join_if_last_missing(group)
+        member = group.members.get(member_id)
+        if member is None or member.has_satisfied_heartbeat:
+            return None
+        log.info("group %r drops member %r: no heartbeat within its session timeout", group.group_id, member_id)
+        self.remove_member(group, member_id)
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            return self.prepare(group, f"member {member_id!r} failed")
+        return self._complete_join_if_last_missing(group)
+
+    def _complete_join_if_last_missing(self, group: ClassicGroup) -> CoordinatorResult | None:
+        if group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined:
+            return self.complete_join(group)
+        return None
+
+    def remove_member(self, group: ClassicGroup, member_id: str) -> None:
+        """Remove a member or pending member, and its session. What it still waits for is answered: its client may live and rejoin."""
+        member = group.members.get(member_id)
+        if member is not None:
+            group.complete_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            group.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member_id)
+        self._timers.cancel(("session", group.group_id, member_id))
+
+
+def _join_key(group: ClassicGroup) -> TimerKey:
+    return ("join", group.group_id)
+
+
+def _sync_key(group: ClassicGroup) -> TimerKey:
+    return ("sync", group.group_id)
+
+
+def _warn_not_stored(group: ClassicGroup, error: ErrorCode) -> None:
+    # Harmless: after a restart the last stored generation comes back, with members whose sessions soon end.
+    if error is not ErrorCode.NONE:
+        log.warning("group %r: that it is empty could not be stored: %s", group.group_id, error.name)

@@ -1,0 +1,104 @@
+"""Records of `__consumer_offsets` as the coordinator makes and reads them.
+
+Records of kinds that are not served here, those of the newer group protocols (KIP-848, KIP-932) among them, are left alone:
+`read_record` returns None for them.
+
+Versions are those that Apache Kafka 4.3 writes: GroupMetadataValue 3; OffsetCommitValue 4 with the topic's id, or 1 for a commit
+with an explicit retention time, the only version that has room for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.groups.classic_group import ClassicGroup
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.stored.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from protocol.records import SimpleRecord
+
+GROUP_METADATA_VALUE_VERSION = 3
+OFFSET_COMMIT_VALUE_VERSION = 4
+EXPIRING_OFFSET_COMMIT_VALUE_VERSION = 1
+
+
+@dataclass(slots=True)
+class CoordinatorRecord:
+    """One change of durable state; a None value is the tombstone that ends what the key names."""
+
+    key: OffsetCommitKey | GroupMetadataKey
+    value: OffsetCommitValue | GroupMetadataValue | None
+
+    def encode(self, now_ms: int) -> SimpleRecord:
+        value = self.value
+        if value is None:
+            return SimpleRecord(encode_key(self.key), None, timestamp=now_ms)
+        if isinstance(value, GroupMetadataValue):
+            version = GROUP_METADATA_VALUE_VERSION
+        else:
+            version = OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else EXPIRING_OFFSET_COMMIT_VALUE_VERSION
+        return SimpleRecord(encode_key(self.key), encode_value(value, version), timestamp=now_ms)
+
+
+@dataclass(slots=True)
+class CoordinatorResult:
+    """What an operation on the coordinator's state came to: records to append, and what to do once they are committed or refused.
+
+    The records are replayed before `on_committed(NONE)`; with an error nothing was written and nothing is replayed.
+    """
+
+    records: list[CoordinatorRecord]
+    on_committed: Callable[[ErrorCode], None]
+
+
+def read_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
+    """The record if it is of a kind that is served here, else None. DecodeError when malformed."""
+    if key is None:
+        raise DecodeError("a record of __consumer_offsets has no key")
+    record_key = decode_key(key)
+    if isinstance(record_key, LegacyOffsetCommitKey):
+        record_key = OffsetCommitKey(group=record_key.group, topic=record_key.topic, partition=record_key.partition)
+    if not isinstance(record_key, OffsetCommitKey | GroupMetadataKey):
+        return None
+    return CoordinatorRecord(record_key, None if value is None else decode_value(record_key, value)[0])
+
+
+def group_metadata_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
+    """The group's current generation with these assignments; members not in them get an empty one."""
+    return CoordinatorRecord(
+        GroupMetadataKey(group=group.group_id),
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+            current_state_timestamp=group.state_timestamp_ms,
+            members=[member.to_record(group.protocol_name, assignments.get(member.member_id, b"")) for member in group.members.values()],
+        ),
+    )
+
+
+def empty_group_record(group: ClassicGroup) -> CoordinatorRecord:
+    """A group that has just come to be and has no generation yet."""
+    return CoordinatorRecord(
+        GroupMetadataKey(group=group.group_id),
+        GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms),
+    )
+
+
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

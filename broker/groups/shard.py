@@ -1,0 +1,225 @@
+"""The coordinator of one partition of `__consumer_offsets` that this broker leads (Kafka's GroupCoordinatorShard and its runtime).
+
+Owns the partition's groups and offsets and the writes in flight. The one rule: records are appended first, replayed when they are
+committed, and only then answered. State that was loaded and state that was lived through are the same, whatever happened.
+
+Life: `load` is stepped to its end, then operations run, then `unload`. GroupCoordinator is the only caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from broker.clock import Clock, Timer
+from broker.groups.coordinator_log import Buffer, CoordinatorLog
+from broker.groups.group_config import GroupConfig
+from broker.groups.group_metadata_manager import GroupMetadataManager
+from broker.groups.offset_metadata_manager import NO_PRODUCER_ID, OffsetMetadataManager
+from broker.groups.records import CoordinatorRecord, CoordinatorResult, read_record
+from broker.groups.timers import GroupTimers, Operation
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from protocol.records import BatchHeader, ControlType, iterate_headers, iterate_records, read_end_transaction_marker
+
+log = logging.getLogger(__name__)
+
+LOAD_RECORDS_PER_STEP = 64
+"""Records replayed before the event loop gets its turn: under a millisecond together."""
+
+EXPIRED_RECORDS_PER_BATCH = 1000
+"""Tombstones in one append: a batch far below max.message.bytes."""
+
+RESPONSE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a group's client is told when an append fails: it asked for no append (CoordinatorOperationExceptionHelper)."""
+
+
+class _Write:
+    """One append in flight: told its outcome once, by the log, by the clock or by unloading, whichever comes first."""
+
+    __slots__ = ("is_told", "result", "timer")
+
+    def __init__(self, result: CoordinatorResult) -> None:
+        self.result = result
+        self.is_told = False
+        self.timer: Timer | None = None
+
+    def tell(self, error: ErrorCode) -> None:
+        if self.is_told:
+            return
+        self.is_told = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.result.on_committed(RESPONSE_ERRORS.get(error, error))
+
+
+class GroupCoordinatorShard:
+    """See the module's docstring. `is_loaded` says whether it may be asked anything."""
+
+    def __init__(
+        self,
+        partition: int,
+        leader_epoch: int,
+        coordinator_log: CoordinatorLog,
+        clock: Clock,
+        random_source: random.Random,
+        config: GroupConfig,
+        topic_id_of: Callable[[str], bytes],
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.is_loaded = False
+        self.is_unloaded = False
+        self._log = coordinator_log
+        self._clock = clock
+        self._config = config
+        self._timers = GroupTimers(clock, self._run_operation)
+        self.group_manager = GroupMetadataManager(self._timers, clock, random_source, config)
+        self.offset_manager = OffsetMetadataManager(self.group_manager, clock, config, topic_id_of)
+        self._writes: deque[_Write] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    # Writing.
+
+    def write(self, result: CoordinatorResult) -> None:
+        """Append the result's records; once committed, replay them and tell the result.
+
+        A client that waits longer than offsets.commit.timeout.ms is told so, but the records are replayed when they are committed
+        after all: memory must not forget what the log has.
+        """
+        assert self.is_loaded, "nothing is written before the log is read"
+        write = _Write(result)
+        self._writes.append(write)
+        now_ms = self._clock.now_ms()
+        records = [record.encode(now_ms) for record in result.records]
+        self._log.append(self.partition, records, lambda error: self._finish_write(write, error))
+        if not write.is_told and write in self._writes:
+            write.timer = self._clock.call_later(self._config.commit_timeout_ms, write.tell, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _finish_write(self, write: _Write, error: ErrorCode) -> None:
+        if self.is_unloaded:
+            return
+        self._writes.remove(write)
+        if error is ErrorCode.NONE:
+            for record in write.result.records:
+                self._replay(record)
+        write.tell(error)
+        self._run_waiting()
+
+    def run(self, result: CoordinatorResult | None) -> None:
+        """Write what an operation came to, if anything."""
+        if result is not None:
+            self.write(result)
+
+    def _run_operation(self, operation: Operation) -> None:
+        self.run(operation())
+
+    def when_stable(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when loading is over and no write is in flight: what is in memory then is what the log says."""
+        self._waiting.append(callback)
+        self._run_waiting()
+
+    def _run_waiting(self) -> None:
+        while self._waiting and self.is_loaded and not self._writes:
+            self._waiting.popleft()()
+
+    # Loading and unloading.
+
+    def load(self) -> Iterator[None]:
+        """Replay the partition's log, a step at a time: whoever drives this lets the event loop run at each yield."""
+        replayed_count = 0
+        for chunk in self._log.read(self.partition):
+            for position, header in iterate_headers(chunk):
+                for record in self._read_batch(chunk, position, header):
+                    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+                    self._replay(record, producer_id)
+                    replayed_count += 1
+                    if replayed_count % LOAD_RECORDS_PER_STEP == 0:
+                        yield
+        self.is_loaded = True
+        self.group_manager.on_loaded(self.run)
+        log.info(
+            "loaded %d groups from %d records of partition %d, epoch %d",
+            len(self.group_manager.groups),
+            replayed_count,
+            self.partition,
+            self.leader_epoch,
+        )
+        self._run_waiting()
+
+    def _read_batch(self, chunk: Buffer, position: int, header: BatchHeader) -> Iterator[CoordinatorRecord]:
+        """The batch's records of the kinds served here. A malformed one is skipped: the other groups must not suffer for it."""
+        try:
+            if header.is_control:
+                marker = read_end_transaction_marker(chunk, position, header)
+                if marker is not None:
+                    is_commit = marker.control_type is ControlType.COMMIT
+                    self.offset_manager.replay_end_transaction(header.producer_id, is_commit=is_commit)
+                return
+            for stored in iterate_records(chunk, position):
+                try:
+                    record = read_record(stored.key, stored.value)
+                except DecodeError as e:
+                    log.error("partition %d offset %d holds no valid record: %s", self.partition, stored.offset, e)
+                    continue
+                if record is not None:
+                    yield record
+        except DecodeError as e:
+            log.error("partition %d has a malformed batch at offset %d: %s", self.partition, header.base_offset, e)
+
+    def unload(self) -> None:
+        """Another broker leads the partition: everyone who waits is sent to look for it. Nothing may be asked any more."""
+        self.is_unloaded = True
+        self.is_loaded = False
+        writes, self._writes = self._writes, deque()
+        for write in writes:
+            write.tell(ErrorCode.NOT_COORDINATOR)
+        self.group_manager.on_unloaded()
+        waiting, self._waiting = self._waiting, deque()
+        for callback in waiting:
+            callback()
+
+    def _replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue), "the key says what the value is"
+            self.offset_manager.replay(key, value, producer_id)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue), "the key says what the value is"
+            self.group_manager.replay(key.group, value)
+
+    # Housekeeping.
+
+    def expire(self, group_ids: list[str]) -> None:
+        """Write the tombstones that are due for these groups; a commit in flight puts it off to the next time."""
+        if not self.is_loaded or self._writes:
+            return
+        records = [
+            record for group_id in group_ids if group_id in self.group_manager.groups for record in self.offset_manager.expire(group_id)
+        ]
+        self._write_tombstones(records)
+
+    def delete_topics(self, topics: frozenset[str]) -> None:
+        """Write the tombstones of all offsets in deleted topics, after the writes in flight, which may add to them."""
+        self.when_stable(lambda: self._write_tombstones(self.offset_manager.delete_topics(topics)) if self.is_loaded else None)
+
+    def _write_tombstones(self, records: list[CoordinatorRecord]) -> None:
+        for start in range(0, len(records), EXPIRED_RECORDS_PER_BATCH):
+            batch = records[start : start + EXPIRED_RECORDS_PER_BATCH]
+            self.write(CoordinatorResult(batch, self._tombstones_written))
+
+    def _tombstones_written(self, error: ErrorCode) -> None:
+        # They are due again at the next check.
+        if error is not ErrorCode.NONE:
+            log.warning("partition %d: tombstones could not be written: %s", self.partition, error.name)

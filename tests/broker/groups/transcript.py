@@ -1,0 +1,319 @@
+"""A group coordinator in a bottle: requests and time go in, replies and stored records come out as lines to compare.
+
+    script = Transcript(initial_rebalance_delay_ms=3000)
+    script.join("a")
+    script.advance(3000)
+    script.expect("a join generation=1 leader=a members=a protocol=range")
+
+Everything is real (coordinator, shard, state machines, record batches, metadata cache) but the clock and the log, which is a list
+of batches. `restart()` is a crash: a new coordinator on the same log, nothing else survives. Members have short names; where a
+member id would stand in a line, its name does. One group, "g", unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from broker.context import RequestContext
+from broker.deferred import Deferred
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_config import GroupConfig
+from broker.groups.records import read_record
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.metadata_cache import MetadataCache
+from config.server import ServerConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from protocol.messages.stored.group_records import GroupMetadataValue, OffsetCommitKey
+from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records, patch_for_append
+from tests.support.clock import ManualClock
+
+PARTITION_COUNT = 1
+
+
+class MemoryLog:
+    """A CoordinatorLog of bytearrays. `is_holding` keeps appends uncommitted until `commit`; `fail_with` refuses them."""
+
+    partition_count = PARTITION_COUNT
+
+    def __init__(self) -> None:
+        self.batches: list[bytearray] = []
+        self.next_offset = 0
+        self.is_holding = False
+        self.fail_with: ErrorCode | None = None
+        self._held: list[Callable[[ErrorCode], None]] = []
+
+    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
+        if self.fail_with is not None:
+            on_committed(self.fail_with)
+            return
+        self.append_batch(build_batch(records))
+        if self.is_holding:
+            self._held.append(on_committed)
+        else:
+            on_committed(ErrorCode.NONE)
+
+    def append_batch(self, batch: bytearray) -> None:
+        patch_for_append(batch, 0, base_offset=self.next_offset, partition_leader_epoch=0)
+        (header,) = [header for _, header in iterate_headers(batch)]
+        self.next_offset = header.next_offset
+        self.batches.append(batch)
+
+    def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        held, self._held = self._held, []
+        for on_committed in held:
+            on_committed(error)
+
+    def read(self, partition: int) -> Iterator[bytearray]:
+        yield from list(self.batches)
+
+
+class Transcript:
+    """See the module's docstring. Keyword arguments are GroupConfig's."""
+
+    def __init__(self, **config: int) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryLog()
+        self.config = GroupConfig(**({"initial_rebalance_delay_ms": 0} | config))
+        state = ClusterState()
+        self.metadata = MetadataCache(state, cluster_id="c", node_id=1, config=ServerConfig())
+        self.member_ids: dict[str, str] = {}
+        self.lines: list[str] = []
+        self._shown_batches = 0
+        self._restarts = 0
+        self.create_topic("__consumer_offsets")
+        self.create_topic("t", partitions=2)
+        self.coordinator = self._start()
+        self.metadata.subscribe(lambda delta: self.coordinator.on_metadata_delta(delta))
+        self.advance(0)
+
+    def _start(self) -> GroupCoordinator:
+        coordinator = GroupCoordinator(self.config, self.log, self.clock, random.Random(self._restarts), self.metadata)
+        coordinator.start()
+        coordinator.on_elected(0, self._restarts)
+        return coordinator
+
+    # Around the coordinator.
+
+    def restart(self, *, is_loaded: bool = True) -> None:
+        """Crash: timers, waiting requests and all memory are gone; the log is read again (when time next moves)."""
+        for timer in self.clock.pending_timers:
+            timer.cancel()
+        self._restarts += 1
+        self.coordinator = self._start()
+        if is_loaded:
+            self.advance(0)
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        topic_id = name.encode().ljust(16, b"\0")[-16:]
+        records: list[Any] = [TopicRecord(name=name, topic_id=topic_id)]
+        for partition in range(partitions):
+            records.append(
+                PartitionRecord(
+                    partition_id=partition, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0
+                )
+            )
+        self.metadata.apply_committed(records)
+
+    def delete_topic(self, name: str) -> None:
+        topic = self.metadata.find_topic(name)
+        assert topic is not None
+        self.metadata.apply_committed([RemoveTopicRecord(topic_id=topic.topic_id)])
+
+    # Requests.
+
+    def join(self, name: str, *, version: int = 3, instance: str | None = None, protocols: str = "range", **fields: Any) -> None:
+        """A JoinGroup of member `name`, under the id it was last given. Version 3 needs no second round for the id (KIP-394)."""
+        context = RequestContext(11, version, 0, name, "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, self.clock.now_ms())
+        subscription = encode_subscription(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
+        protocol_type = fields.pop("protocol_type", "consumer")
+        request = JoinGroupRequest(
+            **{
+                "group_id": "g",
+                "session_timeout_ms": 10_000,
+                "rebalance_timeout_ms": 60_000,
+                "member_id": self.member_ids.get(name, ""),
+                "group_instance_id": instance,
+                "protocol_type": protocol_type,
+                "protocols": [
+                    JoinGroupRequestProtocol(name=protocol, metadata=subscription if protocol_type == "consumer" else protocol.encode())
+                    for protocol in protocols.split(",")
+                ],
+            }
+            | fields
+        )
+        self._call(lambda: self.coordinator.join(context, request), lambda response: self._show_join(name, response))
+
+    def sync(self, name: str, *, generation: int = 1, instance: str | None = None, **assignments: str) -> None:
+        """A SyncGroup; the leader gives `member=assignment` for each member."""
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=generation,
+            member_id=self.member_ids.get(name, name),
+            group_instance_id=instance,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=self.member_ids[member], assignment=assignment.encode())
+                for member, assignment in assignments.items()
+            ],
+        )
+        self._call(lambda: self.coordinator.sync(request), lambda response: self._show_sync(name, response))
+
+    def heartbeat(self, name: str, *, generation: int = 1, instance: str | None = None) -> None:
+        request = HeartbeatRequest(
+            group_id="g", generation_id=generation, member_id=self.member_ids.get(name, name), group_instance_id=instance
+        )
+        self._call(
+            lambda: self.coordinator.heartbeat(request), lambda response: self._line(f"{name} heartbeat {_error(response.error_code)}")
+        )
+
+    def leave(self, *names: str, instances: tuple[str, ...] = ()) -> None:
+        members = [MemberIdentity(member_id=self.member_ids.get(name, name)) for name in names]
+        members += [MemberIdentity(member_id="", group_instance_id=instance) for instance in instances]
+        request = LeaveGroupRequest(group_id="g", members=members)
+        self._call(
+            lambda: self.coordinator.leave(request),
+            lambda response: self._line(
+                f"leave {_error(response.error_code)} " + " ".join(_error(member.error_code) for member in response.members)
+            ),
+        )
+
+    def commit(self, offset: int, name: str = "", *, generation: int = -1, partition: int = 0, version: int = 8, **fields: Any) -> None:
+        """An OffsetCommit for t-`partition`; without a member it is that of a simple consumer."""
+        context = RequestContext(8, version, 0, name, "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, self.clock.now_ms())
+        request = OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=generation,
+            member_id=self.member_ids.get(name, name),
+            retention_time_ms=fields.pop("retention_time_ms", -1),
+            group_instance_id=fields.pop("instance", None),
+            topics=[
+                OffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=fields.pop("metadata", "")
+                        )
+                    ],
+                )
+            ],
+        )
+        self._call(
+            lambda: self.coordinator.commit_offsets(context, request),
+            lambda response: self._line(f"commit {offset} {_error(response.topics[0].partitions[0].error_code)}"),
+        )
+
+    def fetch(self, *partitions: int, require_stable: bool = False) -> None:
+        """An OffsetFetch of these partitions of t, or of all that the group has."""
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(partitions))] if partitions else None
+        group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+        self._call(lambda: self.coordinator.fetch_offsets(group, require_stable=require_stable), self._show_fetch)
+
+    def _call(self, request: Callable[[], Any], show: Callable[[Any], None]) -> None:
+        def answered(response: Any) -> None:
+            if isinstance(response, KafkaError):
+                self._line(f"error {response.code.name}")
+            else:
+                show(response)
+
+        try:
+            response = request()
+        except KafkaError as e:
+            response = e
+        if isinstance(response, Deferred):
+            response.when_done(answered)
+        else:
+            answered(response)
+
+    # What came out.
+
+    def expect(self, *lines: str) -> None:
+        """Exactly these lines came out since the last `expect`: answers and stored records, in order."""
+        self._show_records()
+        found, self.lines = self.lines, []
+        assert found == list(lines), "\n".join(["what came out:", *found, "what was expected:", *lines])
+
+    def skip(self) -> None:
+        """What came out so far is another test's concern."""
+        self._show_records()
+        self.lines = []
+
+    def _line(self, text: str) -> None:
+        self._show_records()
+        for name, member_id in self.member_ids.items():
+            text = text.replace(member_id, name)
+        self.lines.append(text.rstrip())
+
+    def _show_join(self, name: str, response: JoinGroupResponse) -> None:
+        if response.member_id:
+            self.member_ids[name] = response.member_id
+        if response.error_code:
+            self._line(f"{name} join {_error(response.error_code)}")
+            return
+        members = ",".join(member.member_id for member in response.members)
+        self._line(
+            f"{name} join generation={response.generation_id} leader={response.leader}"
+            + (f" members={members}" if members else "")
+            + f" protocol={response.protocol_name}"
+            + (" skip" if response.skip_assignment else "")
+        )
+
+    def _show_sync(self, name: str, response: SyncGroupResponse) -> None:
+        outcome = _error(response.error_code) if response.error_code else f"assignment={response.assignment.decode()}"
+        self._line(f"{name} sync {outcome}")
+
+    def _show_fetch(self, response: Any) -> None:
+        offsets = [
+            f"{topic.name}-{found.partition_index}={_error(found.error_code) if found.error_code else found.committed_offset}"
+            + (f"({found.metadata})" if found.metadata else "")
+            for topic in response.topics
+            for found in topic.partitions
+        ]
+        self._line("fetch " + " ".join(offsets or ["nothing"]))
+
+    def _show_records(self) -> None:
+        batches, self._shown_batches = self.log.batches[self._shown_batches :], len(self.log.batches)
+        for batch in batches:
+            for stored in iterate_records(batch):
+                self._line("log: " + self._show_record(stored.key, stored.value))
+
+    @staticmethod
+    def _show_record(key: bytes | None, value: bytes | None) -> str:
+        record = read_record(key, value)
+        if record is None:
+            return "unknown"
+        if isinstance(record.key, OffsetCommitKey):
+            offset = "deleted" if record.value is None else record.value.offset
+            return f"{record.key.topic}-{record.key.partition}={offset}"
+        if not isinstance(record.value, GroupMetadataValue):
+            return "group deleted"
+        members = [f"{member.member_id}={member.assignment.decode()}" for member in record.value.members]
+        return " ".join([f"group generation={record.value.generation}", *members])
+
+
+def _error(code: int) -> str:
+    return "OK" if code == 0 else ErrorCode(code).name
+
+
+def stable_group(*names: str, **config: int) -> Transcript:
+    """A group "g" in generation 1 whose members, the first the leader, have their assignment: each its own name in capitals."""
+    script = Transcript(**({"initial_rebalance_delay_ms": 1000} | config))
+    for name in names:
+        script.join(name)
+    script.advance(script.config.initial_rebalance_delay_ms * (len(names) + 1))
+    script.sync(names[0], **{name: name.upper() for name in names})
+    for name in names[1:]:
+        script.sync(name)
+    script.skip()
+    return script
