@@ -128,15 +128,18 @@ def read_partition_metadata(partition_directory: Path) -> bytes | None:
     return topic_id
 
 
-def write_partition_metadata(partition_directory: Path, topic_id: bytes) -> None:
-    """Binds the directory to the topic id, durably; StorageError when it is bound to another one already."""
+def write_partition_metadata(partition_directory: Path, topic_id: bytes, *, fsync: bool = True) -> None:
+    """Binds the directory to the topic id; StorageError when it is bound to another one already.
+
+    `fsync=False` is for a caller that makes the whole filesystem durable before it answers.
+    """
     known = read_partition_metadata(partition_directory)
     if known == topic_id:
         return
     path = partition_directory / PARTITION_METADATA
     if known is not None:
         raise StorageError(f"{path} names topic id {uuid_to_text(known)}, not {uuid_to_text(topic_id)}", path=path)
-    replace_file(path, f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode())
+    replace_file(path, f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode(), fsync=fsync)
 
 
 def _escape(text: str) -> str:
