@@ -1,0 +1,31 @@
+"""Heartbeat (key 12): a member of a classic group is alive.
+
+Serves v0–v4.
+
+Behaviour:
+- Restarts the member's session timeout. REBALANCE_IN_PROGRESS tells it to join again; in the sync phase it is told nothing.
+- While the coordinator loads, NONE: sending the member to rejoin would cost a rebalance for nothing.
+
+Version notes:
+- v3: static members (KIP-345), FENCED_INSTANCE_ID.
+
+Not done: groups of the newer protocol (KIP-848).
+"""
+
+from __future__ import annotations
+
+from broker.context import Handler, RequestContext, Services
+from protocol.errors import KafkaError
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        try:
+            return coordinator.heartbeat(request)
+        except KafkaError as e:
+            return HeartbeatResponse(error_code=e.code)
+
+    return handle

@@ -1,0 +1,49 @@
+"""JoinGroup (key 11): a member enters a classic group, or enters it again for a rebalance.
+
+Serves v0–v9.
+
+Behaviour:
+- Answered when the join phase ends; the leader, and only it, is told the members.
+- v4+ answers a dynamic member's first request with MEMBER_ID_REQUIRED and the id to come back with (KIP-394).
+- A session timeout outside group.min/max.session.timeout.ms is INVALID_SESSION_TIMEOUT, an empty group id INVALID_GROUP_ID,
+  a full group GROUP_MAX_SIZE_REACHED.
+
+Version notes:
+- v1: rebalance_timeout_ms (before it the session timeout is both).
+- v5: static members (KIP-345). v7: protocol_type; protocol_name may be null. v8: reason (KIP-800).
+- v9: skip_assignment for a static leader that returns (KIP-814).
+
+Not done: joining a group of the newer protocol (KIP-848), which is not served.
+"""
+
+from __future__ import annotations
+
+from broker.context import Handler, RequestContext, Services
+from broker.deferred import Deferred
+from broker.groups.replies import mapped
+from protocol.errors import KafkaError
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+VERSION_PROTOCOL_NAME_NULLABLE = 7
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+        try:
+            reply = coordinator.join(context, request)
+        except KafkaError as e:
+            return _for_version(JoinGroupResponse(error_code=e.code, member_id=request.member_id), context.api_version)
+        return mapped(reply, lambda response: _for_version(response, context.api_version))
+
+    return handle
+
+
+def _for_version(response: JoinGroupResponse, api_version: int) -> JoinGroupResponse:
+    if response.error_code:
+        # What was chosen is nothing: null where the version has null.
+        response.protocol_name = None
+    if response.protocol_name is None and api_version < VERSION_PROTOCOL_NAME_NULLABLE:
+        response.protocol_name = ""
+    return response

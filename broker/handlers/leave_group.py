@@ -1,0 +1,47 @@
+"""LeaveGroup (key 13): members leave a classic group, or a tool removes them.
+
+Serves v0–v5.
+
+Behaviour:
+- Removes each member named, by member id, or a static one by instance id alone; the rest of the group rebalances.
+- A group that is empty afterwards stores that before the answer goes out.
+
+Version notes:
+- v3: a batch of members, each with its own error (KIP-345); before it the one member's error is the response's.
+- v5: reasons (KIP-800).
+
+Not done: groups of the newer protocol (KIP-848).
+"""
+
+from __future__ import annotations
+
+from broker.context import Handler, RequestContext, Services
+from broker.deferred import Deferred
+from broker.groups.replies import mapped
+from protocol.errors import KafkaError
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+VERSION_BATCH = 3
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred:
+        is_batch = context.api_version >= VERSION_BATCH
+        if not is_batch:
+            request.members = [MemberIdentity(member_id=request.member_id)]
+        try:
+            response = coordinator.leave(request)
+        except KafkaError as e:
+            return LeaveGroupResponse(error_code=e.code)
+        if is_batch:
+            return response
+        return mapped(response, _without_batch) if isinstance(response, Deferred) else _without_batch(response)
+
+    return handle
+
+
+def _without_batch(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    error_code = response.error_code or next((member.error_code for member in response.members), 0)
+    return LeaveGroupResponse(error_code=error_code)

@@ -1,0 +1,38 @@
+"""SyncGroup (key 14): the leader of a classic group hands in the assignment, every member gets its own.
+
+Serves v0–v5.
+
+Behaviour:
+- Answered when the leader's assignment is stored in `__consumer_offsets`; members that it leaves out get an empty one.
+- In the join phase REBALANCE_IN_PROGRESS; another generation is ILLEGAL_GENERATION.
+
+Version notes:
+- v3: static members (KIP-345).
+- v5: protocol type and name must be given and must be the group's, else INCONSISTENT_GROUP_PROTOCOL (KIP-559).
+
+Not done: groups of the newer protocol (KIP-848).
+"""
+
+from __future__ import annotations
+
+from broker.context import Handler, RequestContext, Services
+from broker.deferred import Deferred
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+VERSION_PROTOCOL_REQUIRED = 5
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
+        is_protocol_given = request.protocol_type is not None and request.protocol_name is not None
+        if context.api_version >= VERSION_PROTOCOL_REQUIRED and not is_protocol_given:
+            return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        try:
+            return coordinator.sync(request)
+        except KafkaError as e:
+            return SyncGroupResponse(error_code=e.code)
+
+    return handle
