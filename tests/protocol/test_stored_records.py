@@ -1,0 +1,122 @@
+"""What is around stored messages: the metadata frame, key types and version prefixes."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import DecodeError
+from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, decode_subscription, encode_subscription
+from protocol.messages.stored.control_records import (
+    ControlRecordType,
+    decode_control_key,
+    decode_end_txn_marker,
+    encode_control_key,
+    encode_end_txn_marker,
+)
+from protocol.messages.stored.group_records import (
+    ConsumerGroupMemberMetadataKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from protocol.messages.stored.metadata_records import TopicRecord, UnknownMetadataRecord, decode_metadata_record, encode_metadata_record
+
+TOPIC = TopicRecord(name="a", topic_id=bytes(range(16)))
+TOPIC_VALUE = bytes.fromhex("01 02 00 02 61 000102030405060708090a0b0c0d0e0f 00")
+
+
+def test_metadata_record_has_frame_version_key_and_version_before_it() -> None:
+    assert encode_metadata_record(TOPIC, 0) == TOPIC_VALUE
+    assert decode_metadata_record(memoryview(TOPIC_VALUE)) == (TOPIC, 0)
+
+
+@pytest.mark.parametrize(("value", "key", "version"), [("01 63 00 aabb", 0x63, 0), ("01 02 07 aabb", 2, 7)])
+def test_unknown_types_and_versions_are_handed_back(value: str, key: int, version: int) -> None:
+    record, _ = decode_metadata_record(bytes.fromhex(value))
+
+    assert isinstance(record, UnknownMetadataRecord)
+    assert (record.key, record.version, record.body) == (key, version, b"\xaa\xbb")
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\x01", b"\x00" + TOPIC_VALUE[1:], b"\x02" + TOPIC_VALUE[1:], TOPIC_VALUE[:-1], TOPIC_VALUE + b"\0"]
+)
+def test_malformed_metadata_values_are_decode_errors(value: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode_metadata_record(value)
+
+
+def test_only_metadata_records_get_the_frame() -> None:
+    with pytest.raises(ValueError, match="not a metadata record"):
+        encode_metadata_record(GroupMetadataKey(group="g"), 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "encoded"),
+    [
+        (OffsetCommitKey(group="g", topic="t", partition=1), "0001 000167 000174 00000001"),
+        (GroupMetadataKey(group="g"), "0002 000167"),
+        (ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), "0005 000167 00016d"),
+    ],
+)
+def test_group_keys_start_with_their_type(key: object, encoded: str) -> None:
+    assert encode_key(key) == bytes.fromhex(encoded)
+    assert decode_key(memoryview(bytes.fromhex(encoded))) == key
+
+
+def test_unknown_group_keys_are_none() -> None:
+    assert decode_key(bytes.fromhex("0063 000167")) is None
+
+
+@pytest.mark.parametrize("malformed", ["", "00", "0002 0002 67"])
+def test_malformed_group_keys_are_decode_errors(malformed: str) -> None:
+    with pytest.raises(DecodeError):
+        decode_key(bytes.fromhex(malformed))
+
+
+def test_group_values_start_with_their_version() -> None:
+    value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9)
+
+    encoded = encode_value(value, 3)
+
+    assert encoded == bytes.fromhex("0003 0000000000000005 00000002 00016d 0000000000000009")
+    assert decode_value(OffsetCommitKey(), encoded) == (value, 3)
+
+
+def test_a_newer_group_value_is_a_decode_error() -> None:
+    with pytest.raises(DecodeError, match="version 9"):
+        decode_value(GroupMetadataKey(), bytes.fromhex("0009 00"))
+
+
+def test_a_newer_subscription_is_read_as_the_newest_known() -> None:
+    subscription = ConsumerProtocolSubscription(topics=["t"], user_data=b"u", generation_id=4, rack_id="r")
+    newer = b"\x00\x09" + encode_subscription(subscription, 3)[2:] + b"fields to come"
+
+    assert decode_subscription(newer) == subscription
+
+
+@pytest.mark.parametrize("malformed", [b"", b"\xff\xff", b"range", b"\x00\x00\x00\x00\x00\x09"])
+def test_a_malformed_subscription_is_a_decode_error(malformed: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode_subscription(malformed)
+
+
+def test_control_keys_are_version_and_type() -> None:
+    assert encode_control_key(ControlRecordType.COMMIT) == bytes.fromhex("0000 0001")
+    assert decode_control_key(bytes.fromhex("0000 0002")) is ControlRecordType.LEADER_CHANGE
+    assert decode_control_key(bytes.fromhex("0000 0063")) is ControlRecordType.UNKNOWN
+
+
+@pytest.mark.parametrize("malformed", ["", "0000", "0000 00", "ffff 0001"])
+def test_malformed_control_keys_are_decode_errors(malformed: str) -> None:
+    with pytest.raises(DecodeError):
+        decode_control_key(bytes.fromhex(malformed))
+
+
+def test_end_txn_marker_is_version_and_coordinator_epoch() -> None:
+    assert encode_end_txn_marker(7) == bytes.fromhex("0000 00000007")
+    assert decode_end_txn_marker(bytes.fromhex("0000 00000007")) == 7

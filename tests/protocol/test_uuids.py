@@ -1,0 +1,29 @@
+"""Kafka's text form of UUIDs."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
+
+
+def test_zero_uuid_is_22_times_a() -> None:
+    assert uuid_to_text(ZERO_UUID) == "A" * 22
+
+
+def test_text_is_url_safe_and_comes_back() -> None:
+    uuid = bytes.fromhex("fbefbefbefbefbefbefbefbefbefbeff")
+
+    assert uuid_from_text(uuid_to_text(uuid)) == uuid
+    assert not set("+/=") & set(uuid_to_text(uuid))
+
+
+@pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "A" * 21 + "=", "A" * 21 + "!", "A" * 21 + "B", "ü" * 22, "A" * 20 + "+/"])
+def test_anything_else_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match="not a UUID"):
+        uuid_from_text(text)
+
+
+def test_a_uuid_of_another_size_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="16 bytes"):
+        uuid_to_text(b"short")
