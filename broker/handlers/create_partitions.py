@@ -1,0 +1,37 @@
+"""CreatePartitions (key 37). Serves v0–v3.
+
+Behaviour:
+- Each topic gets its new total of partitions or is refused on its own; the answer comes when the new ones are durable and led.
+- A total that is no increase: INVALID_PARTITIONS. A manual assignment has one list of replicas for each new partition.
+- A topic asked for twice is refused with INVALID_REQUEST. More than 10,000 at once: POLICY_VIOLATION for all (Kafka 4.3 answers
+  UNKNOWN_SERVER_ERROR here, and creates 10,000).
+
+Not done: the request's timeout; controller mutation quotas (v3).
+
+Source: ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.context import Handler, RequestContext, Services
+from protocol.errors import KafkaError
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    def handle(context: RequestContext, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
+        return controller.create_partitions(request)
+
+    return handle
+
+
+def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message) for topic in request.topics
+        ]
+    )

@@ -1,0 +1,38 @@
+"""CreateTopics (key 19). Serves v2–v7.
+
+Behaviour:
+- Each topic is created or refused on its own; the answer comes when the created ones are durable and this broker leads them.
+- -1 partitions or replicas mean the broker's defaults; with a manual assignment both must be -1.
+- A name asked for twice is refused with INVALID_REQUEST. More than 10,000 metadata records at once: POLICY_VIOLATION for all.
+- validate_only checks everything and creates nothing.
+
+Version notes: v4 defaults. v5 partitions, replicas and configs in the response. v7 topic ids.
+
+Not done: the request's timeout, since the embedded controller answers in milliseconds or not at all; create.topic.policy.class.name;
+controller mutation quotas (v6).
+
+Source: ControllerApis.createTopics, ReplicationControlManager.createTopics (KIP-464, KIP-525).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.context import Handler, RequestContext, Services
+from protocol.errors import KafkaError
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    def handle(context: RequestContext, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
+        return controller.create_topics(request)
+
+    return handle
+
+
+def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message) for topic in request.topics]
+    )

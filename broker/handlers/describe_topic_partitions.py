@@ -1,0 +1,109 @@
+"""DescribeTopicPartitions (key 75). Serves v0.
+
+Behaviour:
+- Partitions of the asked topics, or of all, in the order of the topics' names, from the cursor on; at most the asked number, at
+  most max.request.partition.size.limit. What did not fit begins at `next_cursor`.
+- An asked topic that is not there: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for a bad name.
+- A cursor outside the asked topics, or a negative partition in it: INVALID_REQUEST for every asked topic.
+
+Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse (KIP-966).
+"""
+
+from __future__ import annotations
+
+from broker.context import Handler, RequestContext, Services
+from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
+from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
+from broker.metadata.topic_names import find_name_fault
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+NO_LEADER_ID = -1
+
+
+def build(services: Services) -> Handler:
+    cache, partitions_max = services.metadata, services.config.max_request_partition_size_limit
+
+    def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+        wants_all = not request.topics
+        names = _names(request, list(cache.topics))
+        view = ListenerView(cache, context.listener_name)
+        remaining = max(min(partitions_max, request.response_partition_limit), 1)
+        response = DescribeTopicPartitionsResponse(topics=[])
+        for name in names:
+            if remaining == 0:
+                response.next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
+            topic = cache.find_topic(name)
+            if topic is None:
+                if not wants_all:
+                    response.topics.append(_error_topic(name))
+                continue
+            start = request.cursor.partition_index if request.cursor is not None and request.cursor.topic_name == name else 0
+            end = min(len(topic.partitions), start + remaining)
+            response.topics.append(_topic(view, topic, start, end))
+            if end < len(topic.partitions):
+                response.next_cursor = Cursor(topic_name=name, partition_index=end)
+                break
+            remaining -= max(end - start, 0)
+        return response
+
+    return handle
+
+
+def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics]
+    )
+
+
+def _names(request: DescribeTopicPartitionsRequest, all_names: list[str]) -> list[str]:
+    """The topics to describe, in order, from the cursor's on. Raises KafkaError INVALID_REQUEST for a cursor that cannot be."""
+    cursor = request.cursor
+    names = sorted({topic.name for topic in request.topics} or all_names)
+    if cursor is None:
+        return names
+    names = [name for name in names if name >= cursor.topic_name]
+    if request.topics and cursor.topic_name not in names:
+        why = f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    if cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
+    return names
+
+
+def _topic(view: ListenerView, topic: TopicImage, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(view, index, topic.partitions[index]) for index in range(start, end)],
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _partition(view: ListenerView, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    leader = view.find_leader(partition)
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=NO_LEADER_ID if leader is None else leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=view.offline_replicas(partition),
+    )
+
+
+def _error_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if find_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=ALL_TOPIC_OPERATIONS
+    )

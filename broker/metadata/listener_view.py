@@ -1,0 +1,68 @@
+"""ListenerView: the cluster as clients of one listener see it: who is alive there, and which replicas and leaders they can reach.
+
+Made anew for every request; it reads the MetadataCache and keeps nothing.
+
+Source: KRaftMetadataCache.
+"""
+
+from __future__ import annotations
+
+from broker.metadata.image import BrokerImage, PartitionImage
+from broker.metadata.metadata_cache import MetadataCache
+from protocol.errors import ErrorCode
+
+ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""READ WRITE CREATE DELETE ALTER DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS: there is no authorizer, so everything is allowed."""
+
+ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE."""
+
+OPERATIONS_NOT_ASKED = -(2**31)
+
+_LOST_DIRECTORY = (1).to_bytes(16, "big")
+_RESERVED_DIRECTORIES_MAX = 100
+"""Ids up to this are no real directories: unassigned, lost, migrating and some to come (org.apache.kafka.common.DirectoryId)."""
+
+
+class ListenerView:
+    """What clients that came by `listener_name` may be told."""
+
+    def __init__(self, cache: MetadataCache, listener_name: str) -> None:
+        self._brokers = cache.brokers
+        self._listener_name = listener_name
+        self.alive: dict[int, BrokerImage] = {
+            broker.node_id: broker for broker in cache.brokers.values() if not broker.is_fenced and listener_name in broker.endpoints
+        }
+
+    def endpoint(self, broker: BrokerImage) -> tuple[str, int]:
+        """Host and port of a broker that has this listener."""
+        return broker.endpoints[self._listener_name]
+
+    def fenced(self) -> list[BrokerImage]:
+        """Registered brokers with this listener that are fenced."""
+        return [broker for broker in self._brokers.values() if broker.is_fenced and self._listener_name in broker.endpoints]
+
+    def find_leader(self, partition: PartitionImage) -> int | None:
+        """The leader if it can be reached by this listener."""
+        leader = self._brokers.get(partition.leader)
+        return partition.leader if leader is not None and self._listener_name in leader.endpoints else None
+
+    def missing_leader_error(self, partition: PartitionImage) -> ErrorCode:
+        """Why there is no leader to tell."""
+        return ErrorCode.LISTENER_NOT_FOUND if partition.leader in self._brokers else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        return [
+            replica
+            for place, replica in enumerate(partition.replicas)
+            if replica not in self.alive or _is_directory_offline(self.alive[replica], partition, place)
+        ]
+
+
+def _is_directory_offline(broker: BrokerImage, partition: PartitionImage, place: int) -> bool:
+    if not broker.log_dirs or place >= len(partition.directories):
+        return False
+    directory = partition.directories[place]
+    if directory in broker.log_dirs:
+        return False
+    return directory == _LOST_DIRECTORY or int.from_bytes(directory, "big") > _RESERVED_DIRECTORIES_MAX
