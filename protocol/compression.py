@@ -156,7 +156,7 @@ def _snappy_declared_size(block: memoryview) -> int:
 
 
 def _compress_lz4(data: Buffer, level: int) -> bytes:
-    import lz4.frame as lz4_frame  # type: ignore[import-untyped]
+    import lz4.frame as lz4_frame
 
     return lz4_frame.compress(  # type: ignore[no-any-return]
         bytes(data),

@@ -47,7 +47,7 @@ class LeaderEpochFileCache:
         self.path = path
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
-        self._is_stale_on_disk = False
+        self._is_stale_on_disk = False  # or not durable there
         for entry in read_checkpoint(path, _parse_line):
             self._insert(entry.epoch, entry.start_offset)
 
@@ -77,12 +77,12 @@ class LeaderEpochFileCache:
     def assign(self, epoch: int, start_offset: int, *, fsync: bool = True) -> None:
         """Notes that `epoch` begins at `start_offset`; does nothing when the latest epoch is this one already.
 
-        Entries that contradict the new one are dropped first. `fsync=False` is for a load that ends with `flush`.
+        Entries that contradict the new one are dropped first. With `fsync=False` the file is written, which a kill cannot undo,
+        but only the next `flush` makes it safe from a power cut.
         """
         if self._insert(epoch, start_offset):
-            self._is_stale_on_disk = True
-            if fsync:
-                self.flush()
+            self._write(fsync=fsync)
+            self._is_stale_on_disk = not fsync
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Returns the largest epoch not above `epoch` and where it ends (LeaderEpochFileCache.endOffsetFor).
@@ -129,8 +129,12 @@ class LeaderEpochFileCache:
     def flush(self) -> None:
         """Brings the file up to date, durably; does nothing when it is."""
         if self._is_stale_on_disk:
-            write_checkpoint(self.path, [f"{epoch} {offset}" for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)])
+            self._write(fsync=True)
             self._is_stale_on_disk = False
+
+    def _write(self, *, fsync: bool) -> None:
+        lines = [f"{epoch} {offset}" for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
+        write_checkpoint(self.path, lines, fsync=fsync)
 
     def _insert(self, epoch: int, start_offset: int) -> bool:
         assert epoch >= 0 and start_offset >= 0, f"invalid leader epoch entry ({epoch}, {start_offset})"

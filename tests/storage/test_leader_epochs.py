@@ -48,6 +48,14 @@ def test_an_assigned_epoch_survives_a_kill(tmp_path: Path) -> None:
     assert cache.previous_epoch == 0
 
 
+def test_an_epoch_assigned_without_fsync_survives_a_kill(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path)
+
+    cache.assign(0, 0, fsync=False)
+
+    assert reopened(cache) == [(0, 0)]
+
+
 def test_assigning_the_latest_epoch_again_changes_nothing(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (2, 10))
     cache.path.unlink()
