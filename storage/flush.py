@@ -8,12 +8,14 @@ Invariant: index entries were written before the work was made, so what lies bel
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import StorageError
 from storage.file_slice import SegmentFile
 from storage.files import sync_data, sync_directory
+from storage.segment import LogSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class FlushWork:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The segment files' descriptors, for a committer that synchronises their whole file system with one call."""
+        """The segment files' descriptors, one at least, for a committer that synchronises their whole file system with one call."""
         return tuple(file.fd for file in self.files)
 
     def run(self) -> None:
@@ -45,11 +47,79 @@ class FlushWork:
             raise StorageError(f"cannot synchronise up to offset {self.end_offset}: {error}") from error
         if self.directory is not None:
             sync_directory(self.directory)
+            sync_directory(self.directory.parent)  # a new partition's own entry
 
     def release(self) -> None:
         """Let go of the segment files. `Log.flushed` calls it; whoever drops a failed work does too."""
         for file in self.files:
             file.release()
+
+
+class FlushState:
+    """What one log has written and not yet synchronised. Owner: that Log."""
+
+    __slots__ = ("_directory_is_dirty", "_generation", "_is_requested", "_paths", "_rolled", "_since_ms")
+
+    def __init__(self) -> None:
+        self._rolled: list[LogSegment] = []
+        self._paths: list[Path] = []  # producer snapshots and the like
+        self._directory_is_dirty = True
+        self._is_requested = False
+        self._since_ms: int | None = None
+        self._generation = 0
+
+    @property
+    def has_files(self) -> bool:
+        """Whether something besides the active segment's data is to be synchronised."""
+        return bool(self._rolled or self._paths)
+
+    def is_due(self, now_ms: int, unflushed_count: int, flush_messages: int, flush_ms: int) -> bool:
+        if self._is_requested or unflushed_count >= flush_messages:
+            return True
+        return self._since_ms is not None and now_ms - self._since_ms >= flush_ms
+
+    def note_append(self, now_ms: int) -> None:
+        if self._since_ms is None:
+            self._since_ms = now_ms
+
+    def note_closed(self, segments: Iterable[LogSegment]) -> None:
+        """These segments became closed with data that was not synchronised: ask for a flush."""
+        self._rolled += segments
+        self._is_requested = self._directory_is_dirty = True
+
+    def note_paths(self, paths: Iterable[Path]) -> None:
+        self._paths += paths
+
+    def forget(self, segments: list[LogSegment]) -> None:
+        """These segments were removed, or one became active again."""
+        self._rolled = [segment for segment in self._rolled if segment not in segments]
+        self._directory_is_dirty = True
+
+    def note_truncation(self) -> None:
+        """What is in flight says nothing any more about the log's end."""
+        self._generation += 1
+        self._directory_is_dirty = True
+
+    def take(self, active: LogSegment, directory: Path, end_offset: int) -> FlushWork:
+        """Everything up to `end_offset`. OSError when a file cannot be opened."""
+        paths = list(self._paths)
+        for segment in self._rolled:
+            segment.write_indexes()
+            paths += segment.index_paths()
+        files = tuple(segment.file.acquire() for segment in (*self._rolled, active))
+        work = FlushWork(end_offset, self._generation, files, tuple(paths), directory if self._directory_is_dirty else None)
+        self._is_requested = self._directory_is_dirty = False
+        self._since_ms = None
+        return work
+
+    def complete(self, work: FlushWork) -> bool:
+        """`work` ran. Returns whether its end offset still stands."""
+        work.release()
+        if work.generation != self._generation:
+            return False
+        self._rolled = [segment for segment in self._rolled if segment.base_offset >= work.end_offset]
+        self._paths = [path for path in self._paths if path not in work.paths]
+        return True
 
 
 def _sync_path(path: Path) -> None:

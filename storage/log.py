@@ -9,54 +9,25 @@ Owner: one Partition (or the metadata log) on the event loop; only FlushWork and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import EndTransactionMarker, read_end_transaction_marker
+from protocol.records import NO_TIMESTAMP, EndTransactionMarker
 from storage import retention
+from storage.batches import check_own_batches, read_replicated_batches
 from storage.errors import StorageError
-from storage.file_slice import FileSlice
-from storage.files import LEADER_EPOCH_CHECKPOINT
-from storage.flush import FlushWork
+from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from storage.flush import FlushState, FlushWork
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
+from storage.log_results import AppendResult, LogRead
 from storage.log_segments import LogSegments
 from storage.producer_state import ProducerStateManager
 from storage.recovery import complete_transaction, load_log, rebuild_producer_state, replay_batch
-from storage.replicated_batches import read_replicated_batches, split_batches
 from storage.segment import LogSegment, TimestampOffset
 from storage.timestamp_search import find_max_timestamp, find_offset_by_timestamp
 from storage.transaction_index import AbortedTransaction
-from storage.validation import AppendOrigin, CheckedBatch, ValidatedBatch, assign_offsets, check_batch
-
-NO_TIMESTAMP = -1
-
-
-class AppendResult(NamedTuple):
-    """What an append did; of a duplicate, what the original append did."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    records_count: int
-    size_bytes: int
-    is_duplicate: bool
-    high_watermark_may_move: bool
-
-
-class LogRead(NamedTuple):
-    """Whole batches from the one that holds `start_offset`. The caller releases a FileSlice."""
-
-    records: FileSlice | bytes
-    start_offset: int
-
-
-def no_jitter(limit: int) -> int:
-    """The random source of logs that roll without jitter."""
-    return 0
+from storage.validation import AppendOrigin, ValidatedBatch, assign_offsets, check_batch
 
 
 class Log:
@@ -78,14 +49,9 @@ class Log:
         self.segments = LogSegments()
         self.leader_epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT)
         self.producers = ProducerStateManager(directory)
-        self.pending_deletions: list[retention.PendingDeletion] = []
+        self._deletions = retention.DelayedDeletions()
         self._random_below = random_below
-        self._rolled_unflushed: list[LogSegment] = []
-        self._unsynced_paths: list[Path] = []  # producer snapshots of rolls
-        self._directory_is_dirty = False
-        self._flush_is_requested = False
-        self._unflushed_since_ms: int | None = None
-        self._truncations = 0
+        self._flushes = FlushState()
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
 
     @classmethod
@@ -101,7 +67,7 @@ class Log:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         was_clean_stop: bool = False,
-        random_below: Callable[[int], int] = no_jitter,
+        random_below: Callable[[int], int] = lambda limit: 0,
     ) -> Log:
         """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
 
@@ -118,8 +84,7 @@ class Log:
         log.log_start_offset = log.high_watermark = log.last_stable_offset = loaded.log_start_offset
         log.log_end_offset = loaded.log_end_offset
         log.recovery_point = loaded.recovery_point
-        log._rolled_unflushed = [segment for segment in loaded.segments if segment.is_unflushed and not segment.is_active]
-        log._directory_is_dirty = True
+        log._flushes.note_closed(segment for segment in loaded.segments if segment.is_recovered and not segment.is_active)
         log.segments.active.roll_jitter_ms = log._draw_jitter_ms()
         return log
 
@@ -202,7 +167,8 @@ class Log:
         if start_offset >= end_offset:
             return LogRead(b"", start_offset)
         try:
-            return LogRead(self._slice(start_offset, max_bytes, end_offset, minimum_one_batch) or b"", start_offset)
+            found = self.segments.slice(start_offset, max_bytes, end_offset, self.log_end_offset, minimum_one_batch)
+            return LogRead(found or b"", start_offset)
         except OSError as error:
             raise self._storage_error("read from", error) from error
 
@@ -290,11 +256,11 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0) -> None:
         """Remove everything; the next append gets `offset`."""
         try:
-            active = self._create_segment_over(offset, now_ms)
+            self._remove_segments(list(self.segments), now_ms)
+            active = self._new_segment(offset, now_ms)
         except OSError as error:
             raise self._storage_error("truncate", error) from error
         self.segments = LogSegments([active])
-        self._rolled_unflushed.clear()
         self.leader_epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
         self._cut_state(offset, offset if log_start_offset is None else log_start_offset, now_ms)
@@ -322,12 +288,11 @@ class Log:
             raise self._storage_error("roll", error) from error
         self.segments.add(new)
         self.segments.note_read(old)
-        self._rolled_unflushed.append(old)
+        self._flushes.note_closed([old])
         self.producers.update_map_end_offset(base_offset)
         snapshot = self.producers.take_snapshot(fsync=False)
         if snapshot is not None:
-            self._unsynced_paths.append(snapshot)
-        self._directory_is_dirty = self._flush_is_requested = True
+            self._flushes.note_paths([snapshot])
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Apply retention; returns how many segments were removed. Their files go after file.delete.delay.ms."""
@@ -349,9 +314,7 @@ class Log:
 
     def take_due_deletions(self, now_ms: int) -> list[retention.PendingDeletion]:
         """Files whose delay is over, for `retention.delete_files` off the loop; they are no longer this log's."""
-        due = [deletion for deletion in self.pending_deletions if deletion.due_ms <= now_ms]
-        self.pending_deletions = [deletion for deletion in self.pending_deletions if deletion.due_ms > now_ms]
-        return due
+        return self._deletions.take_due(now_ms)
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
@@ -367,14 +330,12 @@ class Log:
 
     @property
     def has_unflushed(self) -> bool:
-        return self.recovery_point < self.log_end_offset or bool(self._rolled_unflushed)
+        return self.recovery_point < self.log_end_offset or self._flushes.has_files
 
     def flush_is_due(self, now_ms: int) -> bool:
         """After a roll, with flush.messages unflushed, or flush.ms after the oldest unflushed append."""
-        unflushed = self.log_end_offset - self.recovery_point
-        if self._flush_is_requested or unflushed >= self.config.flush_messages:
-            return self.has_unflushed
-        return unflushed > 0 and self._unflushed_since_ms is not None and now_ms - self._unflushed_since_ms >= self.config.flush_ms
+        unflushed_count = self.log_end_offset - self.recovery_point
+        return self.has_unflushed and self._flushes.is_due(now_ms, unflushed_count, self.config.flush_messages, self.config.flush_ms)
 
     def take_flush(self) -> FlushWork | None:
         """What makes the log durable up to its end, to be run off the loop; None when it is durable.
@@ -382,32 +343,15 @@ class Log:
         Hand the work to `flushed` after it ran, or `release` it when it failed."""
         if not self.has_unflushed:
             return None
-        segments = list(self._rolled_unflushed)
-        paths = list(self._unsynced_paths)
         try:
-            for segment in segments:
-                segment.write_indexes()
-                paths += segment.index_paths()
-            if self.segments.active.is_unflushed:
-                segments.append(self.segments.active)
-            files = tuple(segment.file.acquire() for segment in segments)
+            return self._flushes.take(self.segments.active, self.directory, self.log_end_offset)
         except OSError as error:
             raise self._storage_error("flush", error) from error
-        self._flush_is_requested = False
-        self._unflushed_since_ms = None
-        self.segments.active.is_unflushed = False
-        directory = self.directory if self._directory_is_dirty else None
-        self._directory_is_dirty = False
-        return FlushWork(self.log_end_offset, self._truncations, files, tuple(paths), directory)
 
     def flushed(self, work: FlushWork) -> None:
         """`work` ran: everything below its end offset is durable, unless the log was truncated meanwhile."""
-        work.release()
-        if work.generation != self._truncations:
-            return
-        self._rolled_unflushed = [segment for segment in self._rolled_unflushed if segment.base_offset >= work.end_offset]
-        self._unsynced_paths = [path for path in self._unsynced_paths if path not in work.paths]
-        self.recovery_point = max(self.recovery_point, work.end_offset)
+        if self._flushes.complete(work):
+            self.recovery_point = max(self.recovery_point, work.end_offset)
 
     def flush(self) -> None:
         """Make everything durable now; blocks. StorageError when the disk fails."""
@@ -423,16 +367,29 @@ class Log:
 
     # -- life ------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Flush, write what a clean stop leaves (indexes, producer snapshot, epochs) and free every descriptor."""
+    def note_created(self) -> None:
+        """The directory is new: its first flush makes its own entry and partition.metadata durable too."""
+        self._flushes.note_paths([self.directory / PARTITION_METADATA])
+
+    def write_state(self) -> None:
+        """Write what a clean stop leaves beside the batches: indexes, the producers' snapshot, epochs. No fsync of its own
+        but for the epochs, and only when they changed."""
         try:
-            self.flush()
-            self.producers.take_snapshot(fsync=True)
-            self.leader_epochs.flush()
             for segment in self.segments:
-                segment.unload()
+                segment.write_closing_indexes()
         except OSError as error:
             raise self._storage_error("close", error) from error
+        snapshot = self.producers.take_snapshot()
+        if snapshot is not None:
+            self._flushes.note_paths([snapshot, *self.segments.active.index_paths()])
+        self.leader_epochs.flush()
+
+    def close(self) -> None:
+        """Write the state, make everything durable, free every descriptor; blocks."""
+        self.write_state()
+        self.flush()
+        for segment in self.segments:
+            segment.abandon()
 
     def abandon(self) -> None:
         """Free every descriptor without writing: the disk failed, or the log is about to be deleted."""
@@ -452,15 +409,9 @@ class Log:
     def _append_batches_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> AppendResult:
         """The broker's own batches: all are checked before the first is written."""
         config = self.config
-        checked: list[tuple[CheckedBatch, memoryview, EndTransactionMarker | None]] = []
-        for view in split_batches(records):
-            batch = check_batch(view, config, now_ms=now_ms, origin=origin)
-            marker = read_end_transaction_marker(view, 0, batch.header) if batch.header.is_control else None
-            if batch.header.producer_id >= 0:
-                self.producers.check_append(batch.header, origin, marker)
-            checked.append((batch, view, marker))
+        checked = check_own_batches(records, config, self.producers, now_ms, origin)
         base_offset, records_count, append_time_ms = self.log_end_offset, 0, NO_TIMESTAMP
-        for batch, view, marker in checked:
+        for view, batch, marker in checked:
             assigned = assign_offsets(view, batch, config, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
             self._write_batch(assigned, marker, leader_epoch, now_ms)
             records_count += assigned.records_count
@@ -491,8 +442,7 @@ class Log:
     def _end_append(self, log_end_offset: int, now_ms: int) -> None:
         self.log_end_offset = log_end_offset
         self.producers.update_map_end_offset(log_end_offset)
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
+        self._flushes.note_append(now_ms)
 
     def _segment_for(self, size_bytes: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int) -> LogSegment:
         """The active segment, a new one if this batch does not fit the present one."""
@@ -506,64 +456,30 @@ class Log:
         if aborted is not None:
             self.segments.active.transaction_index.append(aborted)
 
-    def _slice(self, start_offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool) -> FileSlice | None:
-        segments = self.segments
-        active = segments.active
-        if start_offset >= active.base_offset:
-            end_position = active.size_bytes if end_offset >= self.log_end_offset else active.find_position(end_offset)
-            return active.slice(active.find_position(start_offset), end_position, max_bytes, minimum_one_batch)
-        for index in range(segments.floor_index(start_offset), len(segments)):
-            segment = segments.at(index)
-            segments.note_read(segment)
-            is_whole = end_offset >= segments.end_offset_of(index, self.log_end_offset)
-            end_position = segment.size_bytes if is_whole else segment.find_position(end_offset)
-            position = segment.find_position(start_offset)
-            if position < segment.size_bytes:  # else compaction removed the rest of this segment
-                return segment.slice(position, end_position, max_bytes, minimum_one_batch)
-        return None
-
     def _truncate_segments(self, offset: int, now_ms: int) -> None:
         segments = self.segments
         index = segments.floor_index(offset)
         self._remove_segments(segments.remove_from(index + 1), now_ms)
         active = segments.active
         if not active.is_active:
-            self._rolled_unflushed = [segment for segment in self._rolled_unflushed if segment is not active]
+            self._flushes.forget([active])
             active.activate()
         active.truncate_to(offset, now_ms)
-        active.is_unflushed = True
-
-    def _create_segment_over(self, offset: int, now_ms: int) -> LogSegment:
-        self._remove_segments(list(self.segments), now_ms)
-        return self._new_segment(offset, now_ms)
 
     def _cut_state(self, log_end_offset: int, log_start_offset: int, now_ms: int) -> None:
         """The segments end at `log_end_offset` now: bring everything else there."""
-        self._truncations += 1
+        self._flushes.note_truncation()
         self._latest_epoch = None
         self.log_end_offset = log_end_offset
         self.log_start_offset = log_start_offset
         self.recovery_point = min(self.recovery_point, log_end_offset)
-        self._directory_is_dirty = True
         self.leader_epochs.truncate_from_end(log_end_offset)
         rebuild_producer_state(self.segments, self.producers, log_start_offset, log_end_offset, now_ms)
         self.set_high_watermark(self.high_watermark)
 
     def _remove_segments(self, removed: list[LogSegment], now_ms: int) -> None:
-        paths: list[Path] = []
-        snapshots: list[Path] = []
-        for segment in removed:
-            paths += segment.paths()
-            segment.abandon()
-            snapshot = self.producers.mark_snapshot_for_deletion(segment.base_offset)
-            if snapshot is not None:
-                snapshots.append(snapshot)
-        if not paths:
-            return
-        deletion = retention.mark_deleted(paths, now_ms + self.config.file_delete_delay_ms)
-        self.pending_deletions.append(replace(deletion, paths=deletion.paths + tuple(snapshots)))
-        self._rolled_unflushed = [segment for segment in self._rolled_unflushed if segment not in removed]
-        self._directory_is_dirty = True
+        self._deletions.add(removed, self.producers, now_ms + self.config.file_delete_delay_ms)
+        self._flushes.forget(removed)
 
     def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         segment = LogSegment.create(self.directory, base_offset, self.config, now_ms)

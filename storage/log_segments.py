@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from storage.file_slice import FileSlice
 from storage.segment import LogSegment
 
 OPEN_CLOSED_SEGMENTS = 8  # closed segments of one log that keep descriptors: consumers that catch up read one after the other
@@ -60,6 +61,24 @@ class LogSegments:
     def end_offset_of(self, index: int, log_end_offset: int) -> int:
         """The offset at which the next segment, or the log's future, starts."""
         return self._base_offsets[index + 1] if index + 1 < len(self._segments) else log_end_offset
+
+    def slice(
+        self, start_offset: int, max_bytes: int, end_offset: int, log_end_offset: int, minimum_one_batch: bool
+    ) -> FileSlice | None:
+        """Whole batches of one segment from the one that holds `start_offset`, all below `end_offset`; None when nothing fits."""
+        active = self._segments[-1]
+        if start_offset >= active.base_offset:
+            end_position = active.size_bytes if end_offset >= log_end_offset else active.find_position(end_offset)
+            return active.slice(active.find_position(start_offset), end_position, max_bytes, minimum_one_batch)
+        for index in range(self.floor_index(start_offset), len(self._segments)):
+            segment = self._segments[index]
+            self.note_read(segment)
+            is_whole = end_offset >= self.end_offset_of(index, log_end_offset)
+            end_position = segment.size_bytes if is_whole else segment.find_position(end_offset)
+            position = segment.find_position(start_offset)
+            if position < segment.size_bytes:  # else compaction removed the rest of this segment
+                return segment.slice(position, end_position, max_bytes, minimum_one_batch)
+        return None
 
     def remove_first(self, count: int) -> list[LogSegment]:
         return self._remove(0, count)

@@ -12,6 +12,8 @@ from pathlib import Path
 from config.topic import LogConfig
 from storage.files import DELETED_SUFFIX, delete_if_exists, rename
 from storage.log_segments import LogSegments
+from storage.producer_state import ProducerStateManager
+from storage.segment import LogSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,34 @@ def count_deletable(
     return count
 
 
-def mark_deleted(paths: list[Path], due_ms: int) -> PendingDeletion:
-    """Rename the files out of the log's way. After a crash the next start removes them."""
-    marked = []
-    for path in paths:
-        target = path.with_name(path.name + DELETED_SUFFIX)
-        rename(path, target)
-        marked.append(target)
-    return PendingDeletion(due_ms, tuple(marked))
+class DelayedDeletions:
+    """The renamed files of one log. Owner: that Log."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending: list[PendingDeletion] = []
+
+    def add(self, segments: list[LogSegment], producers: ProducerStateManager, due_ms: int) -> None:
+        """Rename the files of segments that left the log, and their producer snapshots. After a crash the next start removes them."""
+        marked: list[Path] = []
+        for segment in segments:
+            paths = segment.paths()
+            segment.abandon()
+            for path in paths:
+                target = path.with_name(path.name + DELETED_SUFFIX)
+                rename(path, target)
+                marked.append(target)
+            snapshot = producers.mark_snapshot_for_deletion(segment.base_offset)
+            if snapshot is not None:
+                marked.append(snapshot)
+        if marked:
+            self._pending.append(PendingDeletion(due_ms, tuple(marked)))
+
+    def take_due(self, now_ms: int) -> list[PendingDeletion]:
+        due = [deletion for deletion in self._pending if deletion.due_ms <= now_ms]
+        self._pending = [deletion for deletion in self._pending if deletion.due_ms > now_ms]
+        return due
 
 
 def delete_files(deletion: PendingDeletion) -> None:

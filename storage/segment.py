@@ -54,7 +54,7 @@ class LogSegment:
         "created_ms",
         "index_interval_bytes",
         "is_active",
-        "is_unflushed",
+        "is_recovered",
         "log_path",
         "max_timestamp",
         "offset_index",
@@ -77,7 +77,7 @@ class LogSegment:
         self.transaction_index = TransactionIndex(directory / offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX), base_offset)
         self.size_bytes = 0
         self.is_active = False
-        self.is_unflushed = False
+        self.is_recovered = False  # its batches were scanned after an unclean stop, its files are not synchronised
         self.max_timestamp: int | None = None  # None: closed and not asked for yet, see largest_timestamp_entry
         self.offset_of_max_timestamp = base_offset
         self._file: SegmentFile | None = None
@@ -95,7 +95,7 @@ class LogSegment:
         segment.offset_index.create()
         segment.time_index.create()
         segment.max_timestamp = NO_TIMESTAMP
-        segment.is_active = segment.is_unflushed = True
+        segment.is_active = True
         return segment
 
     @classmethod
@@ -285,13 +285,11 @@ class LogSegment:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the segment holds descriptors or mappings that `unload` would free."""
+        """Whether the segment holds descriptors that `unload` would free."""
         return self._file is not None or self.offset_index.is_loaded
 
     def unload(self) -> None:
-        """Free descriptors and mappings; slices that were handed out keep theirs."""
-        if self.is_active:
-            self._close_time_index()
+        """Free a closed segment's descriptors; slices that were handed out keep theirs."""
         self.offset_index.unload()
         self.time_index.unload()
         self.transaction_index.close()
@@ -350,7 +348,13 @@ class LogSegment:
             self._cut(end_position)
         self._close_time_index()
         self.write_indexes()
-        self.is_unflushed = True
+        self.is_recovered = True
+
+    def write_closing_indexes(self) -> None:
+        """Leave the indexes as a clean stop does: the time index of the active segment ends with its largest timestamp."""
+        if self.is_active:
+            self._close_time_index()
+        self.write_indexes()
 
     def write_indexes(self) -> None:
         """Write out the entries that are only in memory."""
@@ -388,7 +392,6 @@ class LogSegment:
             self._remove_partial(fd, position)
             raise StorageError(f"only {written} of {size} bytes could be appended to {self.log_path} at {position}")
         self.size_bytes = position + size
-        self.is_unflushed = True
 
     def _remove_partial(self, fd: int, position: int) -> None:
         try:

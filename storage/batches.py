@@ -1,0 +1,62 @@
+"""Reading batches that arrive together: from a leader, offsets assigned, or from the broker's own coordinators. Called by Log only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from config.topic import LogConfig
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.records import MAGIC_V2, BatchHeader, EndTransactionMarker, crc_is_valid, iterate_headers, read_end_transaction_marker
+from storage.producer_state import ProducerStateManager
+from storage.validation import AppendOrigin, CheckedBatch, check_batch
+
+
+class OwnBatch(NamedTuple):
+    """A batch of the broker's own that may be appended."""
+
+    records: memoryview
+    checked: CheckedBatch
+    marker: EndTransactionMarker | None
+
+
+def check_own_batches(
+    records: memoryview, config: LogConfig, producers: ProducerStateManager, now_ms: int, origin: AppendOrigin
+) -> list[OwnBatch]:
+    """Every batch in `records`, checked; KafkaError when one is refused."""
+    batches = []
+    for view in _split_batches(records):
+        checked = check_batch(view, config, now_ms=now_ms, origin=origin)
+        header = checked.header
+        marker = read_end_transaction_marker(view, 0, header) if header.is_control else None
+        if header.producer_id >= 0:
+            producers.check_append(header, origin, marker)
+        batches.append(OwnBatch(view, checked, marker))
+    return batches
+
+
+def read_replicated_batches(records: memoryview, log_end_offset: int) -> list[BatchHeader]:
+    """The headers of the whole batches in `records`, each checked: checksum, format, offsets that ascend from the log's end."""
+    headers: list[BatchHeader] = []
+    next_offset = log_end_offset
+    try:
+        for position, header in iterate_headers(records):
+            if header.magic != MAGIC_V2 or not crc_is_valid(records, position, header.size_bytes):
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} from the leader is corrupt")
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {header.base_offset} came where {next_offset} was next")
+            headers.append(header)
+            next_offset = header.next_offset
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a malformed batch came from the leader: {error}") from error
+    return headers
+
+
+def _split_batches(records: memoryview) -> Iterator[memoryview]:
+    """One view per batch; the last may be partial, for the validation to refuse."""
+    end = 0
+    for position, header in iterate_headers(records):
+        end = position + header.size_bytes
+        yield records[position:end]
+    if end < len(records):
+        yield records[end:]

@@ -1,0 +1,334 @@
+"""All logs of this broker, over its log directories (Kafka's LogManager): open, find, create, delete, checkpoint, close.
+
+Invariants: a partition has one log, in one directory; a StorageError of one directory takes that directory's logs offline and no
+others. Owner: the server, on the loop. What blocks for long is handed out as work to run off the loop: DeletionWork, CheckpointWork,
+and the logs' FlushWork. `__cluster_metadata-0` is left to the metadata quorum.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.topic import LogConfig
+from storage import retention
+from storage.errors import CorruptFileError, StorageError, storage_errors
+from storage.files import (
+    PARTITION_METADATA,
+    STRAY_DIRECTORY_SUFFIX,
+    TopicPartition,
+    can_sync_filesystem,
+    delete_if_exists,
+    deleted_directory_name,
+    partition_directory_name,
+    rename,
+    sync_filesystem,
+)
+from storage.log import Log
+from storage.log_directory import CheckpointWork, LogDirectory, check_identities
+from storage.meta_properties import NO_BROKER_EPOCH, read_partition_metadata, write_partition_metadata
+
+logger = logging.getLogger(__name__)
+
+DELETE_AT_ONCE = 0
+_HEX_BITS = 128
+
+
+@dataclass(slots=True)
+class _DeletedDirectory:
+    """A renamed partition directory. `due_ms` is set when the delay begins, at the first look after the deletion."""
+
+    path: Path
+    delay_ms: int
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionWork:
+    """Files and directories whose delay is over."""
+
+    files: tuple[retention.PendingDeletion, ...]
+    directories: tuple[Path, ...]
+
+    def run(self) -> None:
+        """Remove them; blocks. What cannot be removed stays for the next start."""
+        for deletion in self.files:
+            retention.delete_files(deletion)
+        for directory in self.directories:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+class LogManager:
+    """See the module's docstring. `lock` first, then `open` once the topics' settings are known."""
+
+    def __init__(
+        self,
+        log_dirs: Iterable[str | Path],
+        *,
+        random_source: random.Random,
+        on_directory_failure: Callable[[Path, StorageError], None] | None = None,
+    ) -> None:
+        self.directories = [LogDirectory(Path(log_dir)) for log_dir in log_dirs]
+        self._random = random_source
+        self._on_directory_failure = on_directory_failure
+        self._logs: dict[tuple[str, int], Log] = {}
+        self._deleted: list[_DeletedDirectory] = []
+
+    # -- opening ---------------------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Lock every directory and read its identity. StorageError when one is in use or belongs elsewhere."""
+        try:
+            for directory in self.directories:
+                directory.lock()
+            check_identities(self.directories)
+        except StorageError:
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        for directory in self.directories:
+            directory.unlock()
+
+    def open(
+        self,
+        *,
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        topic_id_of: Callable[[str], bytes | None] | None = None,
+    ) -> None:
+        """Open every log, recovering those of directories that were not stopped cleanly.
+
+        With `topic_id_of`, the cluster's view (None for a topic that does not exist), logs of other topic ids are set aside as
+        stray. A directory that fails goes offline with its logs; StorageError only when the same partition is found twice."""
+        self.lock()
+        for directory in self.directories:
+            try:
+                self._open_directory(directory, config_of, topic_id_of, now_ms)
+            except StorageError as error:
+                self.mark_offline(directory.path, error)
+
+    def mark_offline(self, path: Path, error: StorageError) -> None:
+        """The disk failed: forget the directory's logs without touching it again, and tell the owner."""
+        directory = next(directory for directory in self.directories if directory.path == path)
+        if directory.is_offline:
+            return
+        directory.is_offline = True
+        logger.error("log directory %s is offline: %s", path, error)
+        for key, log in list(self._logs.items()):
+            if log.directory.parent == path:
+                del self._logs[key]
+                log.abandon()
+        if self._on_directory_failure is not None:
+            self._on_directory_failure(path, error)
+
+    @property
+    def online_directories(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if not directory.is_offline]
+
+    # -- logs ------------------------------------------------------------------------------------------------------
+
+    def find_log(self, topic: str, partition: int) -> Log | None:
+        return self._logs.get((topic, partition))
+
+    def logs(self) -> list[Log]:
+        return list(self._logs.values())
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        """The partition's log, made if it is not there, in the directory with the fewest logs. StorageError when no disk takes it."""
+        found = self.find_log(topic, partition)
+        if found is not None:
+            return found
+        directory = self._directory_for_new_log()
+        path = directory.path / partition_directory_name(topic, partition)
+        try:
+            with storage_errors("create", path):
+                path.mkdir(exist_ok=True)
+            # Bound to its topic before the first batch; durable with the log's first flush.
+            write_partition_metadata(path, topic_id, fsync=False)
+            log = Log.open(path, topic, partition, topic_id, config, now_ms=now_ms, random_below=self._random.randrange)
+        except StorageError as error:
+            self.mark_offline(directory.path, error)
+            raise
+        log.note_created()
+        self._logs[topic, partition] = log
+        return log
+
+    def delete_log(self, topic: str, partition: int) -> None:
+        """Rename the partition's directory out of the way; its files go after file.delete.delay.ms. Does nothing without a log."""
+        log = self._logs.pop((topic, partition), None)
+        if log is None:
+            return
+        log.abandon()
+        path = log.directory.parent / deleted_directory_name(topic, partition, self._draw_hex())
+        try:
+            rename(log.directory, path)
+        except StorageError as error:
+            self.mark_offline(log.directory.parent, error)
+            return
+        self._deleted.append(_DeletedDirectory(path, log.config.file_delete_delay_ms))
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        for log in self._logs.values():
+            if log.topic == topic:
+                log.update_config(config)
+
+    # -- periodic --------------------------------------------------------------------------------------------------
+
+    def enforce_retention(self, now_ms: int) -> int:
+        """Roll what is too old, delete what retention says; returns how many segments went."""
+        count = 0
+        for log in self.logs():
+            try:
+                log.maybe_roll(now_ms)
+                count += log.delete_old_segments(now_ms)
+            except StorageError as error:
+                self.mark_offline(log.directory.parent, error)
+        return count
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
+
+    def take_due_deletions(self, now_ms: int) -> DeletionWork | None:
+        """What may be removed now, to be run off the loop; None when there is nothing."""
+        files = [deletion for log in self._logs.values() for deletion in log.take_due_deletions(now_ms)]
+        due: list[Path] = []
+        for deleted in self._deleted:
+            if deleted.due_ms is None:
+                deleted.due_ms = now_ms + deleted.delay_ms
+            if deleted.due_ms <= now_ms:
+                due.append(deleted.path)
+        self._deleted = [deleted for deleted in self._deleted if deleted.path not in due]
+        return DeletionWork(tuple(files), tuple(due)) if files or due else None
+
+    def delete_pending(self, now_ms: int) -> None:
+        """Remove what is due now; blocks."""
+        work = self.take_due_deletions(now_ms)
+        if work is not None:
+            work.run()
+
+    def take_checkpoints(self) -> list[CheckpointWork]:
+        """The checkpoints of every online directory, to be written off the loop."""
+        return [self._checkpoint_of(directory) for directory in self.online_directories]
+
+    def write_checkpoints(self) -> None:
+        """Write them now; blocks. A directory that fails goes offline. Follow a truncation with it: a recovery point above the
+        log's end would let the next recovery trust what was appended later."""
+        for work in self.take_checkpoints():
+            try:
+                work.run()
+            except StorageError as error:
+                self.mark_offline(work.path, error)
+
+    # -- closing ---------------------------------------------------------------------------------------------------
+
+    def close_clean(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Flush and close every log, write checkpoints and the clean-stop marker, unlock; blocks."""
+        for directory in self.online_directories:
+            try:
+                self._close_directory(directory, broker_epoch)
+            except (StorageError, OSError) as error:
+                logger.error("log directory %s was not closed cleanly: %s", directory.path, error)
+        self._logs.clear()
+        self.unlock()
+
+    def _open_directory(
+        self,
+        directory: LogDirectory,
+        config_of: Callable[[str], LogConfig],
+        topic_id_of: Callable[[str], bytes | None] | None,
+        now_ms: int,
+    ) -> None:
+        directory.begin()
+        listing = directory.list()
+        self._deleted += [_DeletedDirectory(path, DELETE_AT_ONCE) for path in listing.deleted]
+        for (topic, partition), path in listing.partitions.items():
+            known_id = topic_id_of(topic) if topic_id_of is not None else None
+            topic_id = _read_topic_id(path)
+            if topic_id_of is not None and (known_id is None or topic_id not in (None, known_id)):
+                stray = path.with_name(f"{path.name}.{self._draw_hex()}{STRAY_DIRECTORY_SUFFIX}")
+                logger.warning("%s belongs to no topic of this cluster: set aside as %s", path, stray.name)
+                rename(path, stray)
+                continue
+            if topic_id is None and known_id is not None:
+                delete_if_exists(path / PARTITION_METADATA)
+                write_partition_metadata(path, known_id)
+            other = self._logs.get((topic, partition))
+            if other is not None:
+                raise StorageError(f"{topic}-{partition} is in {other.directory.parent} and in {directory.path}", path=path)
+            log_id = topic_id or known_id or bytes(16)
+            key = TopicPartition(topic, partition)
+            self._logs[key] = self._open_log(directory, key, path, log_id, config_of(topic), now_ms)
+
+    def _open_log(self, directory: LogDirectory, key: TopicPartition, path: Path, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        log = Log.open(
+            path,
+            key.topic,
+            key.partition,
+            topic_id,
+            config,
+            now_ms=now_ms,
+            log_start_offset=directory.log_start_offsets.get(key, 0),
+            recovery_point=directory.recovery_points.get(key, 0),
+            was_clean_stop=directory.was_clean_stop,
+            random_below=self._random.randrange,
+        )
+        log.set_high_watermark(directory.high_watermarks.get(key, 0))
+        return log
+
+    def _directory_for_new_log(self) -> LogDirectory:
+        online = self.online_directories
+        if not online:
+            raise StorageError("no log directory is online")
+        counts = {directory.path: 0 for directory in online}
+        for log in self._logs.values():
+            counts[log.directory.parent] += 1
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        return [log for log in self._logs.values() if log.directory.parent == directory.path]
+
+    def _checkpoint_of(self, directory: LogDirectory) -> CheckpointWork:
+        logs = self._logs_in(directory)
+        return CheckpointWork(
+            directory.path,
+            recovery_points={TopicPartition(log.topic, log.partition): log.recovery_point for log in logs},
+            high_watermarks={TopicPartition(log.topic, log.partition): log.high_watermark for log in logs},
+            log_start_offsets={
+                TopicPartition(log.topic, log.partition): log.log_start_offset
+                for log in logs
+                if log.log_start_offset > log.segments.first.base_offset
+            },
+        )
+
+    def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
+        logs = self._logs_in(directory)
+        if can_sync_filesystem():
+            works = []
+            for log in logs:
+                log.write_state()
+                works.append((log, log.take_flush()))
+            sync_filesystem(directory.descriptor)
+            for log, work in works:
+                if work is not None:
+                    log.flushed(work)
+        for log in logs:
+            log.close()
+        self._checkpoint_of(directory).run()
+        directory.end(broker_epoch)
+
+    def _draw_hex(self) -> str:
+        return f"{self._random.getrandbits(_HEX_BITS):032x}"
+
+
+def _read_topic_id(path: Path) -> bytes | None:
+    """The id in partition.metadata; None when it is missing or, after a power cut, empty."""
+    try:
+        return read_partition_metadata(path)
+    except CorruptFileError as error:
+        logger.warning("ignored: %s", error)
+        return None
