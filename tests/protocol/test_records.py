@@ -55,6 +55,35 @@ RECORDS = [
     SimpleRecord(None, None, (("h", b"x"),), 1_700_000_000_005),
 ]
 
+WRITTEN_BY_JAVA = {
+    Compression.NONE: (
+        "00000000000000050000006d0000000402de33d5340010000000020000018bcfe568000000018bcfe568070000000000000009000300000007000000"
+        "032a000000066b65790a76616c75650402680278026e013c000e02013000d500bb009c0019000e006800f9006800cc003500b80009000c0013040001"
+        "00"
+    ),
+    Compression.GZIP: (
+        "00000000000000050000008000000004026617edfa0011000000020000018bcfe568000000018bcfe568070000000000000009000300000007000000"
+        "031f8b08000000000000ffd362606060cb4eade42a4bcc294d6561ca60aa60ca63b461e063623460b8cab09b610e8324031f4306c34f203ec360cab0"
+        "838193818741988581910100b40d5fe93c000000"
+    ),
+    Compression.SNAPPY: (
+        "00000000000000050000008300000004025587df220012000000020000018bcfe568000000018bcfe568070000000000000009000300000007000000"
+        "0382534e415050590000000001000000010000003e3cec2a000000066b65790a76616c75650402680278026e013c000e02013000d500bb009c001900"
+        "0e006800f9006800cc003500b80009000c001304000100"
+    ),
+    Compression.LZ4: (
+        "00000000000000050000007c00000004023edce9240013000000020000018bcfe568000000018bcfe568070000000000000009000300000007000000"
+        "0304224d186040823c0000802a000000066b65790a76616c75650402680278026e013c000e02013000d500bb009c0019000e006800f9006800cc0035"
+        "00b80009000c00130400010000000000"
+    ),
+    Compression.ZSTD: (
+        "00000000000000050000007900000004029241bf500014000000020000018bcfe568000000018bcfe568070000000000000009000300000007000000"
+        "0328b52ffd0058e001002a000000066b65790a76616c75650402680278026e013c000e02013000d500bb009c0019000e006800f9006800cc003500b8"
+        "0009000c001304000100010000"
+    ),
+}
+"""One transactional batch of three records in each codec, from MemoryRecordsBuilder of Kafka's Java client 4.3.1."""
+
 
 def golden() -> bytes:
     """The golden batch with the CRC that kafka-python computes for it."""
@@ -196,6 +225,38 @@ def test_kafka_python_reads_what_is_built(records: list[SimpleRecord], codec: Co
     assert [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch] == [
         (3 + index, r.timestamp, r.key, r.value, tuple(r.headers)) for index, r in enumerate(records)
     ]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_batches_of_the_java_client_are_read(codec: Compression) -> None:
+    batch = bytes.fromhex(WRITTEN_BY_JAVA[codec])
+
+    first, second, third = iterate_records(batch)
+
+    assert crc_is_valid(batch, 0, len(batch)) and read_header(batch).compression is codec
+    assert first == Record(5, 1_700_000_000_000, b"key", b"value", (("h", b"x"), ("n", None)))
+    assert (second.offset, second.key, len(second.value or b"")) == (6, None, 24)
+    assert third == Record(7, 1_699_999_999_990, b"", None, ())
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.SNAPPY, Compression.LZ4])
+def test_a_batch_is_built_as_the_java_client_builds_it(codec: Compression) -> None:
+    """Deflate and zstd are free to differ between versions of their libraries."""
+    written_by_java = bytes.fromhex(WRITTEN_BY_JAVA[codec])
+    records = [SimpleRecord(r.key, r.value, r.headers, r.timestamp) for r in iterate_records(written_by_java)]
+
+    built = build_batch(
+        records,
+        base_offset=5,
+        partition_leader_epoch=4,
+        compression=codec,
+        producer_id=9,
+        producer_epoch=3,
+        base_sequence=7,
+        is_transactional=True,
+    )
+
+    assert built == written_by_java
 
 
 @pytest.mark.parametrize("codec", list(Compression))
