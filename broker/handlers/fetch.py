@@ -1,0 +1,224 @@
+"""Fetch: read record batches from partitions, waiting for them if asked to.
+
+Serves v4–v17.
+
+Behaviour:
+- Sessions (KIP-227) and long polling: answered at once when min_bytes are there or there is an error or divergence to tell, else
+  when that happens or max_wait_ms are over. max_wait_ms is clamped to MAX_WAIT_MS_LIMIT.
+- Partitions are read in the request's order. The first non-empty one gives its first batch whatever the limits say (KIP-74);
+  max_bytes is clamped to fetch.max.bytes. Whole batches only: the first may begin before the offset asked for.
+- READ_COMMITTED stops at the last stable offset and lists aborted transactions ([] for none); otherwise the list is null.
+- A full response has every partition asked for, once; one named twice is read as it is named last.
+- Replicas: an id that is not in the partition's replica set is refused, so on a single node every one is.
+
+Version notes: v7 sessions. v9 leader epochs are checked (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320). v10 zstd topics. v11
+consumers may fetch from followers (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID,
+INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951).
+
+Not done: preferred read replicas, quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.context import Handler, RequestContext, Services
+from broker.deferred import Deferred
+from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetch_session import FetchContext, FetchSessionCache, PartitionKey, partition_key
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+MAX_WAIT_MS_LIMIT = 300_000  # half of connections.max.idle.ms: a longer poll would end with the connection
+READ_COMMITTED = 1
+FUTURE_LOCAL_REPLICA_ID = -3
+STORAGE_ERROR_VERSION_MIN = 6
+ZSTD_VERSION_MIN = 10
+FOLLOWER_READS_VERSION_MIN = 11
+TOPIC_IDS_VERSION_MIN = 13
+REPLICA_STATE_VERSION_MIN = 15
+CURRENT_LEADER_VERSION_MIN = 16
+CURRENT_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def build(services: Services) -> Handler:
+    return FetchHandler(services).handle
+
+
+class FetchHandler:
+    """Owns the fetch sessions."""
+
+    def __init__(self, services: Services) -> None:
+        self._replica_manager = services.replica_manager
+        self._metadata = services.metadata
+        self._metrics = services.metrics
+        self._clock = services.clock
+        self._max_bytes = services.config.fetch_max_bytes
+        self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random)
+
+    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+        version, listener_name = context.api_version, context.listener_name
+        replica_id = request.replica_id if version < REPLICA_STATE_VERSION_MIN else request.replica_state.replica_id
+        uses_topic_ids = version >= TOPIC_IDS_VERSION_MIN
+        session = self.sessions.new_context(
+            request.session_id,
+            request.session_epoch,
+            self._targets(request, uses_topic_ids),
+            _forgotten(request, uses_topic_ids),
+            uses_topic_ids=uses_topic_ids,
+            is_from_follower=replica_id >= 0,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if isinstance(session, ErrorCode):
+            return FetchResponse(error_code=session)
+        readable, unknown = self._sort_out(session.targets)
+        if not readable:
+            return self._response(session, unknown, version, listener_name)
+        deferred = Deferred()
+
+        def answer(reads: list[PartitionRead]) -> None:
+            deferred.complete(self._response(session, reads + unknown if unknown else reads, version, listener_name))
+
+        operation = self._replica_manager.fetch(self._params(request, replica_id, version), readable, answer)
+        if operation is None:
+            return deferred.value  # type: ignore[no-any-return]
+        deferred.on_abandon = lambda: self._replica_manager.fetch_purgatory.cancel(operation)
+        return deferred
+
+    def _params(self, request: FetchRequest, replica_id: int, version: int) -> FetchParams:
+        max_bytes = max(0, min(request.max_bytes, self._max_bytes))
+        if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
+            isolation = FetchIsolation.LOG_END
+        elif request.isolation_level == READ_COMMITTED:
+            isolation = FetchIsolation.TXN_COMMITTED
+        else:
+            isolation = FetchIsolation.HIGH_WATERMARK
+        return FetchParams(
+            replica_id=replica_id,
+            replica_epoch=request.replica_state.replica_epoch,
+            max_wait_ms=min(request.max_wait_ms, MAX_WAIT_MS_LIMIT),
+            min_bytes=min(request.min_bytes, max_bytes),
+            max_bytes=max_bytes,
+            isolation=isolation,
+            fetch_only_leader=replica_id >= 0 or version < FOLLOWER_READS_VERSION_MIN,
+        )
+
+    # -- the request ---------------------------------------------------------------------------------------------------
+
+    def _targets(self, request: FetchRequest, uses_topic_ids: bool) -> Iterator[FetchTarget]:
+        """What the request asks for, each partition once: in the first one's place with the last one's offset."""
+        targets: dict[PartitionKey, FetchTarget] = {}
+        for topic in request.topics:
+            name = self._find_name(topic.topic_id) if uses_topic_ids else topic.topic
+            for asked in topic.partitions:
+                targets[partition_key(name, topic.topic_id, asked.partition)] = FetchTarget(
+                    name,
+                    asked.partition,
+                    asked.fetch_offset,
+                    max(0, asked.partition_max_bytes),
+                    topic_id=topic.topic_id,
+                    current_leader_epoch=asked.current_leader_epoch,
+                    last_fetched_epoch=asked.last_fetched_epoch,
+                    log_start_offset=asked.log_start_offset,
+                )
+        return iter(targets.values())
+
+    def _sort_out(self, targets: list[FetchTarget]) -> tuple[list[FetchTarget], list[PartitionRead]]:
+        """The targets that exist, and the answers for those that do not. As in Kafka, the latter do not end a long poll."""
+        readable: list[FetchTarget] = []
+        unknown: list[PartitionRead] = []
+        find_topic = self._metadata.find_topic
+        for target in targets:
+            if target.topic is None:
+                target.topic = self._find_name(target.topic_id)  # a session may know an id before we do
+                if target.topic is None:
+                    unknown.append(PartitionRead(target, ErrorCode.UNKNOWN_TOPIC_ID))
+                    continue
+            topic = find_topic(target.topic)
+            if topic is None or not 0 <= target.partition < len(topic.partitions):
+                unknown.append(PartitionRead(target, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                readable.append(target)
+        return readable, unknown
+
+    def _find_name(self, topic_id: bytes) -> str | None:
+        topic = self._metadata.find_topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    # -- the response --------------------------------------------------------------------------------------------------
+
+    def _response(self, session: FetchContext, reads: list[PartitionRead], version: int, listener_name: str) -> FetchResponse:
+        answer = session.answer(reads)
+        response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
+        topic: FetchableTopicResponse | None = None
+        for read in answer.reads:
+            target = read.target
+            if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+                read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
+            if version < ZSTD_VERSION_MIN:
+                self._refuse_zstd(read)
+            name = target.topic or ""
+            if topic is None or topic.topic_id != target.topic_id or topic.topic != name:
+                topic = FetchableTopicResponse(topic=name, topic_id=target.topic_id, partitions=[])
+                response.responses.append(topic)
+            partition = _partition_data(read)
+            if read.error_code in CURRENT_LEADER_ERRORS and version >= CURRENT_LEADER_VERSION_MIN:
+                self._name_leader(target, partition, response, listener_name)
+            topic.partitions.append(partition)
+            if name and len(read.records):
+                self._metrics.topic(name).bytes_out += len(read.records)
+        return response
+
+    def _refuse_zstd(self, read: PartitionRead) -> None:
+        """Consumers before v10 cannot read zstd: a topic that is set to it is not served to them."""
+        target = read.target
+        if target.topic is None or self._metadata.log_config(target.topic).compression_type != "zstd":
+            return
+        read.release()
+        read.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
+
+    def _name_leader(self, target: FetchTarget, partition: PartitionData, response: FetchResponse, listener_name: str) -> None:
+        image = self._metadata.find_partition(target.topic or "", target.partition)
+        if image is None:
+            return
+        partition.current_leader = LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
+        broker = self._metadata.brokers.get(image.leader)
+        if broker is None or listener_name not in broker.endpoints or any(node.node_id == image.leader for node in response.node_endpoints):
+            return
+        host, port = broker.endpoints[listener_name]
+        response.node_endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
+
+
+def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> Iterator[PartitionKey]:
+    for topic in request.forgotten_topics_data:
+        for partition in topic.partitions:
+            yield partition_key(None if uses_topic_ids else topic.topic, topic.topic_id, partition)
+
+
+def _partition_data(read: PartitionRead) -> PartitionData:
+    data = PartitionData(
+        partition_index=read.target.partition,
+        error_code=read.error_code,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=None,
+        records=read.records,
+    )
+    if read.aborted_transactions is not None:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset) for aborted in read.aborted_transactions
+        ]
+    if read.diverging_epoch is not None:
+        data.diverging_epoch = EpochEndOffset(epoch=read.diverging_epoch.epoch, end_offset=read.diverging_epoch.end_offset)
+    return data

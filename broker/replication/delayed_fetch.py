@@ -1,0 +1,98 @@
+"""DelayedFetch: a fetch that waits until enough bytes are there for it, or something it has to be told.
+
+It is completed by offsets alone and holds no records; on completion, or at its timeout, the partitions are read once more.
+Each event looks at one partition only: what the others have to give was counted when they changed.
+
+Source: kafka.server.DelayedFetch; the cases carry its letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
+
+from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.purgatory import DelayedOperation
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+
+ReadAgain = Callable[[FetchParams, list[FetchTarget]], list[PartitionRead]]
+OnFetched = Callable[[list[PartitionRead]], None]
+
+
+class DelayedFetch(DelayedOperation):
+    """Parked on every partition it asks for. `targets_by_partition` holds those, each with its target."""
+
+    __slots__ = ("_available_bytes", "_available_total", "_on_done", "_params", "_read_again", "_targets", "_targets_by_partition")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        targets: list[FetchTarget],
+        targets_by_partition: dict[Partition, FetchTarget],
+        *,
+        read_again: ReadAgain,
+        on_done: OnFetched,
+    ) -> None:
+        super().__init__()
+        self._params = params
+        self._targets = targets
+        self._targets_by_partition = targets_by_partition
+        self._read_again = read_again
+        self._on_done = on_done
+        self._available_bytes: dict[Partition, int] = {}
+        self._available_total = 0
+
+    def try_complete(self, key: Hashable | None) -> bool:
+        """Whether there is something to tell (Cases A–F, H), or min_bytes in all (Case G)."""
+        if key is not None:
+            return self._is_satisfied_by(key)  # type: ignore[arg-type]
+        return any(self._is_satisfied_by(partition) for partition in self._targets_by_partition)
+
+    def on_complete(self) -> None:
+        self._on_done(self._read_again(self._params, self._targets))
+
+    def _is_satisfied_by(self, partition: Partition) -> bool:
+        target = self._targets_by_partition[partition]
+        params = self._params
+        # Case A: not the leader; C: deleted; D: its log directory is offline; E: a newer leader epoch.
+        if partition.is_offline or partition.is_deleted or (params.fetch_only_leader and not partition.is_leader):
+            return True
+        if target.current_leader_epoch != NO_EPOCH and target.current_leader_epoch != partition.leader_epoch:
+            return True
+        # Case B: the fetcher is not a replica any more.
+        if params.replica_id >= 0 and params.replica_id not in partition.followers:
+            return True
+        # Case F: the log was truncated below the fetch offset.
+        end_offset = partition.end_offset(params.isolation)
+        if target.fetch_offset > end_offset and self._is_truncated(partition, target):
+            return True
+        # Case H: the fetcher's log diverges from ours since a truncation here.
+        if target.last_fetched_epoch != NO_EPOCH and _is_diverging(partition, target):
+            return True
+        # Case G: enough bytes over all partitions.
+        if target.fetch_offset >= end_offset:
+            return False
+        if params.min_bytes <= 1:
+            return True
+        return self._count_available(partition, target, end_offset) >= params.min_bytes
+
+    def _is_truncated(self, partition: Partition, target: FetchTarget) -> bool:
+        """A consumer may legally wait between the high watermark and the log end: only beyond the log end is it out of range."""
+        return self._params.isolation is FetchIsolation.LOG_END or target.fetch_offset > partition.log.log_end_offset
+
+    def _count_available(self, partition: Partition, target: FetchTarget, end_offset: int) -> int:
+        """Bytes that all partitions together have, with `partition` counted anew."""
+        available = partition.count_available_bytes(target.fetch_offset, end_offset, target.max_bytes, at_least=self._params.min_bytes)
+        self._available_total += available - self._available_bytes.get(partition, 0)
+        self._available_bytes[partition] = available
+        return self._available_total
+
+
+def _is_diverging(partition: Partition, target: FetchTarget) -> bool:
+    try:
+        return partition.find_diverging_epoch(target) is not None
+    except KafkaError:
+        return True  # the epoch's end cannot be told any more: the re-read answers with that error

@@ -1,0 +1,145 @@
+"""The values a fetch is made of: what is asked (FetchParams, FetchTarget) and what was read (PartitionRead).
+
+Source: org.apache.kafka.server.storage.log FetchParams, FetchPartitionData; FetchRequest.PartitionData.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from protocol.errors import ErrorCode
+from protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from storage.log import AbortedTransaction
+
+NO_EPOCH = -1  # in a request: "do not check"
+CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+UNKNOWN_OFFSET = -1
+EMPTY_RECORDS: Final = b""  # zero-length, never null: Java's client takes null records for an error
+
+
+class FetchIsolation(IntEnum):
+    """How far a fetch may read."""
+
+    LOG_END = 0
+    HIGH_WATERMARK = 1
+    TXN_COMMITTED = 2
+
+
+@dataclass(slots=True)
+class FetchParams:
+    """What holds for all partitions of one fetch. Sizes are clamped by the handler."""
+
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: FetchIsolation
+    fetch_only_leader: bool = True
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+class FetchTarget:
+    """One partition of a fetch. `topic` is None while the topic id is unknown here; the id is zero when names are used.
+
+    A fetch session keeps its targets from request to request, with what it last told its client of each."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        partition: int,
+        fetch_offset: int,
+        max_bytes: int,
+        *,
+        topic_id: bytes = ZERO_UUID,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.sent_high_watermark = UNKNOWN_OFFSET
+        self.sent_log_start_offset = UNKNOWN_OFFSET
+
+    def ask_again(self, target: FetchTarget) -> None:
+        """Take over what a later request of the session asks of this partition."""
+        self.fetch_offset = target.fetch_offset
+        self.max_bytes = target.max_bytes
+        self.current_leader_epoch = target.current_leader_epoch
+        self.last_fetched_epoch = target.last_fetched_epoch
+        self.log_start_offset = target.log_start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingEpoch:
+    """Where the leader's log leaves the fetcher's: the largest common epoch and its end here."""
+
+    epoch: int
+    end_offset: int
+
+
+class PartitionRead:
+    """What reading one target gave. All offsets are -1 when `error_code` is set. Whoever drops it calls `release`."""
+
+    __slots__ = (
+        "aborted_transactions",
+        "diverging_epoch",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+        "target",
+    )
+
+    def __init__(
+        self,
+        target: FetchTarget,
+        error_code: ErrorCode = ErrorCode.NONE,
+        high_watermark: int = UNKNOWN_OFFSET,
+        last_stable_offset: int = UNKNOWN_OFFSET,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> None:
+        self.target = target
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records: Sized = EMPTY_RECORDS
+        self.aborted_transactions: list[AbortedTransaction] | None = None
+        self.diverging_epoch: DivergingEpoch | None = None
+
+    def release(self) -> None:
+        """Give back the records; nobody will send them."""
+        records, self.records = self.records, EMPTY_RECORDS
+        release = getattr(records, "release", None)
+        if release is not None:
+            release()

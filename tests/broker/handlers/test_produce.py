@@ -1,0 +1,202 @@
+"""Produce: what each kind of request is answered with, over real logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers import produce
+from protocol import codec
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records import SimpleRecord, build_batch
+from tests.broker.replication.world import World, batch, completed, context
+from tests.support.clock import WALL_START_MS
+
+PRODUCE_KEY = 0
+
+
+def request(*topics: tuple[str, list[tuple[int, memoryview | None]]], acks: int = 1, **fields: Any) -> ProduceRequest:
+    data = [
+        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=records) for index, records in partitions])
+        for name, partitions in topics
+    ]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=data, **fields)
+
+
+def send(world: World, asked: ProduceRequest, *, version: int = 9) -> Any:
+    return completed(produce.build(world.services())(context(PRODUCE_KEY, version), asked))
+
+
+def codes(response: ProduceResponse) -> list[tuple[str, int, int]]:
+    return [(topic.name, each.index, each.error_code) for topic in response.responses for each in topic.partition_responses]
+
+
+def test_answers_every_partition_in_the_requests_order(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=2)
+    world.create_topic("b")
+
+    response = send(world, request(("b", [(0, batch("1"))]), ("a", [(1, batch("2", "3")), (0, batch("4"))])))
+
+    assert codes(response) == [("b", 0, 0), ("a", 1, 0), ("a", 0, 0)]
+    assert response.responses[1].partition_responses[0].base_offset == 0
+    assert world.partition("a", 1).log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_response_can_be_encoded_in_every_version(tmp_path: Path, version: int) -> None:
+    world = World(tmp_path)
+    world.create_topic("a")
+
+    response = send(world, request(("a", [(0, batch("1"))]), ("nobody", [(0, batch("2"))])), version=version)
+
+    assert codes(codec.decode(ProduceResponse, version, codec.encode(response, version))[0]) == [("a", 0, 0), ("nobody", 0, 3)]
+
+
+def test_log_append_time_is_told_for_topics_that_have_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", message_timestamp_type="LogAppendTime")
+    world.create_topic("b")
+    world.clock.advance(5)
+
+    response = send(world, request(("a", [(0, batch("1"))]), ("b", [(0, batch("2"))])))
+
+    times = [topic.partition_responses[0].log_append_time_ms for topic in response.responses]
+    assert times == [WALL_START_MS + 5, -1]
+
+
+@pytest.mark.parametrize("acks", [2, -2, 127])
+def test_unknown_acks_are_refused_for_every_partition_and_nothing_is_appended(tmp_path: Path, acks: int) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=2)
+
+    response = send(world, request(("a", [(0, batch("1")), (1, batch("2"))]), acks=acks))
+
+    assert codes(response) == [("a", 0, ErrorCode.INVALID_REQUIRED_ACKS), ("a", 1, ErrorCode.INVALID_REQUIRED_ACKS)]
+    assert world.partition("a", 0).log.log_end_offset == 0
+
+
+def test_partition_named_twice_is_refused_and_the_others_are_appended(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=2)
+
+    response = send(world, request(("a", [(0, batch("1")), (1, batch("2")), (0, batch("3"))])))
+
+    assert codes(response) == [("a", 0, ErrorCode.INVALID_REQUEST), ("a", 1, 0), ("a", 0, ErrorCode.INVALID_REQUEST)]
+    assert world.partition("a", 0).log.log_end_offset == 0
+    assert world.partition("a", 1).log.log_end_offset == 1
+
+
+def test_acks_zero_is_not_answered(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a")
+
+    assert send(world, request(("a", [(0, batch("1"))]), acks=0)) is None
+    assert world.partition("a").log.log_end_offset == 1
+
+
+def test_acks_zero_with_an_error_closes_the_connection(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    with pytest.raises(DecodeError):
+        send(world, request(("nobody", [(0, batch("1"))]), acks=0))
+
+
+def test_internal_topic_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("__consumer_offsets")
+
+    response = send(world, request(("__consumer_offsets", [(0, batch("1"))])))
+
+    assert codes(response) == [("__consumer_offsets", 0, ErrorCode.INVALID_TOPIC_EXCEPTION)]
+    assert world.partition("__consumer_offsets").log.log_end_offset == 0
+
+
+def test_transactional_batch_without_a_transactional_id_fails_the_request(tmp_path: Path) -> None:
+    """CVE-2018-17196: the batch's own flag counts, not what the request says of it."""
+    world = World(tmp_path)
+    world.create_topic("a")
+    records = batch("1", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    with pytest.raises(KafkaError) as refused:
+        send(world, request(("a", [(0, records)])))
+
+    assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert world.partition("a").log.log_end_offset == 0
+
+
+def test_transactional_batch_of_a_partition_outside_the_transaction_is_invalid(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a")
+    records = batch("1", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    response = send(world, request(("a", [(0, records)]), transactional_id="t"))
+
+    assert codes(response) == [("a", 0, ErrorCode.INVALID_TXN_STATE)]
+
+
+@pytest.mark.parametrize("records", [None, memoryview(b""), memoryview(bytes(10))])
+def test_partition_without_a_batch_is_an_invalid_record(tmp_path: Path, records: memoryview | None) -> None:
+    world = World(tmp_path)
+    world.create_topic("a")
+
+    response = send(world, request(("a", [(0, records)])))
+
+    assert codes(response) == [("a", 0, ErrorCode.INVALID_RECORD)]
+
+
+def test_record_errors_name_the_records_that_were_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", cleanup_policy="compact")
+    keyed = SimpleRecord(b"k", b"v", (), WALL_START_MS)
+    keyless = SimpleRecord(None, b"v", (), WALL_START_MS)
+
+    response = send(world, request(("a", [(0, memoryview(build_batch([keyed, keyless])))])))
+
+    partition = response.responses[0].partition_responses[0]
+    assert partition.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in partition.record_errors] == [1]
+    assert partition.error_message
+
+
+def test_duplicate_sequence_returns_original_offset(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a")
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    send(world, request(("a", [(0, batch("1", **fields))]), acks=-1))
+    send(world, request(("a", [(0, batch("other"))]), acks=-1))
+
+    response = send(world, request(("a", [(0, batch("1", **fields))]), acks=-1))
+
+    partition = response.responses[0].partition_responses[0]
+    assert (partition.error_code, partition.base_offset) == (0, 0)
+    assert world.partition("a").log.log_end_offset == 2
+
+
+def test_current_leader_is_told_from_version_10(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", replicas=(2,), leader=2, leader_epoch=5)
+
+    response = send(world, request(("a", [(0, batch("1"))])), version=10)
+    older = send(world, request(("a", [(0, batch("1"))])), version=9)
+
+    partition = response.responses[0].partition_responses[0]
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 5)
+    assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(2, "host2", 9092)]
+    assert older.node_endpoints == []
+
+
+def test_connection_that_closes_takes_its_parked_produce_away(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", replicas=(1, 2))
+    handler = produce.build(world.services())
+
+    parked = handler(context(PRODUCE_KEY, 9), request(("a", [(0, batch("1"))]), acks=-1))
+    assert world.replica_manager.produce_purgatory.size == 1
+    parked.abandon()  # type: ignore[union-attr]
+
+    assert world.replica_manager.produce_purgatory.size == 0

@@ -1,0 +1,108 @@
+"""ReplicaManager: produce and fetch through real logs, and following the metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.replication.fetch_data import FetchTarget
+from protocol.errors import ErrorCode, KafkaError
+from tests.broker.replication.world import World, batch, values
+
+
+def test_produced_records_are_fetched_back_with_their_offsets(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders")
+
+    first = world.produce("orders", batch("a", "b"))
+    second = world.produce("orders", batch("c"))
+    reads = world.fetch("orders", 0)
+
+    assert [result.base_offset for result in first + second] == [0, 2]
+    assert values(reads[0].records) == ["a", "b", "c"]
+    assert reads[0].high_watermark == 3
+
+
+def test_acks_all_with_one_replica_is_answered_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders")
+
+    results = world.produce("orders", batch("a"), acks=-1)
+
+    assert [result.error_code for result in results] == [ErrorCode.NONE]
+    assert world.clock.pending_timers == []
+
+
+def test_append_fails_only_the_partition_that_cannot_take_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders")
+    corrupt = batch("x")
+    corrupt[-1] ^= 0xFF
+    answers: list[ErrorCode] = []
+
+    world.replica_manager.append(
+        [("orders", 0, corrupt), ("nobody", 0, batch("y")), ("orders", 7, batch("z"))],
+        acks=1,
+        timeout_ms=100,
+        on_done=lambda results: answers.extend(result.error_code for result in results),
+    )
+
+    assert answers == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.partition("orders").log.log_end_offset == 0
+
+
+def test_get_partition_tells_where_the_partition_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("elsewhere", replicas=(2,), leader=2)
+
+    with pytest.raises(KafkaError) as elsewhere:
+        world.replica_manager.get_partition("elsewhere", 0)
+    with pytest.raises(KafkaError) as unknown:
+        world.replica_manager.get_partition("elsewhere", 1)
+
+    assert elsewhere.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_deleted_topic_is_unknown_and_may_be_made_anew(tmp_path: Path) -> None:
+    world = World(tmp_path / "one")
+    world.create_topic("orders")
+    world.produce("orders", batch("old"))
+
+    world.delete_topic("orders")
+    assert world.fetch("orders", 0)[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world.logs.directory = tmp_path / "two"
+    world.create_topic("orders")
+
+    assert world.partition("orders").log.log_end_offset == 0
+
+
+def test_topic_config_takes_effect_with_the_next_append(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders")
+
+    world.set_topic_config("orders", "max.message.bytes", "100")
+    results = world.produce("orders", batch("x" * 200))
+
+    assert results[0].error_code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_fetch_with_another_topic_id_is_inconsistent(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders")
+
+    reads = world.fetch_all([FetchTarget("orders", 0, 0, 1000, topic_id=b"\xff" * 16)])
+
+    assert reads[0].error_code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_metrics_count_messages_and_bytes_of_an_append(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders")
+    records = batch("a", "b")
+
+    world.produce("orders", records)
+
+    counters = world.metrics.topic("orders")
+    assert (counters.messages_in, counters.bytes_in, counters.total_produce_requests) == (2, len(records), 1)

@@ -1,0 +1,267 @@
+"""One broker's replication room over real logs in a temporary directory, with the clock, the executor and the controller by hand.
+
+    world = World(tmp_path)
+    world.create_topic("orders", replicas=(1, 2, 3))
+    results = world.produce("orders", batch("a"), acks=-1)
+
+The node is broker 1. Metadata comes by replaying Kafka's records, as from the metadata log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.context import RequestContext, Services
+from broker.deferred import Deferred
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metrics import Metrics
+from broker.replication.delayed_produce import PartitionAppendResult
+from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.partition import IsrProposal, Partition
+from broker.replication.replica_manager import ReplicaManager
+from config.server import ServerConfig
+from config.topic import LogConfig
+from protocol.messages.stored.metadata_records import (
+    BrokerEndpoint,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records
+from storage.errors import StorageError
+from storage.log import Log
+from tests.support.clock import WALL_START_MS, ManualClock
+
+NODE_ID = 1
+TOPIC_RESOURCE = 2
+
+
+def batch(*values: str, timestamp: int = WALL_START_MS, **fields: Any) -> memoryview:
+    """A writable batch of records without keys."""
+    return memoryview(build_batch([SimpleRecord(None, value.encode(), (), timestamp) for value in values], **fields))
+
+
+class ManualFuture:
+    """What ManualExecutor hands out: done when the test says so."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._callbacks: list[Callable[[Any], object]] = []
+        self._error: Exception | None = None
+        self._value: Any = None
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        self._callbacks.append(callback)
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def run(self, error: Exception | None = None) -> None:
+        self._error = error
+        if error is None:
+            self._value = self._call()
+        for callback in self._callbacks:
+            callback(self)
+
+
+class ManualExecutor:
+    """Keeps blocking calls until `run`."""
+
+    def __init__(self) -> None:
+        self.pending: list[ManualFuture] = []
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> ManualFuture:
+        future = ManualFuture(lambda: function(*arguments))
+        self.pending.append(future)
+        return future
+
+    def run(self, error: Exception | None = None) -> None:
+        """Run what is pending now; what that starts stays pending."""
+        pending, self.pending = self.pending, []
+        for future in pending:
+            future.run(error)
+
+
+class DirectoryLogs:
+    """The part of a LogManager that a ReplicaManager uses, for one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.logs: dict[tuple[str, int], Log] = {}
+
+    def find_log(self, topic: str, partition: int) -> Log | None:
+        return self.logs.get((topic, partition))
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        directory = self.directory / f"{topic}-{partition}"
+        if self.directory.is_file():
+            raise StorageError("not a directory", path=self.directory)
+        directory.mkdir(parents=True)
+        log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
+        return log
+
+    def delete_log(self, topic: str, partition: int) -> None:
+        del self.logs[topic, partition]
+
+
+class World:
+    """See the module's docstring."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.executor = ManualExecutor()
+        self.proposals: list[IsrProposal] = []
+        self.failed_log_dirs: list[Path] = []
+        self.config = ServerConfig(**settings)
+        self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=NODE_ID, config=self.config)
+        self.metrics = Metrics()
+        self.logs = DirectoryLogs(directory)
+        self.replica_manager = ReplicaManager(
+            config=self.config,
+            node_id=NODE_ID,
+            clock=self.clock,
+            metrics=self.metrics,
+            metadata=self.metadata,
+            log_manager=self.logs,  # type: ignore[arg-type]
+            run_blocking=self.executor,
+            alter_isr=self.proposals.append,
+            on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
+        )
+        self.metadata.subscribe(self.replica_manager.apply)
+        self._topics_count = 0
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    def register_broker(self, node_id: int, *, epoch: int = 0, is_fenced: bool = False) -> None:
+        endpoint = BrokerEndpoint(name="PLAINTEXT", host=f"host{node_id}", port=9092, security_protocol=0)
+        record = RegisterBrokerRecord(broker_id=node_id, broker_epoch=epoch, end_points=[endpoint], rack=None, fenced=is_fenced)
+        self.metadata.apply_committed([record])
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: tuple[int, ...] = (NODE_ID,),
+        isr: tuple[int, ...] | None = None,
+        leader: int = NODE_ID,
+        leader_epoch: int = 0,
+        **settings: str,
+    ) -> bytes:
+        """Returns the topic's id. `settings` are topic configs with underscores for dots."""
+        self._topics_count += 1
+        topic_id = self._topics_count.to_bytes(16, "big")
+        for node_id in replicas:
+            if node_id not in self.metadata.brokers:
+                self.register_broker(node_id)
+        configs = [
+            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key.replace("_", "."), value=value)
+            for key, value in settings.items()
+        ]
+        created = [
+            PartitionRecord(
+                partition_id=index, topic_id=topic_id, replicas=list(replicas), isr=list(isr or replicas),
+                leader=leader, leader_epoch=leader_epoch, partition_epoch=0,
+            )
+            for index in range(partitions)
+        ]  # fmt: skip
+        self.metadata.apply_committed([TopicRecord(name=name, topic_id=topic_id), *configs, *created])
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        topic = self.metadata.find_topic(name)
+        assert topic is not None
+        self.metadata.apply_committed([RemoveTopicRecord(topic_id=topic.topic_id)])
+
+    def change_partition(self, name: str, index: int = 0, **changes: Any) -> None:
+        """Replay a PartitionChangeRecord: `leader=2`, `isr=[1]` …"""
+        topic = self.metadata.find_topic(name)
+        assert topic is not None
+        self.metadata.apply_committed([PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, **changes)])
+
+    def set_topic_config(self, name: str, key: str, value: str) -> None:
+        self.metadata.apply_committed([ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)])
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        return self.replica_manager.get_partition(topic, index)
+
+    def produce(
+        self, topic: str, records: memoryview, *, index: int = 0, acks: int = 1, timeout_ms: int = 30_000
+    ) -> list[PartitionAppendResult]:
+        """A list that gets its one result when the append is answered."""
+        answers: list[PartitionAppendResult] = []
+        self.replica_manager.append([(topic, index, records)], acks=acks, timeout_ms=timeout_ms, on_done=answers.extend)
+        return answers
+
+    def fetch(self, topic: str, offset: int, *, index: int = 0, max_bytes: int = 1 << 20, **params: Any) -> list[PartitionRead]:
+        """A list that gets its one read when the fetch is answered; a consumer that does not wait, unless `params` say otherwise."""
+        return self.fetch_all([FetchTarget(topic, index, offset, max_bytes)], **params)
+
+    def fetch_all(self, targets: list[FetchTarget], **params: Any) -> list[PartitionRead]:
+        answers: list[PartitionRead] = []
+        self.replica_manager.fetch(fetch_params(**params), targets, answers.extend)
+        return answers
+
+    def follower_fetch(
+        self, node_id: int, topic: str, offset: int, *, index: int = 0, epoch: int = -1, **target: Any
+    ) -> list[PartitionRead]:
+        """A follower's fetch, which shows the leader that it has everything below `offset`."""
+        asked = FetchTarget(topic, index, offset, 1 << 20, current_leader_epoch=epoch, log_start_offset=0, **target)
+        return self.fetch_all([asked], replica_id=node_id, isolation=FetchIsolation.LOG_END)
+
+    def services(self) -> Services:
+        return Services(
+            config=self.config,
+            node_id=NODE_ID,
+            cluster_id="cluster",
+            clock=self.clock,
+            random=random.Random(1),
+            metrics=self.metrics,
+            metadata=self.metadata,
+            controller=None,  # type: ignore[arg-type]
+            replica_manager=self.replica_manager,
+            group_coordinator=None,  # type: ignore[arg-type]
+        )
+
+
+def fetch_params(**params: Any) -> FetchParams:
+    defaults: dict[str, Any] = {
+        "replica_id": -1,
+        "replica_epoch": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation": FetchIsolation.HIGH_WATERMARK,
+    }
+    return FetchParams(**(defaults | params))
+
+
+def context(api_key: int, version: int) -> RequestContext:
+    return RequestContext(api_key, version, 1, "client", "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, WALL_START_MS)
+
+
+def values(records: Any) -> list[str]:
+    """The values in a response's records, which are released."""
+    data = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
+    if hasattr(records, "release") and not isinstance(records, memoryview):
+        records.release()
+    return [record.value.decode() for position, _ in iterate_headers(data) for record in iterate_records(data, position) if record.value]
+
+
+def completed(outcome: Any) -> Any:
+    """A handler's response, which must be there."""
+    if isinstance(outcome, Deferred):
+        assert outcome.is_done, "the request still waits"
+        return outcome.value
+    return outcome
