@@ -6,6 +6,7 @@ Later ones win. Reads the one file it is told to read and nothing else; `environ
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -54,14 +55,18 @@ def load_server_config(path: str | Path | None, environ: Mapping[str, str], over
 def read_properties(path: Path) -> dict[str, str]:
     """The key-value pairs of a Java properties file. Raises ConfigError when it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError("--config", path, f"cannot be read: {e.strerror if isinstance(e, OSError) else e}") from e
-    return parse_properties(text)
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ConfigError("--config", path, f"cannot be read: {e.strerror}") from e
+    except ValueError as e:
+        raise ConfigError("--config", path, f"is not a properties file: {e}") from e
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format: `#` and `!` comments, `=`, `:` or blank between key and value, `\\` joins lines and escapes."""
+    """Java's properties format: `#` and `!` comments, `=`, `:` or blank between key and value, `\\` joins lines and escapes.
+
+    Raises ValueError for a malformed \\uXXXX escape.
+    """
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         end = _key_end(line)
@@ -80,9 +85,12 @@ def properties_from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     properties = {
         key.removeprefix("KAFKA_").lower().replace("_", ".").replace("...", "-").replace("..", "_"): value
         for key, value in environ.items()
-        if key.startswith("KAFKA_") and key not in _IMAGE_VARIABLES
+        if key.startswith("KAFKA_") and len(key) > len("KAFKA_") and key not in _IMAGE_VARIABLES
     }
-    return {key: value for key, value in properties.items() if key}
+    advertised = properties.get("advertised.listeners")
+    if advertised is not None:
+        properties.setdefault("listeners", re.sub(r"://[^:]*:", "://0.0.0.0:", advertised))
+    return properties
 
 
 def _split_override(override: str) -> tuple[str, str]:
@@ -127,7 +135,9 @@ def _unescape(text: str) -> str:
         if character == "\\" and position < len(text):
             character = text[position]
             position += 1
-            if character == "u" and len(text) >= position + 4:
+            if character == "u":
+                if len(text) < position + 4:
+                    raise ValueError(f"malformed \\u escape in {text}")
                 character = chr(int(text[position : position + 4], 16))
                 position += 4
             else:

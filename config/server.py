@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from config.endpoints import Endpoint, Voter
+from config.endpoints import Endpoint, Voter, parse_host_and_port
 from config.properties import Property, PropertyTable, Value
 from config.server_table import BARNABAS_TABLE, KAFKA_TABLE
 from config.topic import LogConfig
@@ -285,6 +285,12 @@ class ServerConfig:
     def connections_per_ip_limit(self) -> int:
         """For an address that max.connections.per.ip.overrides does not name."""
         return min(self.max_connections_per_ip, self.barnabas_max_connections_per_ip)
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port of barnabas.metrics.listener, None when metrics are not served."""
+        listener = self.barnabas_metrics_listener
+        return parse_host_and_port("barnabas.metrics.listener", listener) if listener else None
 
     @property
     def queued_request_bytes_limit(self) -> int:

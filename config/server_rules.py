@@ -63,6 +63,7 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
     _check_listeners(config)
     _check_quorum(config)
     _check_numbers(config)
+    _ = config.metrics_address  # raises for what is not host:port
     return config
 
 

@@ -1,0 +1,119 @@
+"""The `barnabas` command: arguments, exit codes, and one line on stderr for what a person can mend."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.cli.format import format_directories, new_id
+from broker.cli.main import main
+from broker.cli.serve import UsageError, parse_arguments
+from config.server_rules import server_config
+from protocol.uuids import uuid_from_text, uuid_to_text
+from storage.meta_properties import read_meta_properties
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+
+def format_arguments(directory: Path, *more: str) -> list[str]:
+    return ["format", "--cluster-id", CLUSTER_ID, "--override", f"log.dirs={directory}", *more]
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["serve", "--no-such-option"], ["serve", "--config"], ["serve", "a", "b"]])
+def test_bad_usage_exits_with_2_and_says_how(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "usage: barnabas" in capsys.readouterr().err
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("barnabas 0.")
+
+
+def test_a_wrong_setting_is_one_line_and_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--override", "num.partitions=0"]) == 1
+    assert capsys.readouterr().err == "barnabas: Invalid value 0 for configuration num.partitions: must be at least 1\n"
+
+
+def test_serve_takes_the_file_as_kafka_server_start_does() -> None:
+    assert parse_arguments(["f.properties", "--override", "a=1", "--override=b=2"]) == ("f.properties", ["a=1", "b=2"])
+    assert parse_arguments(["--config=f", "--override", "a=x=y"]) == ("f", ["a=x=y"])
+    with pytest.raises(UsageError):
+        parse_arguments(["--override"])
+
+
+def test_serve_reads_its_arguments_without_argparse() -> None:
+    code = "import sys; from broker.cli.main import main; main(['serve', '--override', 'x']); sys.exit('argparse' in sys.modules)"
+
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[2], timeout=30, check=False)
+
+    assert finished.returncode == 0
+
+
+def test_format_gives_each_directory_the_cluster_and_an_identity_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+
+    assert main(["format", "-t", CLUSTER_ID, "--standalone", "--override", f"log.dirs={first},{second}", "--override", "node.id=7"]) == 0
+
+    identities = [read_meta_properties(directory) for directory in (first, second)]
+    assert [(each.cluster_id, each.node_id) for each in identities if each] == [(CLUSTER_ID, 7)] * 2
+    assert len({each.directory_id for each in identities if each}) == 2
+    assert "Formatting directory" in capsys.readouterr().out
+
+
+def test_format_refuses_a_formatted_directory_unless_told_to_ignore_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(format_arguments(tmp_path))
+    before = read_meta_properties(tmp_path)
+
+    assert main(format_arguments(tmp_path)) == 1
+    assert main(format_arguments(tmp_path, "--ignore-formatted")) == 0
+
+    assert read_meta_properties(tmp_path) == before
+    captured = capsys.readouterr()
+    assert "is already formatted" in captured.err and "All of the log directories are already formatted." in captured.out
+
+
+def test_format_refuses_a_directory_of_another_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(format_arguments(tmp_path))
+
+    assert main(format_arguments(tmp_path, "--ignore-formatted", "--override", "node.id=9")) == 1
+    assert "belongs to node 1" in capsys.readouterr().err
+
+
+def test_format_refuses_a_cluster_id_that_is_not_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["format", "-t", "not a uuid", "--override", f"log.dirs={tmp_path / 'd'}"]) == 1
+    assert "is not a UUID" in capsys.readouterr().err and not (tmp_path / "d").exists()
+
+
+def test_random_uuid_prints_what_kafka_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["random-uuid"]) == 0
+
+    text = capsys.readouterr().out.strip()
+    assert len(text) == 22 and len(uuid_from_text(text)) == 16
+
+
+def test_new_ids_never_start_with_a_dash() -> None:
+    draws = iter([b"\xf8" + bytes(15), b"\xfb" + bytes(15), b"\x01" * 16])
+
+    assert not uuid_to_text(new_id(lambda _count: next(draws))).startswith("-")
+
+
+def test_format_makes_the_metadata_directory_too(tmp_path: Path) -> None:
+    config = server_config({"log.dirs": str(tmp_path / "logs"), "metadata.log.dir": str(tmp_path / "meta")})
+    draws = iter([b"a" * 16, b"b" * 16])
+
+    formatted = format_directories(config, CLUSTER_ID, ignore_formatted=False, random_bytes=lambda _count: next(draws))
+
+    assert formatted == [tmp_path / "meta", tmp_path / "logs"]
+
+
+def test_pipeline_without_its_libraries_says_how_to_install_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+    assert main(["pipeline", "archive"]) == 1
+    assert "pip install 'barnabas[pipeline]'" in capsys.readouterr().err

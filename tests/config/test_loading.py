@@ -1,0 +1,141 @@
+"""Where settings come from, and which wins."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from config.loading import load_server_config, parse_properties, properties_from_environment
+from config.properties import ConfigError
+
+# Apache Kafka 4.3's config/server.properties without its comments.
+STOCK_SERVER_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def test_shipped_defaults_differ_from_kafka_s_only_where_the_design_says() -> None:
+    config = load_server_config(None, {}, [])
+
+    assert set(config.texts) == {
+        "process.roles",
+        "node.id",
+        "listeners",
+        "log.dirs",
+        "barnabas.auto.format",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "group.initial.rebalance.delay.ms",
+    }
+    assert str(config.listeners[0]) == "PLAINTEXT://localhost:9092" and config.log_dirs == ("./data",)
+
+
+def test_a_stock_single_node_kraft_file_is_taken_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(STOCK_SERVER_PROPERTIES)
+
+    config = load_server_config(path, {}, [])
+
+    assert [str(each) for each in config.client_advertised_listeners] == ["PLAINTEXT://localhost:9092"]
+    assert config.unknown_keys == () and not caplog.records and not config.barnabas_auto_format
+
+
+def test_environment_beats_the_file_and_overrides_beat_both(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=2\ndefault.replication.factor=1\nlog.retention.ms=7\n")
+
+    config = load_server_config(path, {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_LOG_RETENTION_MS": "8"}, ["num.partitions=4"])
+
+    assert (config.num_partitions, config.topic_defaults.retention_ms) == (4, 8)
+
+
+def test_environment_is_mapped_as_the_container_image_maps_it() -> None:
+    environ = {
+        "KAFKA_LOG_DIRS": "/data",
+        "KAFKA_SASL_A__B___C": "x",
+        "KAFKA_HEAP_OPTS": "-Xmx1G",
+        "KAFKA_JMX_OPTS": "y",
+        "PATH": "/bin",
+        "KAFKA_": "z",
+    }
+
+    assert properties_from_environment(environ) == {"log.dirs": "/data", "sasl.a_b-c": "x"}
+
+
+def test_advertised_listeners_alone_give_listeners_on_every_address() -> None:
+    properties = properties_from_environment({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://a:1,INTERNAL://b:2"})
+
+    assert properties["listeners"] == "PLAINTEXT://0.0.0.0:1,INTERNAL://0.0.0.0:2"
+
+
+def test_unknown_keys_warn_and_the_rest_counts(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = load_server_config(None, {}, ["zookeeper.connect=x", "num.partitions=2", "listener.name.plaintext.x=1"])
+
+    assert config.unknown_keys == ("zookeeper.connect",) and config.num_partitions == 2
+    assert [record.getMessage() for record in caplog.records] == ["unknown configuration zookeeper.connect is ignored"]
+
+
+@pytest.mark.parametrize("override", ["num.partitions", "=3"])
+def test_an_override_without_key_or_value_is_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match="expected key=value"):
+        load_server_config(None, {}, [override])
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+        load_server_config(tmp_path / "none", {}, [])
+
+    (tmp_path / "bad").write_text("a=\\u12")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name in ("bad", "binary"):
+        assert_is_not_a_properties_file(tmp_path / name)
+
+
+def assert_is_not_a_properties_file(path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a properties file"):
+        load_server_config(path, {}, [])
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "# comment\n! too\n\na = 1\nb:2\nc 3\n d\\ e=f\ng=x,\\\n   y\nh=\\u0041\\t\\\\\nempty\r\ntwice=1\ntwice=2\nurl=a://b:1=c\n"
+
+    assert parse_properties(text) == {
+        "a": "1",
+        "b": "2",
+        "c": "3",
+        "d e": "f",
+        "g": "x,y",
+        "h": "A\t\\",
+        "empty": "",
+        "twice": "2",
+        "url": "a://b:1=c",
+    }

@@ -1,0 +1,111 @@
+"""How a property's text becomes a value, and what Kafka refuses. The expectations are answers of 4.3.1's own ConfigDef."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.properties import ConfigError, PropertyTable, PropertyType, UpdateMode
+
+TABLE = """
+# a comment
+a.boolean   boolean  false  -            -
+an.int      int      5      1..          cluster
+a.short     short    3      1..          -
+a.long      long     -1     -2..         broker
+a.level     int      -1     1..9|-1      -
+a.ratio     double   0.5    0..1         -
+a.list      list     ""     -            -
+a.policy    list     delete compact|delete  -
+a.role      list     required broker|controller! -
+a.name      string   null   nonempty     -
+a.case      string   Up     ~UP|DOWN     -
+a.password  password null   -            -
+replicas    list     ""     replicas     - internal
+"""
+
+PROPERTIES = PropertyTable(TABLE, {"an.int": ("other.int",)})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("a.boolean", "TRUE", True),
+        ("an.int", " 7 ", 7),
+        ("an.int", "+7", 7),
+        ("a.level", "-1", -1),
+        ("a.level", "9", 9),
+        ("a.ratio", "1e-1", 0.1),
+        ("a.list", "x , y,z", ("x", "y", "z")),
+        ("a.list", "", ()),
+        ("a.policy", "", ()),
+        ("a.policy", "compact, delete", ("compact", "delete")),
+        ("a.case", "down", "down"),
+        ("replicas", "*", ("*",)),
+        ("replicas", "0:1,1:2", ("0:1", "1:2")),
+    ],
+)
+def test_text_is_parsed_as_kafka_parses_it(name: str, text: str, value: object) -> None:
+    assert PROPERTIES[name].parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.boolean", "yes", "expected either true or false"),
+        ("an.int", "0", "must be at least 1"),
+        ("an.int", "abc", "expected a 32-bit integer, at least 1"),
+        ("an.int", "1_000", "expected a 32-bit integer"),
+        ("an.int", "٣", "expected a 32-bit integer"),
+        ("an.int", "2147483648", "expected a 32-bit integer"),
+        ("an.int", "9" * 5000, "expected a 32-bit integer"),
+        ("a.short", "32768", "expected a 16-bit integer"),
+        ("a.long", "-3", "must be at least -2"),
+        ("a.level", "0", "must be between 1 and 9 or equal to -1"),
+        ("a.ratio", "1.1", "must be between 0 and 1"),
+        ("a.ratio", "0x1", "expected a number"),
+        ("a.policy", "Compact", "must be one of compact, delete"),
+        ("a.policy", "compact,compact", "must not be duplicated"),
+        ("a.role", "", "must not be empty"),
+        ("a.name", "", "must not be empty"),
+        ("replicas", "a", "must be the literal '*'"),
+    ],
+)
+def test_wrong_text_is_refused_with_key_value_and_range(name: str, text: str, why: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        PROPERTIES[name].parse(text)
+
+    message = str(raised.value)
+    assert message.startswith("Invalid value ") and f"for configuration {name}: " in message and why in message
+    assert "\n" not in message and len(message) < 500
+
+
+def test_error_lines_escape_what_cannot_be_printed() -> None:
+    with pytest.raises(ConfigError) as raised:
+        PROPERTIES["an.int"].parse("1\n\x1b[31m")
+
+    assert "\\n\\x1b[31m" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("a.boolean", False, "false"),
+        ("a.ratio", 0.5, "0.5"),
+        ("a.ratio", 1.7976931348623157e308, "1.7976931348623157E308"),
+        ("a.list", ("x", "y"), "x,y"),
+        ("a.name", None, None),
+        ("a.password", "secret", None),
+    ],
+)
+def test_values_are_printed_as_kafka_prints_them(name: str, value: object, text: str | None) -> None:
+    assert PROPERTIES[name].format(value) == text
+
+
+def test_table_lines_say_everything_about_a_property() -> None:
+    role, number, internal = PROPERTIES["a.role"], PROPERTIES["an.int"], PROPERTIES["replicas"]
+
+    assert role.is_required and role.default is None and role.is_read_only
+    assert number.type is PropertyType.INT and number.default == 5 and number.synonyms == ("other.int",)
+    assert number.update_mode is UpdateMode.CLUSTER_WIDE and number.attribute == "an_int"
+    assert internal.is_internal and not number.is_internal
+    assert "# a comment" not in PROPERTIES and len(PROPERTIES) == 13

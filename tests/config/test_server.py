@@ -1,0 +1,140 @@
+"""Broker settings: the table against the fields, listeners, the rules between properties, and what this broker refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.endpoints import Endpoint
+from config.properties import ConfigError
+from config.server import SERVER_PROPERTIES, ServerConfig
+from config.server_rules import server_config
+
+# Fields that hold the meaning of a property's text instead of its value.
+INTERPRETED = {
+    "advertised.listeners",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dirs",
+    "max.connections.per.ip.overrides",
+    "metadata.log.dir",
+    "node.id",
+    "process.roles",
+}
+
+
+def refusal(**texts: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        server_config({key.replace("_", "."): value for key, value in texts.items()})
+    return str(raised.value)
+
+
+def test_defaults_of_the_fields_are_those_of_the_table() -> None:
+    config = ServerConfig()
+    fields = {known.attribute: known for known in SERVER_PROPERTIES.values()}
+
+    for attribute in ServerConfig.__annotations__.keys() - {"topic_defaults", "texts", "unknown_keys"}:
+        known = fields[attribute]
+        if known.name not in INTERPRETED:
+            assert getattr(config, attribute) == known.default, known.name
+
+
+def test_every_property_has_a_sentence_and_a_default_inside_its_range() -> None:
+    for known in SERVER_PROPERTIES.values():
+        assert known.doc.endswith("."), known.name
+        if known.default_text:
+            assert known.parse(known.default_text) == known.default
+
+
+def test_settings_are_read_only_and_unknown_fields_are_refused() -> None:
+    config = server_config({"num.partitions": "3"})
+
+    with pytest.raises(AttributeError):
+        config.num_partitions = 4
+    with pytest.raises(TypeError):
+        ServerConfig(no_such_field=1)
+    assert config.num_partitions == 3
+
+
+def test_values_of_properties_without_a_field_are_known_too() -> None:
+    config = server_config({"ssl.keystore.location": "/keys", "num.partitions": "3"})
+
+    assert config.value_of("ssl.keystore.location") == "/keys" and config.is_set("ssl.keystore.location")
+    assert config.value_of("ssl.protocol") == "TLSv1.3" and not config.is_set("ssl.protocol")
+
+
+def test_listeners_are_split_by_whom_they_serve() -> None:
+    config = server_config(
+        {
+            "listeners": "PLAINTEXT://localhost:9092,internal://[::1]:19092,CONTROLLER://localhost:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "advertised.listeners": "PLAINTEXT://public:1,INTERNAL://[fe80::1]:2",
+        }
+    )
+
+    assert [each.listener_name for each in config.client_listeners] == ["PLAINTEXT", "INTERNAL"]
+    assert config.listeners[1] == Endpoint("INTERNAL", "::1", 19092, "PLAINTEXT")
+    assert [str(each) for each in config.client_advertised_listeners] == ["PLAINTEXT://public:1", "INTERNAL://[fe80::1]:2"]
+
+
+def test_an_empty_host_is_advertised_by_the_machine_s_name() -> None:
+    config = server_config({"listeners": "PLAINTEXT://:9092"})
+
+    assert config.listeners[0].host == "" and config.advertised_listeners[0].host != ""
+
+
+@pytest.mark.parametrize(
+    ("listeners", "why"),
+    [
+        ("PLAINTEXT:9092", "expected {listener name}://{host}:{port}"),
+        ("PLAINTEXT://localhost:65536", "at most 65535"),
+        ("PLAINTEXT://local host:1", "expected {listener name}"),
+        ("PLAINTEXT://a:1,plaintext://b:2", "a different name"),
+        ("PLAINTEXT://a:1,SSL://a:1", "a different port"),
+        ("UNKNOWN://a:1", "no security protocol defined for listener UNKNOWN"),
+        ("PLAINTEXT://0.0.0.0:9092", "nonroutable address 0.0.0.0"),
+        ("SSL://a:1", "security protocol SSL is not supported yet"),
+        ("SASL_PLAINTEXT://a:1", "security protocol SASL_PLAINTEXT is not supported yet"),
+    ],
+)
+def test_wrong_listeners_are_refused(listeners: str, why: str) -> None:
+    assert why in refusal(listeners=listeners)
+
+
+def test_one_port_serves_ipv4_and_ipv6() -> None:
+    config = server_config(
+        {"listeners": "PLAINTEXT://127.0.0.1:9092,V6://[::1]:9092", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,V6:PLAINTEXT"}
+    )
+
+    assert [each.port for each in config.listeners] == [9092, 9092]
+
+
+def test_a_node_that_is_not_its_own_whole_cluster_is_refused() -> None:
+    assert "clusters are not supported yet" in refusal(process_roles="controller")
+    assert "clusters are not supported yet" in refusal(process_roles="broker")
+    assert "clusters are not supported yet" in refusal(controller_quorum_voters="1@a:9093,2@b:9093")
+    assert "clusters are not supported yet" in refusal(controller_quorum_voters="2@b:9093")
+    assert "clusters are not supported yet" in refusal(controller_quorum_bootstrap_servers="other:9093")
+
+
+def test_settings_that_would_be_silently_dropped_are_refused() -> None:
+    assert "authorizers are not supported yet" in refusal(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    assert "cannot be loaded" in refusal(create_topic_policy_class_name="x.Policy")
+    assert "tiered storage" in refusal(remote_log_storage_system_enable="true")
+
+
+def test_rules_between_numbers_are_kafka_s() -> None:
+    assert "socket.request.max.bytes" in refusal(queued_max_request_bytes="1000")
+    assert "must be unlimited (-1) or at least 1" in refusal(log_retention_ms="0")
+    assert "must not exceed" in refusal(replica_fetch_wait_max_ms="40000")
+    assert "same as node.id" in refusal(broker_id="3", node_id="4")
+    assert "expected {host}:{port}" in refusal(barnabas_metrics_listener="9404")
+
+
+def test_our_finite_limits_count_where_kafka_has_none() -> None:
+    assert ServerConfig().connections_limit == 10_000
+    assert server_config({"max.connections": "7"}).connections_limit == 7
+    assert server_config({"queued.max.request.bytes": "200000000"}).queued_request_bytes_limit == 200_000_000
