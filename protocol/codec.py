@@ -11,7 +11,8 @@ What the bytes look like (Kafka's protocol guide; KIP-482 for flexible versions)
 
 Decoding trusts nothing: each length is checked against the end of the buffer before it is used, an array's count against the smallest
 size of its elements, and all elements of one message against `MAX_DECODED_OBJECTS`. Whatever is wrong ends in DecodeError. Bytes after
-the message are left alone: Kafka ignores them too, and the end position tells. Unknown tagged fields are skipped, not kept.
+the message are left alone: Kafka ignores them too, and the end position tells. Unknown tagged fields are skipped, not kept, and a struct
+with more than `MAX_TAGGED_FIELDS` is refused (CVE-2026-111115: Kafka lets one request hold millions).
 """
 
 from __future__ import annotations
@@ -24,16 +25,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from protocol.errors import DecodeError
 from protocol.schema import Field, FieldType, Kind, Message, Records, schema_of
+from protocol.uvarint import MAX_TAGGED_FIELDS, Buffer, rest_of_uvarint, skip_tagged_fields, uvarint
 
 T = TypeVar("T")
-Buffer: TypeAlias = bytes | bytearray | memoryview
 Decoder: TypeAlias = Callable[..., tuple[T, int]]
 Encoder: TypeAlias = Callable[[T], bytes]
 
 MAX_DECODED_OBJECTS = 1_000_000
 """Array elements and tagged fields that one message may hold; about 200 MB of objects at the worst."""
-
-MAX_UVARINT_BYTES = 5
 
 
 def decode(cls: type[T], version: int, buffer: Buffer, position: int = 0) -> tuple[T, int]:
@@ -51,7 +50,7 @@ def encode(message: object, version: int) -> bytes:
 
 def encode_chunks(message: object, version: int) -> list[Records]:
     """Returns the encoding in order as bytes and the Records objects themselves, so that a slice of a file can leave by sendfile."""
-    return _chunks_encoder(type(message), version)(message)
+    return chunks_encoder(type(message), version)(message)
 
 
 def decoder(cls: type[T], version: int) -> Decoder[T]:
@@ -64,54 +63,8 @@ def decoder(cls: type[T], version: int) -> Decoder[T]:
 
 def encoder(cls: type[T], version: int) -> Encoder[T]:
     """Returns the compiled `encode(message)` of one version; raises ValueError for a version that is not declared."""
-    chunks_of = _chunks_encoder(cls, version)
+    chunks_of = chunks_encoder(cls, version)
     return lambda message: _join(chunks_of(message))
-
-
-def uvarint(value: int) -> bytes:
-    """Returns the unsigned varint of a value below 2^35: seven bits a byte, the lowest first."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Returns an unsigned varint and the position after it."""
-    try:
-        first = buffer[position]
-        return (first, position + 1) if first < 0x80 else _rest_of_uvarint(buffer, position + 1, first)
-    except IndexError as error:
-        raise DecodeError("the buffer ends within a uvarint") from error
-
-
-def _rest_of_uvarint(buffer: Buffer, position: int, value: int) -> tuple[int, int]:
-    """Goes on after a first byte that said that more bytes follow. An IndexError is the caller's to turn into a DecodeError."""
-    value &= 0x7F
-    for shift in range(7, 7 * MAX_UVARINT_BYTES, 7):
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise DecodeError(f"a uvarint has more than {MAX_UVARINT_BYTES} bytes")
-
-
-def _skip_tagged_fields(buffer: Buffer, position: int, count: int, budget: int) -> tuple[int, int]:
-    """Skips the tagged fields of a struct that knows none; returns the position after them and the budget left."""
-    if count > 0x7F:
-        count, position = _rest_of_uvarint(buffer, position, count)
-    if count > budget:
-        raise DecodeError("too many tagged fields")
-    for _ in range(count):
-        _, position = read_uvarint(buffer, position)
-        size, position = read_uvarint(buffer, position)
-        position += size
-        if position > len(buffer):
-            raise DecodeError("a tagged field is longer than the buffer")
-    return position, budget - count
 
 
 def _join(chunks: list[Records]) -> bytes:
@@ -120,7 +73,8 @@ def _join(chunks: list[Records]) -> bytes:
     return b"".join([chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.read() for chunk in chunks])
 
 
-def _chunks_encoder(cls: type[Any], version: int) -> Callable[[Any], list[Records]]:
+def chunks_encoder(cls: type[Any], version: int) -> Callable[[Any], list[Records]]:
+    """Returns the compiled `encode_chunks(message)` of one version; raises ValueError for a version that is not declared."""
     encoders = schema_of(cls).encoders
     if version not in encoders:
         encoders[version] = _Encoding(cls, version).compile()
@@ -199,7 +153,7 @@ class _Decoding(_Source):
 
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version, "decode")
-        self.namespace.update(new=object.__new__, rest_of_uvarint=_rest_of_uvarint, skip_tagged_fields=_skip_tagged_fields)
+        self.namespace.update(new=object.__new__, rest_of_uvarint=rest_of_uvarint, skip_tagged_fields=skip_tagged_fields)
         self.namespace.update(unpack_from=struct.unpack_from, budget=MAX_DECODED_OBJECTS)
         with self.block(f"def {self.function_name}(buffer, position=0):"):
             self.line("p, end, left = position, len(buffer), budget")
@@ -330,9 +284,8 @@ class _Decoding(_Source):
             return
         tag, size, stop = self.name("tag"), self.name("size"), self.name("stop")
         with self.block(f"if {count}:"):
-            self.line(f"if {count} > 127: {count}, p = rest_of_uvarint(buffer, p, {count})")
+            self.line(f'if {count} > {MAX_TAGGED_FIELDS} or {count} > left: raise DecodeError("{path}: too many tagged fields")')
             self.line(f"left -= {count}")
-            self.line(f'if left < 0: raise DecodeError("{path}: too many tagged fields")')
             with self.block(f"for _ in range({count}):"):
                 for number in (tag, size):
                     self.line(f"{number} = buffer[p]; p += 1")
