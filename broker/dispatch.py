@@ -37,14 +37,32 @@ _RESPONSE_HEADER_V1 = struct.Struct(">iib")  # … and an empty tag section
 class _Route:
     """How requests of one API at one version are served."""
 
-    __slots__ = ("api", "api_key", "decode", "encode", "encode_error", "handler", "has_request_tags", "has_response_tags", "measure", "version")
+    __slots__ = (
+        "api",
+        "api_key",
+        "decode",
+        "encode",
+        "encode_error",
+        "handler",
+        "has_request_tags",
+        "has_response_tags",
+        "measure",
+        "version",
+    )
 
-    def __init__(self, api: Api, version: int, handler: Handler, error_response: Callable[[Any, KafkaError], Any] | None, measure: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        version: int,
+        handler: Handler,
+        error_response: Callable[[Any, KafkaError], Any] | None,
+        measure: Callable[[int], None],
+    ) -> None:
         self.api = api
         self.api_key = api.key
         self.version = version
         self.decode = codec.decoder(api.request_class, version)
-        self.encode = codec.encoder(api.response_class, version)
+        self.encode = codec.chunks_encoder(api.response_class, version)
         self.handler = handler
         self.encode_error = error_response
         self.has_request_tags = api.request_header_version(version) >= 2

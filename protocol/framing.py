@@ -14,7 +14,9 @@ from collections.abc import Callable
 from protocol.errors import DecodeError
 
 SCRATCH_SIZE = 64 * 1024  # bytes; uvloop reads at most 64 KiB a time into it
-FIRST_ALLOCATION_MAX = 1024 * 1024  # bytes; a larger frame's buffer grows only as its bytes arrive (CVE-2022-34917: never trust a declared size)
+FIRST_ALLOCATION_MAX = (
+    1024 * 1024
+)  # bytes; a larger frame's buffer grows only as its bytes arrive (CVE-2022-34917: never trust a declared size)
 POOLED_BUFFER_SIZE = FIRST_ALLOCATION_MAX + 64 * 1024  # bytes; room for a client's 1 MiB batch and its request around it
 POOLED_BUFFERS_MAX = 8
 
@@ -50,7 +52,19 @@ class FrameAssembler:
     Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`.
     """
 
-    __slots__ = ("_end", "_large", "_large_is_pooled", "_large_position", "_large_size", "_on_frame", "_pool", "_scratch", "_start", "_view", "max_frame_size")
+    __slots__ = (
+        "_end",
+        "_large",
+        "_large_is_pooled",
+        "_large_position",
+        "_large_size",
+        "_on_frame",
+        "_pool",
+        "_scratch",
+        "_start",
+        "_view",
+        "max_frame_size",
+    )
 
     def __init__(self, on_frame: Callable[[memoryview], bool], *, max_frame_size: int, pool: BufferPool) -> None:
         self.max_frame_size = max_frame_size

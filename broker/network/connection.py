@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.network")
 
-CORK_SIZE_MAX = 64 * 1024  # bytes of replies held back until the end of a read; past it they leave, and a peer that doesn't take them is found out
+CORK_SIZE_MAX = (
+    64 * 1024
+)  # bytes of replies held back until the end of a read; past it they leave, and a peer that doesn't take them is found out
 
 
 class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
@@ -47,9 +49,25 @@ class ConnectionFacts:
 class Connection(asyncio.BufferedProtocol):
     """Created by the listener for each accepted socket; lives until `connection_lost`."""
 
-    __slots__ = ("_assembler", "_flush_is_due", "_handle", "_is_reading", "_loop", "_outbox", "_pipeline", "_receiving", "_registry", "_transport", "facts", "last_active_ms", "partial_since_ms")
+    __slots__ = (
+        "_assembler",
+        "_flush_is_due",
+        "_handle",
+        "_is_reading",
+        "_loop",
+        "_outbox",
+        "_pipeline",
+        "_receiving",
+        "_registry",
+        "_transport",
+        "facts",
+        "last_active_ms",
+        "partial_since_ms",
+    )
 
-    def __init__(self, registry: ConnectionRegistry, listener_name: str, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
+    def __init__(
+        self, registry: ConnectionRegistry, listener_name: str, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
+    ) -> None:
         self._registry = registry
         self._loop = registry.loop
         self._handle = handle
@@ -180,7 +198,9 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Close now, dropping what is unsent; the peer sees its connection end. Safe to call twice."""
         if self._transport is not None and not self._transport.is_closing():
-            log.info("closing connection client=%s listener=%s reason=%s", self.facts.client_host, self.facts.listener_name, _printable(reason))
+            log.info(
+                "closing connection client=%s listener=%s reason=%s", self.facts.client_host, self.facts.listener_name, _printable(reason)
+            )
             if self._outbox is not None:
                 self._outbox.close()
             self._transport.abort()

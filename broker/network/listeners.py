@@ -105,7 +105,11 @@ class ConnectionRegistry:
         for connection in list(self._connections):
             if now - connection.last_active_ms >= self._idle_ms and not connection.is_busy:
                 connection.close("idle")
-            elif connection.partial_since_ms is not None and now - connection.partial_since_ms >= self._frame_deadline_ms and not connection.is_busy:
+            elif (
+                connection.partial_since_ms is not None
+                and now - connection.partial_since_ms >= self._frame_deadline_ms
+                and not connection.is_busy
+            ):
                 connection.close("frame not completed in time")
         self._sweep_timer = self._clock.call_later(SWEEP_INTERVAL_MS, self._sweep)
 
@@ -113,7 +117,9 @@ class ConnectionRegistry:
 class Listener:
     """One named listener: its sockets (a host name may resolve to several addresses) and the asyncio servers on them."""
 
-    def __init__(self, name: str, registry: ConnectionRegistry, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
+    def __init__(
+        self, name: str, registry: ConnectionRegistry, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
+    ) -> None:
         self.name = name
         self.port = 0  # the real one, once open: a configured port 0 asks the kernel for a free one
         self._registry = registry

@@ -31,7 +31,20 @@ class Outbox:
     fails; nothing is sent afterwards. A FileSlice is owned from `push` on and released when sent or dropped.
     """
 
-    __slots__ = ("_executor", "_fd", "_is_closed", "_loop", "_on_broken", "_on_writable", "_queue", "_reading_in", "_sent_of_head", "_socket", "_waits_for_writable", "pushed_size")
+    __slots__ = (
+        "_executor",
+        "_fd",
+        "_is_closed",
+        "_loop",
+        "_on_broken",
+        "_on_writable",
+        "_queue",
+        "_reading_in",
+        "_sent_of_head",
+        "_socket",
+        "_waits_for_writable",
+        "pushed_size",
+    )
 
     def __init__(
         self,

@@ -39,7 +39,13 @@ class Harness:
     def __init__(self, handle: Any, **limits: Any) -> None:
         self.clock = ManualClock()
         self.executor = ThreadPoolExecutor(1)
-        settings = {"max_frame_size": 1 << 20, "max_connections": 100, "max_connections_per_ip": 100, "idle_ms": 600_000, "frame_deadline_ms": 30_000}
+        settings = {
+            "max_frame_size": 1 << 20,
+            "max_connections": 100,
+            "max_connections_per_ip": 100,
+            "idle_ms": 600_000,
+            "frame_deadline_ms": 30_000,
+        }
         self.registry = ConnectionRegistry(
             asyncio.get_running_loop(), self.clock, self.executor, on_count=lambda name, change: None, **(settings | limits)
         )

@@ -20,7 +20,9 @@ class Wire:
         self.parked: dict[str, Deferred] = {}
         self.ready_count = 0
         self.errors: list[BaseException] = []
-        self.pipeline = RequestPipeline(start=self._start, send=lambda chunks: self.sent.extend(chunks), on_ready=self._ready, on_error=self.errors.append)
+        self.pipeline = RequestPipeline(
+            start=self._start, send=lambda chunks: self.sent.extend(chunks), on_ready=self._ready, on_error=self.errors.append
+        )
 
     def _start(self, frame: memoryview) -> Any:
         name = bytes(frame[2:]).decode()

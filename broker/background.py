@@ -1,0 +1,114 @@
+"""What the broker does by itself at intervals: flushing, checkpoints, retention, deletion, expiry of producer ids.
+
+One timer a chore; the chore decides on the loop and hands what blocks to the thread pool. A chore is never run twice at once.
+Intervals are Kafka's properties. Sources: kafka.log.LogManager.startup, kafka.server.ReplicaManager.startHighWatermarkCheckPointThread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.clock import Clock, Timer
+from storage.errors import StorageError
+from storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from broker.replication.replica_manager import ReplicaManager
+    from config.server import ServerConfig
+
+log = logging.getLogger("barnabas.background")
+
+DELETION_INTERVAL_MS = 1_000  # how often delays that are over are looked for
+FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision
+RunBlocking = Callable[..., Awaitable[Any]]
+
+
+class Background:
+    """The chores of one broker. Owned by server.py: `start` once partitions are there, `stop` before the logs close."""
+
+    def __init__(
+        self, config: ServerConfig, clock: Clock, log_manager: LogManager, replica_manager: ReplicaManager, run_blocking: RunBlocking
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log_manager = log_manager
+        self._replica_manager = replica_manager
+        self._run_blocking = run_blocking
+        self._timers: dict[str, Timer] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Begin all chores, each after its first interval."""
+        config = self._config
+        self._repeat("retention", config.log_retention_check_interval_ms, self._enforce_retention)
+        self._repeat("high watermark checkpoint", config.replica_high_watermark_checkpoint_interval_ms, self._write_checkpoints)
+        self._repeat("flush and recovery point checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._flush_all)
+        self._repeat("flush by time", FLUSH_CHECK_INTERVAL_MS, self._flush_due)
+        self._repeat("deletion", DELETION_INTERVAL_MS, self._delete_due)
+        self._repeat("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
+
+    async def stop(self) -> None:
+        """Arm nothing more and wait for what is running."""
+        self._is_stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _repeat(self, name: str, interval_ms: int, chore: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            try:
+                await chore()
+            except StorageError as e:
+                if e.path is not None:
+                    self._replica_manager.fail_log_dir(e.path, e)
+                else:
+                    log.error("chore failed chore=%s error=%s", name, e)
+            except Exception:
+                log.exception("chore failed chore=%s", name)
+            finally:
+                del self._tasks[name]
+                if not self._is_stopped:
+                    arm()
+
+        def begin() -> None:
+            self._tasks[name] = asyncio.get_running_loop().create_task(run())
+
+        def arm() -> None:
+            self._timers[name] = self._clock.call_later(interval_ms, begin)
+
+        arm()
+
+    async def _enforce_retention(self) -> None:
+        count = self._log_manager.enforce_retention(self._clock.now_ms())
+        if count:
+            log.info("retention deleted segments=%d", count)
+
+    async def _write_checkpoints(self) -> None:
+        for work in self._log_manager.take_checkpoints():
+            await self._run_blocking(work.run)
+
+    async def _flush_all(self) -> None:
+        """Make all that was appended durable, so that a restart has about a minute of log to scan. Kafka leaves it to the kernel."""
+        self._replica_manager.request_flush(partition for partition in self._replica_manager.partitions() if partition.log.has_unflushed)
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._replica_manager.when_flushed(lambda: flushed.done() or flushed.set_result(None))
+        await flushed
+        await self._write_checkpoints()
+
+    async def _flush_due(self) -> None:
+        now_ms = self._clock.now_ms()
+        self._replica_manager.request_flush(
+            partition for partition in self._replica_manager.partitions() if partition.log.flush_is_due(now_ms)
+        )
+
+    async def _delete_due(self) -> None:
+        work = self._log_manager.take_due_deletions(self._clock.now_ms())
+        if work is not None:
+            await self._run_blocking(work.run)
+
+    async def _expire_producers(self) -> None:
+        self._log_manager.remove_expired_producers(self._clock.now_ms())

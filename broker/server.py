@@ -1,0 +1,327 @@
+"""The running node: builds every collaborator, starts and stops them in order. Nothing else in broker/ wires objects together.
+
+Start: take the ports (a taken one stops us at once), lock the log directories, load the metadata log, recover the partitions'
+logs, elect ourselves, and only then accept connections. Stop: the reverse; SIGTERM and SIGINT both lead to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from broker.background import Background
+from broker.cli.format import format_directories, new_id
+from broker.cli.version import VERSION
+from broker.clock import SystemClock
+from broker.context import Services
+from broker.dispatch import KafkaApis
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
+from broker.groups.group_config import GroupConfig
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.controller import Controller
+from broker.metadata.controller_client import ControllerClient
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.metadata_log import MetadataLog
+from broker.metadata.quorum import SingleNodeQuorum
+from broker.metrics import Metrics
+from broker.network.listeners import ConnectionRegistry, Listener, ListenError
+from broker.replication.replica_manager import ReplicaManager
+from config.endpoints import Endpoint
+from config.server import ServerConfig
+from protocol.compression import Compression
+from protocol.uuids import uuid_to_text
+from storage.errors import StorageError
+from storage.log_manager import LogManager
+
+log = logging.getLogger("barnabas.server")
+
+THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
+GC_THRESHOLDS = (10_000, 10, 1_000)  # a full collection over 200k live objects took 50–60 ms at Python's defaults, 9–13 ms frozen and so
+
+
+class StartError(Exception):
+    """The broker can't start; the message is one line for the operator."""
+
+
+class Broker:
+    """One node. `start` returns once it serves; `stop` leaves its directories cleanly closed."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self._loop = asyncio.get_running_loop()
+        self._clock = SystemClock(self._loop)
+        self._random = random.Random(secrets.randbits(128))
+        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="barnabas-disk")
+        self._stopped: asyncio.Future[int] = self._loop.create_future()
+        self._undo: list[Callable[[], Any]] = []  # what `stop` does, last first; each may return an awaitable
+        self.listeners: list[Listener] = []
+        self.node_id = config.node_id
+        self.cluster_id = ""
+
+    async def start(self) -> None:
+        """Raises StartError; what was begun is then undone."""
+        try:
+            await self._start()
+        except (ListenError, StorageError, OSError) as e:
+            await self.stop()
+            raise StartError(str(e)) from e
+
+    async def stop(self) -> None:
+        """Stop serving and close everything, in the reverse order of the start."""
+        while self._undo:
+            try:
+                outcome = self._undo.pop()()
+                if outcome is not None:
+                    await outcome
+            except Exception:
+                log.exception("stopping went on after an error")
+
+    async def wait_stopped(self) -> int:
+        """The exit code, once someone asked the broker to stop."""
+        return await self._stopped
+
+    def request_stop(self, exit_code: int = 0) -> None:
+        """Let `wait_stopped` return. Later calls change nothing."""
+        if not self._stopped.done():
+            self._stopped.set_result(exit_code)
+
+    # -- the start, step by step ----------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        config = self.config
+        self._undo.append(self._executor.shutdown)
+        registry = self._make_registry()
+        for endpoint in config.client_listeners:
+            self._bind(endpoint, registry)
+        log_manager = self._open_directories()
+        metadata, controller, metadata_log = self._load_metadata(log_manager)
+        log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=self._clock.now_ms())
+        self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
+        replica_manager = self._make_replica_manager(metadata, log_manager)
+        coordinator = self._make_coordinator(metadata, replica_manager)
+        await self._activate(controller, metadata_log, log_manager)
+        background = Background(config, self._clock, log_manager, replica_manager, self.run_blocking)
+        background.start()
+        self._undo.append(background.stop)
+        services = Services(
+            config=config,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            clock=self._clock,
+            random=self._random,
+            metrics=self.metrics,
+            metadata=metadata,
+            controller=controller,
+            replica_manager=replica_manager,
+            group_coordinator=coordinator,
+        )
+        await self._serve(services, registry)
+
+    def _make_registry(self) -> ConnectionRegistry:
+        config = self.config
+        registry = ConnectionRegistry(
+            self._loop,
+            self._clock,
+            self._executor,
+            max_frame_size=config.socket_request_max_bytes,
+            max_connections=config.connections_limit,
+            max_connections_per_ip=config.connections_per_ip_limit,
+            idle_ms=config.connections_max_idle_ms,
+            frame_deadline_ms=config.barnabas_frame_deadline_ms,
+            on_count=self.metrics.connection_count,
+        )
+        self._undo.append(registry.close)
+        return registry
+
+    def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry) -> None:
+        listener = Listener(endpoint.listener_name, registry, lambda frame, facts: self._handle(frame, facts))
+        self._undo.append(listener.stop)
+        self.listeners.append(listener)
+        listener.bind(endpoint.host, endpoint.port)
+
+    def _open_directories(self) -> LogManager:
+        """Lock the log directories and find out who we are, formatting empty ones where that is asked for."""
+        config = self.config
+        if config.barnabas_auto_format and not any((Path(path) / "meta.properties").exists() for path in config.log_dirs):
+            format_directories(config, uuid_to_text(new_id(secrets.token_bytes)), ignore_formatted=True, random_bytes=secrets.token_bytes)
+        log_manager = LogManager(config.log_dirs, random_source=self._random, on_directory_failure=self._directory_failed)
+        log_manager.lock()
+        self._undo.append(log_manager.unlock)
+        identity = next((d.meta for d in log_manager.directories if d.meta is not None), None)
+        if identity is None:
+            raise StartError(f"log directory {config.log_dirs[0]} is not formatted; run: barnabas format -t $(barnabas random-uuid)")
+        if identity.node_id != config.node_id:
+            raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
+        self.cluster_id = identity.cluster_id
+        return log_manager
+
+    def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient, MetadataLog]:
+        config = self.config
+        cache = MetadataCache(ClusterState(), cluster_id=self.cluster_id, node_id=self.node_id, config=config)
+        controller = Controller(config, node_id=self.node_id, random_source=self._random)
+        is_loading = True
+
+        def apply(records: Any) -> None:
+            if is_loading:  # afterwards the controller replays what it appends, ahead of the commit
+                controller.replay(records)
+            cache.apply_committed(records)
+
+        metadata_log = MetadataLog.open(Path(config.metadata_log_dir), config, now_ms=self._clock.now_ms())
+        quorum = SingleNodeQuorum(
+            metadata_log,
+            node_id=self.node_id,
+            clock=self._clock,
+            run_blocking=self.run_blocking,
+            apply=apply,
+            on_failure=lambda error: self.request_stop(1),
+        )
+        quorum.start()
+        is_loading = False
+        self._undo.append(quorum.close)
+        client = ControllerClient(controller, quorum, config, node_id=self.node_id)
+        self._undo.append(client.close)
+        return cache, client, metadata_log
+
+    def _make_replica_manager(self, metadata: MetadataCache, log_manager: LogManager) -> ReplicaManager:
+        replica_manager = ReplicaManager(
+            config=self.config,
+            node_id=self.node_id,
+            clock=self._clock,
+            metrics=self.metrics,
+            metadata=metadata,
+            log_manager=log_manager,
+            run_blocking=self.run_blocking,
+            on_log_dir_failure=log_manager.mark_offline,
+        )
+        metadata.subscribe(replica_manager.apply)
+        return replica_manager
+
+    def _make_coordinator(self, metadata: MetadataCache, replica_manager: ReplicaManager) -> GroupCoordinator:
+        config = self.config
+        coordinator_log = ReplicatedCoordinatorLog(
+            GROUP_METADATA_TOPIC,
+            replica_manager,
+            metadata,
+            default_partition_count=config.offsets_topic_num_partitions,
+            compression=Compression(config.offsets_topic_compression_codec),
+        )
+        coordinator = GroupCoordinator(GroupConfig.from_server(config), coordinator_log, self._clock, self._random, metadata)
+        coordinator.start()
+        self._undo.append(coordinator.stop)
+        metadata.subscribe(coordinator.on_metadata_delta)
+        return coordinator
+
+    async def _activate(self, controller: ControllerClient, metadata_log: MetadataLog, log_manager: LogManager) -> None:
+        """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
+        ports = {listener.name: listener.port for listener in self.listeners}
+        endpoints = [
+            endpoint._replace(port=endpoint.port or ports[endpoint.listener_name]) for endpoint in self.config.client_advertised_listeners
+        ]
+        await controller.activate(
+            bootstrap=metadata_log.bootstrap_records() if metadata_log.is_new else [],
+            incarnation_id=new_id(secrets.token_bytes),
+            endpoints=endpoints,
+            log_dirs=[directory.meta.directory_id for directory in log_manager.directories if directory.meta is not None],
+        )
+
+    async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
+        apis = KafkaApis(services)
+        self._undo.append(apis.close)
+        self._handle = apis.handle
+        self._undo.append(registry.close)  # connections end before what they wait for does
+        if self.config.barnabas_metrics_listener:
+            await self._serve_metrics()
+        for listener in self.listeners:
+            await listener.start()
+        self._undo.append(lambda: [listener.stop() for listener in self.listeners] and None)
+
+    async def _serve_metrics(self) -> None:
+        from broker.metrics_http import MetricsServer
+
+        host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
+        server = MetricsServer(self.metrics)
+        await server.start(host.strip("[]"), int(port))
+        self._undo.append(server.close)
+
+    # -- what collaborators are given -----------------------------------------------------------------------------
+
+    def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """Run `function` in the thread pool."""
+        return self._loop.run_in_executor(self._executor, function, *arguments)
+
+    def _directory_failed(self, path: Path, error: StorageError) -> None:
+        """With its last log directory gone a broker has nothing to serve: it stops, as Kafka's does."""
+        if all(Path(directory) == path for directory in self.config.log_dirs):
+            log.error("no log directory is left, stopping")
+            self.request_stop(1)
+
+
+def run(config: ServerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code."""
+    import uvloop
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for key in config.unknown_keys:
+        log.warning("unknown property ignored key=%s", ascii(key))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(config))
+
+
+async def _run(config: ServerConfig) -> int:
+    broker = Broker(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.request_stop)
+    try:
+        await broker.start()
+    except StartError as e:
+        print(f"barnabas: {e}", file=sys.stderr)
+        return 1
+    print(_ready_line(broker), flush=True)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    exit_code = await broker.wait_stopped()
+    await broker.stop()
+    return exit_code
+
+
+def _ready_line(broker: Broker) -> str:
+    config = broker.config
+    addresses = " ".join(
+        f"{endpoint.listener_name}://{endpoint.host or socket.gethostname()}:{listener.port}"
+        for endpoint, listener in zip(config.client_listeners, broker.listeners, strict=True)
+    )
+    return f"barnabas {VERSION} ready on {addresses} data={','.join(config.log_dirs)} node={broker.node_id} in {_process_age_s():.2f} s"
+
+
+def _process_age_s() -> float:
+    """Seconds since this process was started, the interpreter's own start included where the system tells."""
+    try:
+        with open("/proc/self/stat", "rb") as stat:
+            started_ticks = int(stat.read().rpartition(b")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):
+        return time.process_time()
+
+
+def _topic_ids(metadata: MetadataCache) -> Callable[[str], bytes | None]:
+    def topic_id_of(name: str) -> bytes | None:
+        topic = metadata.find_topic(name)
+        return None if topic is None else topic.topic_id
+
+    return topic_id_of
