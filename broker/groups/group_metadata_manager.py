@@ -67,6 +67,8 @@ class GroupMetadataManager:
         if not self._accepts(group, request):
             self._rebalance.remove_member(group, request.member_id)
             reply.complete(_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            # It may have been the one the others waited for.
+            result = self._rebalance.maybe_complete_join(group)
         elif not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
             reply.complete(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
         elif request.member_id:

@@ -87,7 +87,7 @@ class Transcript:
         state = ClusterState()
         self.metadata = MetadataCache(state, cluster_id="c", node_id=1, config=ServerConfig())
         self.member_ids: dict[str, str] = {}
-        self.lines: list[str] = []
+        self._lines: list[str] = []
         self._shown_batches = 0
         self._restarts = 0
         self.create_topic("__consumer_offsets")
@@ -112,6 +112,12 @@ class Transcript:
         self.coordinator = self._start()
         if is_loaded:
             self.advance(0)
+
+    def append_foreign(self, batch: bytearray) -> None:
+        """Put a batch into the log that another writer made, Apache Kafka for one; it is not shown."""
+        self._show_records()
+        self.log.append_batch(batch)
+        self._shown_batches += 1
 
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)
@@ -238,22 +244,35 @@ class Transcript:
 
     # What came out.
 
+    @property
+    def lines(self) -> list[str]:
+        """What came out since the last `expect`, with members' names for the ids that they have now."""
+        self._show_records()
+        shown = self._lines
+        for name, member_id in self.member_ids.items():
+            shown = [line.replace(member_id, name) for line in shown]
+        return shown
+
     def expect(self, *lines: str) -> None:
         """Exactly these lines came out since the last `expect`: answers and stored records, in order."""
-        self._show_records()
-        found, self.lines = self.lines, []
+        found = self.lines
+        self._lines = []
         assert found == list(lines), "\n".join(["what came out:", *found, "what was expected:", *lines])
+
+    def expect_last(self, *lines: str) -> None:
+        """The last lines are these; what came before is not looked at."""
+        self._show_records()
+        self._lines = self._lines[-len(lines) :]
+        self.expect(*lines)
 
     def skip(self) -> None:
         """What came out so far is another test's concern."""
         self._show_records()
-        self.lines = []
+        self._lines = []
 
     def _line(self, text: str) -> None:
         self._show_records()
-        for name, member_id in self.member_ids.items():
-            text = text.replace(member_id, name)
-        self.lines.append(text.rstrip())
+        self._lines.append(text.rstrip())
 
     def _show_join(self, name: str, response: JoinGroupResponse) -> None:
         if response.member_id:
@@ -286,7 +305,7 @@ class Transcript:
         batches, self._shown_batches = self.log.batches[self._shown_batches :], len(self.log.batches)
         for batch in batches:
             for stored in iterate_records(batch):
-                self._line("log: " + self._show_record(stored.key, stored.value))
+                self._lines.append("log: " + self._show_record(stored.key, stored.value))
 
     @staticmethod
     def _show_record(key: bytes | None, value: bytes | None) -> str:
@@ -315,5 +334,7 @@ def stable_group(*names: str, **config: int) -> Transcript:
     script.sync(names[0], **{name: name.upper() for name in names})
     for name in names[1:]:
         script.sync(name)
+    for name in names:
+        script.heartbeat(name)
     script.skip()
     return script
