@@ -14,7 +14,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 READY_TIMEOUT_S = 60.0
@@ -159,10 +159,14 @@ def _checkout() -> Path:
 
 
 class LineReader:
-    """Collects a child's standard output line by line on a thread of its own, so that its pipe never fills up."""
+    """Collects a child's standard output line by line on a thread of its own, so that its pipe never fills up.
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    `on_line` is called on that thread and may take a line for itself by returning True; the others are kept in `lines`.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], on_line: Callable[[str], bool] = lambda line: False) -> None:
         self.lines: list[str] = []
+        self._on_line = on_line
         self._process = process
         self._grew = threading.Condition()
         self._closed = False
@@ -172,6 +176,8 @@ class LineReader:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            if self._on_line(line.rstrip("\n")):
+                continue
             with self._grew:
                 self.lines.append(line.rstrip("\n"))
                 self._grew.notify_all()

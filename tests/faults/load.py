@@ -1,0 +1,307 @@
+"""The clients that run while a server is crashed, and the history that they leave for the checker.
+
+Three librdkafka producers and one Java producer, all idempotent with acks=all, send numbered records over all partitions
+and ride over every restart; a group of two consumers reads and commits. Each acked send is one operation of the history.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka
+
+from tests.support.kafka import TOOL_JVM_FLAGS, class_path, java_source
+from tests.support.process import LineReader
+
+TOPIC = "crash"
+GROUP = "crash-group"
+PARTITIONS = 6
+SEGMENT_BYTES = 1024 * 1024
+VALUE_SIZE = 1000
+SENDS_PER_SECOND = 400
+# What a producer may have unanswered while the server is away: bounds the burst at its return.
+IN_FLIGHT_LIMIT = 2000
+SETTLE_TIMEOUT_S = 60.0
+POLL_BATCH_SIZE = 500
+COMMIT_INTERVAL_S = 0.1
+
+Operation = dict[str, Any]
+
+
+def payload(identity: str) -> bytes:
+    """The value of a record: its identity again and again, so that a torn or mixed-up value shows."""
+    return ((identity + ":") * (VALUE_SIZE // len(identity) + 1))[:VALUE_SIZE].encode()
+
+
+def identity_of(value: bytes | None) -> str:
+    """The identity of a record's value, or a text that no producer sent when the value is not what it should be."""
+    text = (value or b"").decode(errors="replace")
+    identity = ":".join(text.split(":")[:2])
+    return identity if payload(identity) == value else f"corrupt value {text[:40]!r}"
+
+
+@dataclass
+class History:
+    """Operations of all clients. Threads only append to it; whoever reads it pauses the producers first."""
+
+    sends: list[Operation] = field(default_factory=list)
+    polls: list[Operation] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def add_send(self, process: str, partition: int, identity: str, offset: int | None, invoked_ns: int, returned_ns: int) -> None:
+        """One send: acked at an offset, or (None) given up by its client, so that nobody knows whether it was written."""
+        self.sends.append(
+            {
+                "p": process,
+                "t": "info" if offset is None else "ok",
+                "f": "send",
+                "m": [("send", partition, offset, identity)],
+                "inv": invoked_ns,
+                "ret": returned_ns,
+            }
+        )
+
+    @property
+    def acked_count(self) -> int:
+        return len(self.sends) - len(self.errors)
+
+    def operations(self, final_read: Operation) -> list[Operation]:
+        """All operations as the checker wants them: sends in the order of their start, then what was read."""
+        return [*sorted(self.sends, key=lambda operation: operation["inv"]), *self.polls, final_read]
+
+
+class LibrdkafkaProducer:
+    """An idempotent confluent-kafka producer on a thread of its own. It starts paused."""
+
+    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+        self._name = name
+        self._history = history
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "message.timeout.ms": 0,
+                "linger.ms": 2,
+                "retry.backoff.ms": 50,
+                "socket.timeout.ms": 10_000,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,
+            }
+        )
+        self._running = threading.Event()
+        self._idle = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def resume(self) -> None:
+        if self._thread.is_alive():
+            self._idle.clear()
+        self._running.set()
+
+    def pause(self) -> None:
+        """Stops sending; `wait_until_idle` tells when all that was sent is answered."""
+        if self._thread.is_alive():
+            self._idle.clear()
+        self._running.clear()
+
+    def wait_until_idle(self) -> None:
+        assert self._idle.wait(SETTLE_TIMEOUT_S), f"{self._name}: {len(self._producer)} sends without an answer"
+
+    def close(self) -> None:
+        self._closed = True
+        self._running.set()
+        self._thread.join(SETTLE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._closed:
+            if not self._running.is_set():
+                if self._producer.flush(0.1) == 0:
+                    self._idle.set()
+                    self._running.wait()
+                continue
+            self._producer.poll(1 / SENDS_PER_SECOND)
+            if len(self._producer) >= IN_FLIGHT_LIMIT:
+                continue
+            try:
+                self._send(number)
+            except confluent_kafka.KafkaException as e:
+                # A fatal error, which the broker caused: this producer sends no more, and the round fails by it.
+                self._history.errors.append(f"{self._name}: {e}")
+                self._producer.flush(SETTLE_TIMEOUT_S)
+                self._idle.set()
+                return
+            number += 1
+
+    def _send(self, number: int) -> None:
+        partition, identity, invoked_ns = number % PARTITIONS, f"{self._name}:{number}", time.monotonic_ns()
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self._history.errors.append(f"{identity}: {error}")
+            offset = message.offset() if error is None else None
+            self._history.add_send(self._name, partition, identity, offset, invoked_ns, time.monotonic_ns())
+
+        self._producer.produce(TOPIC, payload(identity), partition=partition, on_delivery=delivered)
+
+
+class JavaProducer:
+    """java/AckedProducer.java in its own JVM, with the same manners as LibrdkafkaProducer."""
+
+    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+        self._name = name
+        self._history = history
+        arguments = [bootstrap, TOPIC, PARTITIONS, name, SENDS_PER_SECOND, VALUE_SIZE, IN_FLIGHT_LIMIT]
+        self._process = subprocess.Popen(
+            ["java", *TOOL_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path()]
+            + [java_source("AckedProducer.java"), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = LineReader(self._process, on_line=self._take)
+        self._pauses = 1
+
+    def resume(self) -> None:
+        self.wait_until_idle()
+        self._pauses += 1
+        self._tell("resume")
+
+    def pause(self) -> None:
+        self._tell("pause")
+
+    def wait_until_idle(self) -> None:
+        self._reader.wait_for(self._pauses, containing="paused", timeout_s=SETTLE_TIMEOUT_S)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(SETTLE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(SETTLE_TIMEOUT_S)
+
+    def _tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+
+    def _take(self, line: str) -> bool:
+        """Puts an acknowledgement into the history; other lines stay with the reader."""
+        if not line.startswith("{"):
+            return False
+        answer = json.loads(line)
+        if "error" in answer:
+            self._history.errors.append(f"{answer['value']}: {answer['error']}")
+        self._history.add_send(self._name, answer["partition"], answer["value"], answer.get("offset"), answer["inv"], answer["ret"])
+        return True
+
+
+class GroupMember:
+    """A consumer of the group on a thread of its own: reads, commits, and remembers the commits that were acked."""
+
+    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+        self.committed: dict[int, int] = {}
+        self._name = name
+        self._history = history
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "client.id": name,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+                "socket.timeout.ms": 10_000,
+                "log_level": 0,
+            }
+        )
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed = True
+        self._thread.join(SETTLE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        self._consumer.subscribe([TOPIC])
+        last_commit = 0.0
+        has_new = False
+        while not self._closed:
+            messages = [message for message in self._consumer.consume(POLL_BATCH_SIZE, timeout=0.1) if message.error() is None]
+            if messages:
+                self._history.polls.append(poll_operation(self._name, messages, in_group=True))
+                has_new = True
+            if has_new and time.monotonic() - last_commit >= COMMIT_INTERVAL_S:
+                has_new = not self._commit()
+                last_commit = time.monotonic()
+        self._consumer.close()
+
+    def _commit(self) -> bool:
+        try:
+            answers = self._consumer.commit(asynchronous=False)
+        except confluent_kafka.KafkaException:
+            # The server is away or the group rebalances: what counts are the commits that were acked.
+            return False
+        for answer in answers or ():
+            if answer.error is None and answer.offset >= 0:
+                self.committed[answer.partition] = max(answer.offset, self.committed.get(answer.partition, 0))
+        return True
+
+
+def poll_operation(process: str, messages: list[Any], *, in_group: bool) -> Operation:
+    """What a consumer read as one operation. Positions of a group's members may move at any time, so they are exempt."""
+    positions: dict[int, list[tuple[int, str]]] = {}
+    for message in messages:
+        positions.setdefault(message.partition(), []).append((message.offset(), identity_of(message.value())))
+    return {"p": process, "t": "ok", "f": "poll", "m": [("poll", positions)], "rebalanced": set(positions) if in_group else set()}
+
+
+class Load:
+    """All clients of one campaign with their history."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.history = History()
+        self.producers: list[LibrdkafkaProducer | JavaProducer] = [
+            *(LibrdkafkaProducer(f"librdkafka-{number}", bootstrap, self.history) for number in range(3)),
+            JavaProducer("java", bootstrap, self.history),
+        ]
+        self.members = [GroupMember(f"member-{number}", bootstrap, self.history) for number in range(2)]
+
+    def resume(self) -> None:
+        self._for_all(lambda producer: producer.resume())
+
+    def settle(self) -> None:
+        """Stops the producers and returns when each of their sends is answered."""
+        self._for_all(lambda producer: producer.pause())
+        self._for_all(lambda producer: producer.wait_until_idle())
+
+    def committed(self) -> dict[int, int]:
+        """The highest offset of each partition whose commit was acked to a member."""
+        highest: dict[int, int] = {}
+        for member in self.members:
+            for partition, offset in dict(member.committed).items():
+                highest[partition] = max(offset, highest.get(partition, 0))
+        return highest
+
+    def close(self) -> None:
+        for client in [*self.members, *self.producers]:
+            client.close()
+
+    def _for_all(self, action: Callable[[LibrdkafkaProducer | JavaProducer], None]) -> None:
+        for producer in self.producers:
+            action(producer)
