@@ -1,22 +1,26 @@
 """`barnabas format` and `barnabas random-uuid`: what Kafka's kafka-storage does, with its options and its answers.
 
 Formatting gives each log directory its identity in meta.properties and nothing else: the metadata log is begun at the first start.
+`serve` formats through `format_directories` as well, so argparse is imported only where arguments are read.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from config.loading import load_server_config
 from config.server import ServerConfig
 from protocol.uuids import uuid_from_text, uuid_to_text
 from storage.errors import StorageError
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+
+if TYPE_CHECKING:
+    import argparse
 
 # Kafka keeps the ids 0 to 99 for itself (Uuid.RESERVED, DirectoryId.reserved).
 RESERVED_IDS_COUNT = 100
@@ -46,6 +50,8 @@ def format_storage(arguments: list[str]) -> int:
 
 def random_uuid(arguments: list[str]) -> int:
     """Print a new cluster id as Kafka writes it: 22 characters of URL-safe Base64."""
+    import argparse
+
     parser = argparse.ArgumentParser(prog="barnabas random-uuid", description="Print a random cluster id.")
     parser.parse_args(arguments)
     print(uuid_to_text(new_id(secrets.token_bytes)))
@@ -91,6 +97,8 @@ def new_id(random_bytes: Callable[[int], bytes]) -> bytes:
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse
+
     parser = argparse.ArgumentParser(prog="barnabas format", description="Format empty log directories, as kafka-storage format does.")
     parser.add_argument("--config", "-c", metavar="FILE", help="a Kafka server.properties (default: the shipped one)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="set one property; may be given many times")

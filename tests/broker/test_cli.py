@@ -46,7 +46,10 @@ def test_serve_takes_the_file_as_kafka_server_start_does() -> None:
 
 
 def test_serve_reads_its_arguments_without_argparse() -> None:
-    code = "import sys; from broker.cli.main import main; main(['serve', '--override', 'x']); sys.exit('argparse' in sys.modules)"
+    code = (
+        "import sys, broker.cli.format; from broker.cli.main import main; "
+        "main(['serve', '--override', 'x']); sys.exit('argparse' in sys.modules)"
+    )
 
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[2], timeout=30, check=False)
 

@@ -1,0 +1,177 @@
+"""The built wheel in an environment of its own: one name added, and it serves. The container files against the wheel and the settings."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kafka import KafkaProducer
+
+from config.loading import load_server_config
+from tests.support.broker import BrokerProcess
+
+ROOT = Path(__file__).parents[1]
+TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory))
+    return next(directory.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel in it; the libraries it needs are borrowed from the tests' own."""
+    directory = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", str(directory))
+    run(sys.executable, "-m", "pip", "--python", str(directory), "install", "--quiet", "--no-index", "--no-deps", str(wheel))
+    (site_packages(directory) / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"])
+    return directory
+
+
+def run(*command: str) -> str:
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def site_packages(environment: Path) -> Path:
+    return next(environment.glob("lib/python*/site-packages"))
+
+
+class InstalledBroker(BrokerProcess):
+    """The installed command instead of the checkout."""
+
+    def __init__(self, environment: Path, directory: Path) -> None:
+        super().__init__(directory)
+        self._command = str(environment / "bin" / "barnabas")
+
+    def command(self) -> list[str]:
+        command = super().command()
+        return [self._command, *command[command.index("serve") :]]
+
+
+@pytest.fixture
+def installed_broker(environment: Path, tmp_path: Path) -> Iterator[InstalledBroker]:
+    broker = InstalledBroker(environment, tmp_path)
+    yield broker
+    broker.kill()
+
+
+def test_wheel_adds_one_module_name_and_one_command(environment: Path) -> None:
+    names = {path.name for path in site_packages(environment).iterdir()} - {"borrowed.pth"}
+    commands = {path.name for path in (environment / "bin").iterdir() if "python" not in path.name and "ctivate" not in path.name}
+
+    assert {name for name in names if not name.endswith(".dist-info")} == {"barnabas"}
+    assert len(names) == 2 and commands == {"barnabas"}
+
+
+def test_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
+    carried = set(zipfile.ZipFile(wheel).namelist())
+
+    for folder in ("broker", "config", "pipeline", "protocol", "storage"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert f"barnabas/{path.relative_to(ROOT)}" in carried
+    assert "barnabas/config/server.properties" in carried
+
+
+def test_users_own_folders_neither_break_the_command_nor_are_broken(environment: Path, tmp_path: Path) -> None:
+    """A project with a `config` package of its own, run from its own directory."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "__init__.py").write_text("MINE = 1")
+    python = str(environment / "bin" / "python")
+
+    version = subprocess.run([python, "-m", "barnabas", "--version"], cwd=tmp_path, capture_output=True, timeout=TIMEOUT_S, check=True)
+    mine = subprocess.run(
+        [python, "-c", "import barnabas, config; print(config.MINE)"], cwd=tmp_path, capture_output=True, timeout=60, check=True
+    )
+
+    assert version.stdout.startswith(b"barnabas ") and mine.stdout == b"1\n"
+
+
+def test_installed_command_serves_and_takes_a_record(installed_broker: InstalledBroker) -> None:
+    installed_broker.start()
+
+    producer = KafkaProducer(bootstrap_servers=installed_broker.bootstrap, acks="all")
+    metadata = producer.send("packaged", b"value").get(30)
+    producer.close()
+
+    assert metadata.offset == 0
+    assert installed_broker.stop() == 0
+
+
+def dockerfile_environment() -> dict[str, str]:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    pairs = [pair for line in re.findall(r"^ENV (.*)$", text, re.MULTILINE) for pair in line.split()]
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def advertised_by_entrypoint(environ: dict[str, str]) -> str:
+    """What the image's entry point exports, run by a real shell with a stand-in for the command."""
+    text = (ROOT / "Dockerfile").read_text()
+    entrypoint = json.loads(re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)[0])
+    script = entrypoint[2].replace("exec barnabas", "exec env #")
+    finished = subprocess.run(
+        [*entrypoint[:2], script], env={"PATH": "/usr/bin:/bin", **environ}, capture_output=True, text=True, check=True
+    )
+    return next(line for line in finished.stdout.splitlines() if line.startswith("KAFKA_ADVERTISED_LISTENERS=")).partition("=")[2]
+
+
+def test_image_advertises_localhost_and_the_container_s_name() -> None:
+    environ = {key: value for key, value in dockerfile_environment().items() if key.startswith("KAFKA_")}
+    environ["KAFKA_ADVERTISED_LISTENERS"] = advertised_by_entrypoint({})
+
+    config = load_server_config(None, environ, [])
+
+    first, second = config.client_advertised_listeners
+    assert str(first) == "PLAINTEXT://localhost:9092" and second.port == 19092 and second.host not in ("", "localhost", "0.0.0.0")
+    assert {each.host for each in config.client_listeners} == {"0.0.0.0"}
+
+
+def test_image_lets_another_published_port_be_advertised() -> None:
+    given = "PLAINTEXT://localhost:29092"
+
+    environ = {**dockerfile_environment(), "KAFKA_ADVERTISED_LISTENERS": advertised_by_entrypoint({"KAFKA_ADVERTISED_LISTENERS": given})}
+
+    assert [str(each) for each in load_server_config(None, environ, []).client_advertised_listeners] == [given]
+
+
+def test_image_runs_as_a_user_with_a_volume_a_healthcheck_and_compiled_files() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    data = dockerfile_environment()["KAFKA_LOG_DIRS"]
+
+    assert text.rindex("\nUSER barnabas\n") > text.rindex("\nFROM ")
+    assert f"\nVOLUME {data}\n" in text and "\nHEALTHCHECK " in text and "compileall" in text
+
+
+def test_image_is_built_from_files_that_are_there_and_not_ignored() -> None:
+    copied = {
+        name for line in re.findall(r"^COPY (?!--)(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE) for name in line.split()[:-1]
+    }
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+
+    assert copied == sent
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_compose_publishes_what_the_broker_advertises() -> None:
+    service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["barnabas"]
+    advertised = re.fullmatch(r"\$\{KAFKA_ADVERTISED_LISTENERS:-(.*)\}", service["environment"]["KAFKA_ADVERTISED_LISTENERS"])
+
+    assert advertised is not None
+    assert advertised[1] == f"PLAINTEXT://localhost:9092,INTERNAL://{service['hostname']}:19092"
+    assert "127.0.0.1:9092:9092" in service["ports"]
+    assert service["volumes"] == [f"data:{dockerfile_environment()['KAFKA_LOG_DIRS']}"]
+    if shutil.which("docker") and subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+        run("docker", "compose", "config", "--quiet")
