@@ -34,6 +34,9 @@ Encoder: TypeAlias = Callable[[T], bytes]
 MAX_DECODED_OBJECTS = 1_000_000
 """Array elements and tagged fields that one message may hold; about 200 MB of objects at the worst."""
 
+MAX_STRING_BYTES = 32767
+"""Of any string in UTF-8, also where its length would have room for more (MessageDataGenerator in Kafka)."""
+
 
 def decode(cls: type[T], version: int, buffer: Buffer, position: int = 0) -> tuple[T, int]:
     """Returns the message that starts at `position` and the position after it; raises DecodeError for malformed bytes.
@@ -207,7 +210,7 @@ class _Decoding(_Source):
         elif field_type.kind is Kind.STRUCT:
             self.nested_struct(field_type, target, path, is_nullable)
         else:
-            n = self.length("h" if field_type.kind is Kind.STRING else "i", is_compact)
+            n = self.length(field_type.kind, path, is_compact)
             if is_nullable:
                 with self.block(f"if {n} == -1:"):
                     self.line(f"{target} = None")
@@ -216,13 +219,18 @@ class _Decoding(_Source):
             else:
                 self.sized_value(field_type, target, path, n)
 
-    def length(self, legacy_code: str, is_compact: bool) -> str:
+    def length(self, kind: Kind, path: str, is_compact: bool) -> str:
         n = self.name("n")
-        self.pending.append((n, "B" if is_compact else legacy_code))
-        self.flush()
-        if is_compact:
-            self.line(f"if {n} > 127: {n}, p = rest_of_uvarint(buffer, p, {n})")
-            self.line(f"{n} -= 1")
+        if not is_compact:
+            self.pending.append((n, _legacy_length_code(kind)))
+            self.flush()
+            return n
+        self.pending.append((n, "B"))
+        with self.block(f"if {n} > 127:"):
+            self.line(f"{n}, p = rest_of_uvarint(buffer, p, {n})")
+            if kind is Kind.STRING:
+                self.line(f'if {n} > {MAX_STRING_BYTES + 1}: raise DecodeError("{path}: the string is too long")')
+        self.line(f"{n} -= 1")
         return n
 
     def sized_value(self, field_type: FieldType, target: str, path: str, n: str) -> None:
@@ -310,7 +318,7 @@ class _Encoding(_Source):
 
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version, "encode")
-        self.namespace.update(uvarint=uvarint, pack=struct.pack, join=b"".join)
+        self.namespace.update(uvarint=uvarint, string_length=_string_length, pack=struct.pack, join=b"".join)
         self.out = "out"
         with self.block(f"def {self.function_name}(m):"):
             self.line("out, chunks = [], []")
@@ -377,7 +385,7 @@ class _Encoding(_Source):
         self.line(f"{v} = {value}{'.encode()' if field_type.kind is Kind.STRING and not is_nullable else ''}")
         if field_type.kind is Kind.STRING and is_nullable:
             self.line(f"if {v} is not None: {v} = {v}.encode()")
-        self.length(v, "h" if field_type.kind is Kind.STRING else "i", is_nullable, is_compact)
+        self.length(field_type.kind, v, is_nullable, is_compact)
         if field_type.kind is Kind.ARRAY:
             assert field_type.element is not None
             self.array(field_type.element, f"({v} or ())" if is_nullable else v, path)
@@ -390,12 +398,12 @@ class _Encoding(_Source):
         else:
             self.line(f"write_{self.out}({v})")
 
-    def length(self, v: str, legacy_code: str, is_nullable: bool, is_compact: bool) -> None:
+    def length(self, kind: Kind, v: str, is_nullable: bool, is_compact: bool) -> None:
         null = "0" if is_compact else "-1"
         size = f"len({v}) + 1" if is_compact else f"len({v})"
         expression = f"{null} if {v} is None else {size}" if is_nullable else size
         if not is_compact:
-            self.pending.append((f"({expression})" if is_nullable else expression, legacy_code))
+            self.pending.append((f"({expression})" if is_nullable else expression, _legacy_length_code(kind)))
             self.flush()
             return
         n = self.name("n")
@@ -403,7 +411,8 @@ class _Encoding(_Source):
         before = list(self.pending)
         one_byte = self.packed((n, "B"))
         self.pending = before
-        more_bytes = f"{self.packed()} + uvarint({n})" if before else f"uvarint({n})"
+        long_length = f"{'string_length' if kind is Kind.STRING else 'uvarint'}({n})"
+        more_bytes = f"{self.packed()} + {long_length}" if before else long_length
         self.line(f"write_{self.out}({one_byte} if {n} < 128 else {more_bytes})")
 
     def nested_struct(self, field_type: FieldType, value: str, path: str, is_nullable: bool) -> None:
@@ -457,6 +466,16 @@ class _Encoding(_Source):
                 self.line(f"{tags} += uvarint({field.tag}) + uvarint(len({self.out})) + {self.out}")
             self.out = outer
         self.line(f"write_{self.out}(uvarint({count}) + {tags})")
+
+
+def _legacy_length_code(kind: Kind) -> str:
+    return "h" if kind is Kind.STRING else "i"
+
+
+def _string_length(length_plus_one: int) -> bytes:
+    if length_plus_one > MAX_STRING_BYTES + 1:
+        raise ValueError(f"a string has {length_plus_one - 1} bytes, {MAX_STRING_BYTES} at most")
+    return uvarint(length_plus_one)
 
 
 def _smallest_size(field_type: FieldType, version: int, is_flexible: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.codec import MAX_DECODED_OBJECTS, decode, decoder, encode, encode_chunks, encoder
+from protocol.codec import MAX_DECODED_OBJECTS, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder
 from protocol.errors import DecodeError
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -151,6 +151,17 @@ def test_malformed_lengths_are_decode_errors(malformed: str) -> None:
 def test_malformed_compact_lengths_are_decode_errors(malformed: str) -> None:
     with pytest.raises(DecodeError):
         decode(Example, 1, bytes.fromhex(malformed))
+
+
+def test_a_compact_string_is_no_longer_than_a_legacy_one() -> None:
+    longest = Example(name="a" * MAX_STRING_BYTES)
+    frame = bytes.fromhex("0007") + uvarint(MAX_STRING_BYTES + 2) + b"a" * (MAX_STRING_BYTES + 1) + VERSION_1[4:]
+
+    assert decode(Example, 1, encode(longest, 1))[0] == longest
+    with pytest.raises(DecodeError, match="too long"):
+        decode(Example, 1, frame)
+    with pytest.raises(ValueError, match="32767 at most"):
+        encode(Example(name="a" * (MAX_STRING_BYTES + 1)), 1)
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
