@@ -11,6 +11,7 @@ finds (offset deltas, a false largest timestamp, malformed records under a valid
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -40,9 +41,14 @@ RECORD_ERRORS_MAX = 1000
 """Records named in one answer; the client fails the rest of the batch with a general message."""
 
 RECORDS_WALKED_FOR_AN_ERROR_MAX = 1000
-"""Above this count a batch whose header already shows a bad timestamp is refused without naming the records."""
+"""Above this count a batch whose header shows a bad timestamp is refused without asking its records."""
 
+LEGACY_RECORD_OVERHEAD = 14
+"""The length of the smallest record of any magic; below it a length is corrupt."""
+
+OUT_OF_WINDOW_MESSAGE = "One or more records have a timestamp out of the topic's range"
 PRODUCER_COMPRESSION = "producer"
+_UP_TO_MAGIC = struct.Struct(">8xi4xb")
 _TARGET_CODECS = {"uncompressed": Compression.NONE} | {codec.name.lower(): codec for codec in Compression if codec}
 
 
@@ -117,10 +123,15 @@ def check_batch(
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The batch's CRC does not match its content")
     if origin is AppendOrigin.CLIENT:
         _check_client_header(header, zstd_allowed)
-    _check_timestamps(records, header, config, now_ms)
+    _check_timestamp_type(header, config)
     target = _target_codec(header, config)
-    if target is None and (origin is not AppendOrigin.CLIENT or not (config.is_compacted or config.has_full_validation)):
-        return CheckedBatch(header, header.max_timestamp, None)
+    must_walk = origin is AppendOrigin.CLIENT and (config.is_compacted or config.has_full_validation)
+    if target is None and not must_walk:
+        if _is_header_in_window(header, config, now_ms):
+            return CheckedBatch(header, header.max_timestamp, None)
+        # The header may be wrong about its records: Kafka believes them, and its answer names those out of the window.
+        if header.records_count > RECORDS_WALKED_FOR_AN_ERROR_MAX:
+            raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, OUT_OF_WINDOW_MESSAGE, [])
     payload = _read_records(records, header)
     max_timestamp = _check_records(header, payload, config, now_ms)
     return CheckedBatch(header, max_timestamp, None if target is None else payload)
@@ -168,22 +179,18 @@ def assign_offsets(
 
 
 def _read_only_header(records: memoryview) -> BatchHeader:
-    """Returns the header of the one batch that `records` must be."""
-    try:
-        header = read_header(records)
-    except DecodeError as error:
-        if len(records) < HEADER_SIZE:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "There must be exactly one whole record batch per partition") from error
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch's length is wrong: {error}") from error
-    if header.magic != MAGIC_V2:
-        code = ErrorCode.INVALID_RECORD if header.magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
-        raise KafkaError(code, f"The batch has magic {header.magic}; only 2 is accepted")
-    if header.batch_length + LOG_OVERHEAD != len(records):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"There must be exactly one whole record batch per partition: {header.size_bytes} bytes announced, {len(records)} sent",
-        )
-    return header
+    """Returns the header of the one batch that `records` must be, judging broken ones as ByteBufferLogInputStream does."""
+    if len(records) >= _UP_TO_MAGIC.size:
+        length, magic = _UP_TO_MAGIC.unpack_from(records)
+        if length < LEGACY_RECORD_OVERHEAD or not 0 <= magic <= MAGIC_V2:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch has length {length} and magic {magic}")
+        if magic != MAGIC_V2:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch has magic {magic}; only 2 is accepted")
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch has length {length}, which is smaller than its header")
+        if length + LOG_OVERHEAD == len(records):
+            return read_header(records)
+    raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are not exactly one whole record batch")
 
 
 def _check_client_header(header: BatchHeader, zstd_allowed: bool) -> None:
@@ -205,37 +212,22 @@ def _check_client_header(header: BatchHeader, zstd_allowed: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, why)
 
 
-def _check_timestamps(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Checks the header's largest timestamp and its base, the first record's, against the topic's window."""
-    if config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP:
-        if header.attributes & LOG_APPEND_TIME_FLAG:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "Producers may not set the timestamp type to LogAppendTime")
-        return
+def _check_timestamp_type(header: BatchHeader, config: LogConfig) -> None:
+    """Refuses a producer's LogAppendTime where the topic has it too, or where it comes without a timestamp; else it is cleared."""
+    if header.attributes & LOG_APPEND_TIME_FLAG and (config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP):
+        why = "Producers may not set the timestamp type to LogAppendTime"
+        record_errors = [RecordError(index, why) for index in range(min(header.records_count, RECORD_ERRORS_MAX))]
+        raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, record_errors)
+
+
+def _is_header_in_window(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the header's largest timestamp and its base, the first record's, are ones that the topic accepts."""
+    if config.is_log_append_time:
+        return True
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
-    base_is_too_old = header.base_timestamp < oldest_ms and header.base_timestamp != NO_TIMESTAMP
-    if header.max_timestamp > newest_ms or header.max_timestamp < oldest_ms or base_is_too_old:
-        record_errors = []
-        if header.records_count <= RECORDS_WALKED_FOR_AN_ERROR_MAX:
-            record_errors = _find_timestamp_errors(header, _read_records(records, header), oldest_ms, newest_ms)
-        raise RecordValidationError(
-            ErrorCode.INVALID_TIMESTAMP, "One or more records have a timestamp out of the topic's range", record_errors
-        )
-
-
-def _find_timestamp_errors(header: BatchHeader, payload: Buffer, oldest_ms: int, newest_ms: int) -> list[RecordError]:
-    try:
-        return [
-            _timestamp_error(index, record.timestamp, oldest_ms, newest_ms)
-            for index, record in enumerate(iterate_payload(header, payload))
-            if record.timestamp != NO_TIMESTAMP and not oldest_ms <= record.timestamp <= newest_ms
-        ]
-    except DecodeError as error:
-        raise _malformed(error) from error
-
-
-def _timestamp_error(index: int, timestamp: int, oldest_ms: int, newest_ms: int) -> RecordError:
-    return RecordError(index, f"Timestamp {timestamp} is out of range [{oldest_ms}, {newest_ms}]")
+    largest, first = header.max_timestamp, header.base_timestamp
+    return (oldest_ms <= largest <= newest_ms or largest == NO_TIMESTAMP) and (oldest_ms <= first <= newest_ms or first == NO_TIMESTAMP)
 
 
 def _read_records(records: memoryview, header: BatchHeader) -> Buffer:
@@ -262,7 +254,7 @@ def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_
                 key_errors.append(RecordError(index, "A record without a key cannot be written to a compacted topic"))
             timestamp = record.timestamp
             if is_create_time and timestamp != NO_TIMESTAMP and not oldest_ms <= timestamp <= newest_ms:
-                timestamp_errors.append(_timestamp_error(index, timestamp, oldest_ms, newest_ms))
+                timestamp_errors.append(RecordError(index, f"Timestamp {timestamp} is out of range [{oldest_ms}, {newest_ms}]"))
             if timestamp > max_timestamp:
                 max_timestamp = timestamp
     except DecodeError as error:
@@ -276,8 +268,7 @@ def _refusal(key_errors: list[RecordError], timestamp_errors: list[RecordError])
     """Returns the error of a batch with bad records; one bad timestamp makes it INVALID_TIMESTAMP, as in Kafka."""
     record_errors = sorted(key_errors + timestamp_errors)[:RECORD_ERRORS_MAX]
     if timestamp_errors:
-        message = "One or more records have a timestamp out of the topic's range"
-        return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, record_errors)
+        return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, OUT_OF_WINDOW_MESSAGE, record_errors)
     message = f"{len(key_errors)} records were refused: {record_errors[0].message}"
     return RecordValidationError(ErrorCode.INVALID_RECORD, message, record_errors)
 

@@ -133,7 +133,10 @@ def test_a_changed_byte_is_a_corrupt_message() -> None:
     assert refused(batch).code is ErrorCode.CORRUPT_MESSAGE
 
 
-@pytest.mark.parametrize("batch", [b"", b"x" * 60, bytes(build_batch(records()) * 2), bytes(build_batch(records())) + b"junk"])
+@pytest.mark.parametrize(
+    "batch",
+    [b"", b"x" * 16, bytes(build_batch(records())[:-1]), bytes(build_batch(records()) * 2), bytes(build_batch(records())) + b"junk"],
+)
 def test_anything_but_one_whole_batch_is_an_invalid_record(batch: bytes) -> None:
     assert refused(batch).code is ErrorCode.INVALID_RECORD
 
@@ -190,10 +193,29 @@ def test_a_first_record_that_is_too_old_is_refused_although_the_largest_is_not()
     assert refused(batch, config).code is ErrorCode.INVALID_TIMESTAMP
 
 
-def test_a_producer_may_not_set_log_append_time_on_such_a_topic() -> None:
-    batch = build_batch(records(), log_append_time_ms=NOW_MS)
+@pytest.mark.parametrize("timestamp", [NOW_MS + 2 * HOUR_MS, -5])
+def test_a_header_out_of_the_window_is_corrected_when_its_records_are_within(timestamp: int) -> None:
+    """Kafka judges the records, not the header."""
+    config = replace(CONFIG, message_timestamp_before_max_ms=1000)
+    batch = patched(build_batch(records()), 35, ">q", timestamp)
 
-    assert refused(batch, LOG_APPEND_TIME).code is ErrorCode.INVALID_TIMESTAMP
+    assert append(batch, config).max_timestamp == read_header(batch).max_timestamp == NOW_MS + 2
+    assert crc_is_valid(batch, 0, len(batch))
+
+
+def test_a_large_batch_with_a_bad_timestamp_is_refused_without_a_walk() -> None:
+    error = refused(build_batch(records(1001, timestamp=NOW_MS + 2 * HOUR_MS)))
+
+    assert isinstance(error, RecordValidationError)
+    assert (error.code, error.record_errors) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+
+def test_a_producer_may_not_set_log_append_time_on_such_a_topic() -> None:
+    error = refused(build_batch(records(), log_append_time_ms=NOW_MS), LOG_APPEND_TIME)
+
+    assert isinstance(error, RecordValidationError)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert [record_error.batch_index for record_error in error.record_errors] == [0, 1, 2]
 
 
 def test_a_producers_log_append_time_bit_is_cleared_on_a_create_time_topic() -> None:
