@@ -161,9 +161,9 @@ class JavaProducer:
         self._name = name
         self._history = history
         arguments = [bootstrap, TOPIC, PARTITIONS, name, SENDS_PER_SECOND, VALUE_SIZE, IN_FLIGHT_LIMIT]
+        flags = [*TOOL_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
         self._process = subprocess.Popen(
-            ["java", *TOOL_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path()]
-            + [java_source("AckedProducer.java"), *map(str, arguments)],
+            ["java", *flags, "-cp", class_path(), java_source("AckedProducer.java"), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -33,7 +33,7 @@ COMMON_SETTINGS: Mapping[str, str] = {
 }
 
 
-class ServerFailed(AssertionError):
+class ServerFailedError(AssertionError):
     """The server did not come up, or went away when it should not have. The message ends with its log's tail."""
 
 
@@ -104,7 +104,7 @@ class ServerProcess:
         return dict(os.environ)
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> ServerProcess:
-        """Starts the process and returns once it serves. Raises ServerFailed with the log's tail."""
+        """Starts the process and returns once it serves. Raises ServerFailedError with the log's tail."""
         assert not self.is_running, f"{self.name} runs already"
         started = time.monotonic()
         with self.log_path.open("ab") as log:
@@ -113,10 +113,10 @@ class ServerProcess:
             )
         while not serves_metadata(self.host, self.port):
             if self._process.poll() is not None:
-                raise ServerFailed(f"{self.name} exited with {self._process.returncode} before it served\n{self.log_tail()}")
+                raise ServerFailedError(f"{self.name} exited with {self._process.returncode} before it served\n{self.log_tail()}")
             if time.monotonic() - started > timeout_s:
                 self.kill()
-                raise ServerFailed(f"{self.name} did not serve within {timeout_s} s\n{self.log_tail()}")
+                raise ServerFailedError(f"{self.name} did not serve within {timeout_s} s\n{self.log_tail()}")
             time.sleep(PROBE_INTERVAL_S)
         self.ready_after_s = time.monotonic() - started
         return self
@@ -129,7 +129,7 @@ class ServerProcess:
             return self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as e:
             self.kill()
-            raise ServerFailed(f"{self.name} did not stop within {STOP_TIMEOUT_S} s\n{self.log_tail()}") from e
+            raise ServerFailedError(f"{self.name} did not stop within {STOP_TIMEOUT_S} s\n{self.log_tail()}") from e
 
     def kill(self) -> None:
         """kill -9, as a crash would; returns when the process is gone."""
