@@ -1,0 +1,168 @@
+"""ListOffsets: the offset at either end of a partition, of its largest timestamp, or the first one from a timestamp on.
+
+Serves v1–v10.
+
+Behaviour:
+- -1 is the end: the high watermark, the last stable offset for READ_COMMITTED, the log end for replicas. -2 is the start.
+- A timestamp finds the first record at or after it that the client may read; none is (-1, -1) without an error.
+- Right after an election, while the high watermark has not reached the start of the leader's epoch, an end that a client relied
+  on may seem to go back: OFFSET_NOT_AVAILABLE instead (LEADER_NOT_AVAILABLE before v5).
+- A partition named twice gets INVALID_REQUEST, once. A special timestamp that the version does not know: UNSUPPORTED_VERSION.
+
+Version notes: v2 isolation level. v4 leader epochs. v7 -3, the record with the largest timestamp. v8 -4, the start of the local log:
+without tiering the same as -2. v9 -5, the end of the tiered log: -1 without tiering.
+
+Not done: v11 (-6), tiered storage, authorisation.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.context import Handler, RequestContext, Services
+from broker.replication.fetch_data import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    NO_EPOCH,
+    UNKNOWN_OFFSET,
+    FetchIsolation,
+)
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+    from storage.log import Log
+
+log = logging.getLogger(__name__)
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+SPECIAL_TIMESTAMP_VERSIONS_MIN = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+NO_TIMESTAMP = -1
+READ_COMMITTED = 1
+LEADER_EPOCH_VERSION_MIN = 4
+OFFSET_NOT_AVAILABLE_VERSION_MIN = 5
+
+
+def build(services: Services) -> Handler:
+    return ListOffsetsHandler(services).handle
+
+
+class ListOffsetsHandler:
+    """Keeps nothing between requests."""
+
+    def __init__(self, services: Services) -> None:
+        self._replica_manager = services.replica_manager
+
+    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        twice = _find_duplicates(request)
+        response = ListOffsetsResponse()
+        answered: set[tuple[str, int]] = set()
+        for topic in request.topics:
+            answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                if key in answered:
+                    continue
+                answered.add(key)
+                try:
+                    if key in twice:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST)
+                    answer.partitions.append(self._answer(request, topic.name, asked, context.api_version))
+                except KafkaError as error:
+                    code = _for_version(error.code, context.api_version)
+                    answer.partitions.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code))
+            response.topics.append(answer)
+        return response
+
+    def _answer(self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+        if asked.timestamp < 0 and version < SPECIAL_TIMESTAMP_VERSIONS_MIN.get(asked.timestamp, version + 1):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = self._replica_manager.get_partition(topic, asked.partition_index)
+        only_leader = request.replica_id != DEBUGGING_REPLICA_ID
+        partition_log = partition.get_readable_log(asked.current_leader_epoch, only_leader)
+        try:
+            found = _find(partition, partition_log, asked.timestamp, request)
+        except StorageError as error:
+            self._replica_manager.fail_log_dir(partition_log.directory.parent, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        except DecodeError as error:
+            # Records are not walked when they are appended, so a search may be the first to find malformed ones.
+            log.warning("timestamp search failed partition=%r timestamp=%d error=%s", partition, asked.timestamp, error)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE) from error
+        found.partition_index = asked.partition_index
+        if version < LEADER_EPOCH_VERSION_MIN:
+            found.leader_epoch = NO_EPOCH
+        return found
+
+
+def _find(partition: Partition, partition_log: Log, timestamp: int, request: ListOffsetsRequest) -> ListOffsetsPartitionResponse:
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return _found(NO_TIMESTAMP, partition_log.log_start_offset, _start_epoch(partition_log))
+    end_offset = partition.end_offset(_isolation(request))
+    is_lagging = request.replica_id == CONSUMER_REPLICA_ID and partition.leader_epoch_start_offset > partition_log.high_watermark
+    if timestamp == LATEST_TIMESTAMP:
+        if is_lagging:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return _found(NO_TIMESTAMP, end_offset, partition.leader_epoch)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return _found(NO_TIMESTAMP, UNKNOWN_OFFSET, NO_EPOCH)
+    if timestamp == MAX_TIMESTAMP:
+        record = partition_log.find_max_timestamp()
+    else:
+        record = partition_log.find_offset_by_timestamp(timestamp, end_offset=end_offset)
+    if record is not None and record.offset < end_offset:
+        return _found(record.timestamp, record.offset, record.leader_epoch)
+    if is_lagging:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return ListOffsetsPartitionResponse()
+
+
+def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if request.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
+
+
+def _found(timestamp: int, offset: int, leader_epoch: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(timestamp=timestamp, offset=offset, leader_epoch=leader_epoch)
+
+
+def _start_epoch(partition_log: Log) -> int:
+    """The epoch of the log start offset, -1 when the cache begins after it."""
+    entry = partition_log.leader_epochs.earliest_entry
+    return entry.epoch if entry is not None and entry.start_offset <= partition_log.log_start_offset else NO_EPOCH
+
+
+def _find_duplicates(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            (twice if key in seen else seen).add(key)
+    return twice
+
+
+def _for_version(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_VERSION_MIN:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return code
