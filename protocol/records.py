@@ -248,12 +248,13 @@ def iterate_payload(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
     if header.records_count < 0:
         raise DecodeError(f"record count {header.records_count}")
     append_time = header.max_timestamp if header.is_log_append_time else None
+    data = bytes(payload)  # so that keys and values are plain slices, each its own copy
     position = 0
     for _ in range(header.records_count):
-        record, position = _read_record(payload, position, header.base_offset, header.base_timestamp, append_time)
+        record, position = _read_record(data, position, header.base_offset, header.base_timestamp, append_time)
         yield record
-    if position != len(payload):
-        raise DecodeError(f"{len(payload) - position} bytes are left after {header.records_count} records")
+    if position != len(data):
+        raise DecodeError(f"{len(data) - position} bytes are left after {header.records_count} records")
 
 
 def build_batch(
@@ -359,7 +360,7 @@ def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:
         _CRC.pack_into(buffer, position + _CRC_POSITION, crc32c(view[position + _CRC_START : end]))
 
 
-def _read_record(payload: Buffer, position: int, base_offset: int, base_timestamp: int, append_time: int | None) -> tuple[Record, int]:
+def _read_record(payload: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None) -> tuple[Record, int]:
     """Returns one record and the position after it."""
     size, position = _read_varint(payload, position)
     end = position + size
@@ -382,7 +383,7 @@ def _read_record(payload: Buffer, position: int, base_offset: int, base_timestam
     return Record(base_offset + offset_delta, timestamp, key, value, headers), position
 
 
-def _read_headers(payload: Buffer, position: int, end: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _read_headers(payload: bytes, position: int, end: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     headers = []
     for _ in range(count):
         key, position = _read_bytes(payload, position, end)
@@ -393,13 +394,13 @@ def _read_headers(payload: Buffer, position: int, end: int, count: int) -> tuple
     return tuple(headers), position
 
 
-def _read_bytes(payload: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = _read_varint(payload, position)
     if size < 0:
         return None, position
     if size > end - position:
         raise DecodeError(f"a field of {size} bytes, {end - position} are left in the record")
-    return bytes(payload[position : position + size]), position + size
+    return payload[position : position + size], position + size
 
 
 def _append_record(out: bytearray, record: SimpleRecord, offset_delta: int, timestamp_delta: int) -> None:
@@ -424,7 +425,7 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
     out += value
 
 
-def _read_varint(buffer: Buffer, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
+def _read_varint(buffer: bytes, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
     """Returns a zigzag varint of at most `bits` bits and the position after it."""
     try:
         byte = buffer[position]

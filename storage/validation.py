@@ -26,6 +26,7 @@ from protocol.records import (
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     assemble_batch,
     crc_is_valid,
@@ -302,5 +303,6 @@ def _recompress(header: BatchHeader, payload: Buffer, config: LogConfig) -> byte
         Compression.LZ4: config.compression_lz4_level,
         Compression.ZSTD: config.compression_zstd_level,
     }
-    attributes = header.attributes & ~COMPRESSION_MASK | target
+    # Kafka rebuilds the batch and so drops every other bit a client may have set.
+    attributes = header.attributes & TRANSACTIONAL_FLAG | target
     return assemble_batch(header._replace(attributes=attributes), compress(target, payload, levels.get(target)))
