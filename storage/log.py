@@ -431,8 +431,7 @@ class Log:
         if leader_epoch != self._latest_epoch:
             self.leader_epochs.assign(leader_epoch, base_offset)
             self._latest_epoch = leader_epoch
-        header = batch.header
-        if header.producer_id >= 0:
+        if (header := batch.header).producer_id >= 0:
             completed = self.producers.record_append(header, base_offset=base_offset, timestamp=batch.max_timestamp, marker=marker)
             if completed is not None:
                 self._note_aborted(complete_transaction(self.producers, completed))
@@ -446,11 +445,10 @@ class Log:
 
     def _segment_for(self, size_bytes: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int) -> LogSegment:
         """The active segment, a new one if this batch does not fit the present one."""
-        config, segment = self.config, self.segments.active
-        if segment.should_roll(size_bytes, max_timestamp, last_offset, config.segment_bytes, config.segment_ms, now_ms):
+        config = self.config
+        if self.segments.active.should_roll(size_bytes, max_timestamp, last_offset, config.segment_bytes, config.segment_ms, now_ms):
             self.roll(now_ms, first_offset)
-            segment = self.segments.active
-        return segment
+        return self.segments.active
 
     def _note_aborted(self, aborted: AbortedTransaction | None) -> None:
         if aborted is not None:

@@ -70,7 +70,7 @@ def load_log(
     remove_leftovers(directory)
     segments = _open_segments(directory, config, now_ms)
     if not was_clean_stop and len(segments):
-        _recover_segments(segments, producers, epochs, log_start_offset, recovery_point, now_ms)
+        _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
     if len(segments) and segments.active.read_end_offset() < log_start_offset:
         logger.warning("%s ends before its start offset %d: starting empty there", directory, log_start_offset)
         for segment in segments.remove_first(len(segments)):
@@ -203,6 +203,7 @@ def _recover_segments(
     segments: LogSegments,
     producers: ProducerStateManager,
     epochs: LeaderEpochFileCache,
+    config: LogConfig,
     log_start_offset: int,
     recovery_point: int,
     now_ms: int,
@@ -218,25 +219,41 @@ def _recover_segments(
         if index > first:
             producers.update_map_end_offset(segment.base_offset)
             producers.take_snapshot(fsync=False)
-        last_offset, removed_bytes = _recover_segment(segment, producers, epochs, last_offset)
-        if removed_bytes:
-            logger.warning("%s: removed %d bytes of torn batches, the log ends at %d", segment.log_path, removed_bytes, last_offset + 1)
+        recovered = _recover_segment(segment, producers, epochs, last_offset)
+        last_offset = recovered.last_offset
+        # A file cut exactly between two batches looks whole. Where nothing was ever compacted, the hole before the next one tells.
+        leaves_hole = not config.is_compacted and recovered.is_gapless and segments.end_offset_of(index, last_offset + 1) > last_offset + 1
+        if recovered.removed_bytes or leaves_hole:
+            logger.warning(
+                "%s was torn: %d bytes removed, the log ends at offset %d", segment.log_path, recovered.removed_bytes, last_offset + 1
+            )
             for later in segments.remove_from(index + 1):
-                logger.warning("%s: removed, it follows a torn batch", later.log_path)
+                logger.warning("%s follows a torn segment: removed", later.log_path)
                 delete_files(later)
             break
     producers.update_map_end_offset(last_offset + 1)
     producers.take_snapshot(fsync=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _RecoveredSegment:
+    last_offset: int
+    removed_bytes: int
+    is_gapless: bool
+
+
 def _recover_segment(
     segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochFileCache, last_offset: int
-) -> tuple[int, int]:
-    """Rebuild one segment's indexes from its valid batches. Returns its last offset and how many bytes were cut off."""
+) -> _RecoveredSegment:
+    """Rebuild one segment's indexes from its valid batches, and cut the rest off."""
     segment.begin_rebuild()
-    end_position, latest_epoch = 0, epochs.latest_epoch if epochs.latest_epoch is not None else -1
+    last_offset = max(last_offset, segment.base_offset - 1)
+    end_position, gaps = 0, 0
+    latest_epoch = epochs.latest_epoch if epochs.latest_epoch is not None else -1
     for position, header, batch in valid_batches(segment, last_offset):
+        gaps += header.base_offset - last_offset - 1
         last_offset = header.base_offset + header.last_offset_delta
+        end_position = position + len(batch)
         segment.index_batch(position, len(batch), last_offset, header.max_timestamp)
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
@@ -245,10 +262,9 @@ def _recover_segment(
             aborted = replay_batch(producers, header, batch)
             if aborted is not None:
                 segment.transaction_index.append(aborted)
-        end_position = position + len(batch)
     removed_bytes = segment.size_bytes - end_position
     segment.finish_rebuild(end_position)
-    return last_offset, removed_bytes
+    return _RecoveredSegment(last_offset, removed_bytes, gaps == 0)
 
 
 def _headers_before(segments: LogSegments, end_offset: int) -> Iterator[BatchHeader]:

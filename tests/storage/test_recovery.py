@@ -1,0 +1,349 @@
+"""What a restart finds after a kill, a power cut or a clean stop. Reopening without close is the kill."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from config.topic import LogConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.records import ControlType, build_control_batch, encode_end_transaction_value
+from storage.leader_epochs import EpochEntry
+from storage.log import Log
+from storage.validation import AppendOrigin
+from tests.storage.conftest import NOW_MS, TOPIC_ID, OpenLog, append, append_idempotent, batch, read_all_offsets, read_offsets
+
+FIRST_LOG = "00000000000000000000.log"
+PAGE_BYTES = 4096
+
+
+def fill(log: Log, batches: int = 50) -> None:
+    for number in range(batches):
+        append(log, 1 + number % 3, size=50 + 40 * (number % 5))
+
+
+def batch_ends(log_file: Path) -> list[tuple[int, int]]:
+    """(end position, end offset) of each batch of a segment file."""
+    data = log_file.read_bytes()
+    ends, position = [], 0
+    while position < len(data):
+        base_offset = int.from_bytes(data[position : position + 8])
+        delta = int.from_bytes(data[position + 23 : position + 27])
+        position += 12 + int.from_bytes(data[position + 8 : position + 12])
+        ends.append((position, base_offset + delta + 1))
+    return ends
+
+
+# -- kill ---------------------------------------------------------------------------------------------------------------
+
+
+def test_kill_keeps_every_appended_batch(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=3000)
+    fill(log)
+
+    reopened = open_log(segment_bytes=3000)
+
+    assert read_all_offsets(reopened) == list(range(log.log_end_offset))
+    assert append(reopened).base_offset == log.log_end_offset
+
+
+def test_kill_keeps_leader_epochs(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log, 2, leader_epoch=3)
+    append(log, 2, leader_epoch=8)
+
+    assert open_log().leader_epochs.entries() == [EpochEntry(3, 0), EpochEntry(8, 2)]
+
+
+def test_lost_leader_epoch_file_is_rebuilt_from_the_batches(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    append(log, 2, leader_epoch=3)
+    append(log, 2, leader_epoch=8)
+    (directory / "leader-epoch-checkpoint").unlink()
+
+    assert open_log().leader_epochs.entries() == [EpochEntry(3, 0), EpochEntry(8, 2)]
+
+
+@pytest.mark.parametrize("was_clean_stop", [False, True])
+def test_the_whole_duplicate_window_survives_a_restart(open_log: OpenLog, was_clean_stop: bool) -> None:
+    """Kafka's snapshot keeps one batch per producer: without the refill a retry of an older one would be refused."""
+    log = open_log()
+    for sequence in range(7):
+        append_idempotent(log, sequence)
+    if was_clean_stop:
+        log.close()
+
+    reopened = open_log(was_clean_stop=was_clean_stop)
+
+    results = [append_idempotent(reopened, sequence) for sequence in range(2, 7)]
+    assert [(result.is_duplicate, result.base_offset) for result in results] == [(True, offset) for offset in range(2, 7)]
+    assert append_idempotent(reopened, 7).base_offset == 7
+
+
+def test_the_duplicate_window_reaches_back_over_a_roll(open_log: OpenLog) -> None:
+    log = open_log()
+    for sequence in range(4):
+        append_idempotent(log, sequence)
+    log.roll(NOW_MS)
+    append_idempotent(log, 4)
+    log.flush()
+
+    reopened = open_log(recovery_point=4)
+
+    assert append_idempotent(reopened, 0).is_duplicate
+
+
+def test_open_and_aborted_transactions_survive_a_kill(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=1000)
+    append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append(log, producer_id=2, producer_epoch=0, base_sequence=0, is_transactional=True)
+    fill(log)
+    marker = build_control_batch(ControlType.ABORT, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=1, producer_epoch=0)
+    log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    expected = log.aborted_transactions(0, log.log_end_offset)
+
+    reopened = open_log(segment_bytes=1000)
+    reopened.set_high_watermark(reopened.log_end_offset)
+
+    assert reopened.aborted_transactions(0, reopened.log_end_offset) == expected != []
+    assert reopened.last_stable_offset == 1
+
+
+def test_lost_and_corrupt_indexes_are_rebuilt(open_log: OpenLog, directory: Path) -> None:
+    log = open_log(segment_bytes=30_000)
+    for number in range(400):
+        append(log, size=200, timestamp=NOW_MS + number)
+    log.close()
+    expected = {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix in (".index", ".timeindex")}
+    for number, name in enumerate(sorted(expected)):
+        if number % 2:
+            (directory / name).unlink()
+        else:
+            (directory / name).write_bytes(expected[name] + bytes(240))
+
+    reopened = open_log(segment_bytes=30_000)
+
+    assert read_all_offsets(reopened) == list(range(400))
+    assert reopened.find_offset_by_timestamp(NOW_MS + 250, end_offset=400) == (NOW_MS + 250, 250, 0)
+    reopened.close()
+    assert {name: (directory / name).read_bytes() for name in expected} == expected
+
+
+def test_clean_stop_with_kafkas_preallocated_index_tail_is_repaired(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    fill(log, 200)
+    log.close()
+    with (directory / "00000000000000000000.index").open("ab") as index:
+        index.write(bytes(800))
+
+    reopened = open_log(was_clean_stop=True)
+
+    assert read_all_offsets(reopened) == list(range(log.log_end_offset))
+
+
+def test_segments_below_the_recovery_point_are_not_scanned(open_log: OpenLog, directory: Path) -> None:
+    log = open_log(segment_bytes=2000)
+    fill(log)
+    log.flush()
+    second_base = [segment.base_offset for segment in log.segments][1]
+    data = bytearray((directory / FIRST_LOG).read_bytes())
+    data[100] ^= 1
+    (directory / FIRST_LOG).write_bytes(data)
+
+    assert open_log(segment_bytes=2000, recovery_point=second_base).log_end_offset == log.log_end_offset
+    assert open_log(segment_bytes=2000, recovery_point=0).log_end_offset == 0
+
+
+def test_recovery_point_does_not_pass_what_was_synchronised(open_log: OpenLog) -> None:
+    log = open_log()
+    fill(log)
+
+    reopened = open_log(recovery_point=3)
+
+    assert reopened.durable_end_offset == 3
+    reopened.flush()
+    assert reopened.durable_end_offset == reopened.log_end_offset
+
+
+# -- torn tails ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shape=st.sampled_from(["cut", "zeros", "zeros then data", "noise"]), where=st.floats(0, 1), seed=st.binary(min_size=64, max_size=64))
+def test_any_torn_tail_leaves_the_prefix_below_it(tmp_path_factory: pytest.TempPathFactory, shape: str, where: float, seed: bytes) -> None:
+    """The shapes that ext4 leaves after a power cut: a clean cut, zeros to the page's end, zeros and then valid later pages."""
+    directory = tmp_path_factory.mktemp("torn") / "t-0"
+    directory.mkdir()
+    config = replace(LogConfig(), segment_bytes=20_000)
+    log = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
+    fill(log, 200)
+    files = sorted(directory.glob("*.log"))
+    torn_file = files[int(where * (len(files) - 1))]
+    ends, data = batch_ends(torn_file), bytearray(torn_file.read_bytes())
+    tear = min(int(where * len(data)), len(data) - 1)
+    page_end = min((tear // PAGE_BYTES + 1) * PAGE_BYTES, len(data))
+    if shape == "cut":
+        del data[tear:]
+    elif shape == "noise":
+        data[tear:page_end] = (seed * PAGE_BYTES)[: page_end - tear]
+    else:
+        data[tear:page_end] = bytes(page_end - tear)
+        if shape == "zeros":
+            del data[page_end:]
+    changed = bytes(data) != torn_file.read_bytes()
+    torn_file.write_bytes(data)
+    whole = [end_offset for end, end_offset in ends if end <= tear]
+    least = whole[-1] if whole else int(torn_file.stem)
+
+    reopened = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
+
+    assert read_all_offsets(reopened) == list(range(reopened.log_end_offset))
+    assert reopened.log_end_offset >= least
+    if changed and shape != "cut":
+        assert reopened.log_end_offset <= max(offset for end, offset in [(0, least), *ends] if end < page_end or offset == least)
+    assert append(reopened).base_offset == reopened.log_end_offset - 1
+    again = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
+    assert read_all_offsets(again) == list(range(reopened.log_end_offset))
+    shutil.rmtree(directory)
+
+
+def test_valid_data_after_zeros_is_never_taken_up_again(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    fill(log)
+    ends = batch_ends(directory / FIRST_LOG)
+    data = bytearray((directory / FIRST_LOG).read_bytes())
+    start, end = ends[9][0], ends[19][0]
+    data[start:end] = bytes(end - start)
+    (directory / FIRST_LOG).write_bytes(data)
+
+    reopened = open_log()
+
+    assert reopened.log_end_offset == ends[9][1]
+    assert (directory / FIRST_LOG).stat().st_size == start
+
+
+def test_segments_after_a_torn_one_are_removed(open_log: OpenLog, directory: Path) -> None:
+    log = open_log(segment_bytes=2000)
+    fill(log)
+    with (directory / FIRST_LOG).open("r+b") as file:
+        file.truncate(1500)
+
+    open_log(segment_bytes=2000)
+
+    assert [path.name for path in directory.glob("*.log")] == [FIRST_LOG]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, (0).to_bytes(8)),  # base offset that does not rise
+        (8, (2**31 - 1).to_bytes(4)),  # length past the end
+        (8, (10).to_bytes(4)),  # length below a header's
+        (12, (0).to_bytes(4)),  # leader epoch that falls
+        (16, b"\x01"),  # another magic
+    ],
+)
+def test_header_fields_that_the_checksum_does_not_cover_are_checked(open_log: OpenLog, directory: Path, position: int, value: bytes) -> None:
+    log = open_log()
+    for _ in range(3):
+        append(log, 2, leader_epoch=5)
+    start = batch_ends(directory / FIRST_LOG)[1][0] + position
+    data = bytearray((directory / FIRST_LOG).read_bytes())
+    data[start : start + len(value)] = value
+    (directory / FIRST_LOG).write_bytes(data)
+
+    assert open_log().log_end_offset == 4
+
+
+def test_gaps_between_batches_are_legal(open_log: OpenLog) -> None:
+    """Compaction leaves them."""
+    log = open_log()
+    log.append_as_follower(batch(2, base_offset=10), now_ms=NOW_MS)
+    log.append_as_follower(batch(2, base_offset=100), now_ms=NOW_MS)
+
+    assert read_offsets(open_log(), 50) == [100, 101]
+
+
+def test_torn_tail_forgets_the_producers_of_what_was_cut(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    append_idempotent(log, 0)
+    append_idempotent(log, 1)
+    with (directory / FIRST_LOG).open("r+b") as file:
+        file.truncate((directory / FIRST_LOG).stat().st_size - 1)
+
+    reopened = open_log()
+
+    assert append_idempotent(reopened, 1).base_offset == 1
+    with pytest.raises(KafkaError) as refusal:
+        append_idempotent(reopened, 3)
+    assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_empty_snapshot_after_a_power_cut_is_replaced_from_the_log(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    append_idempotent(log, 0)
+    log.roll(NOW_MS)
+    append_idempotent(log, 1)
+    (directory / "00000000000000000001.snapshot").write_bytes(b"")
+
+    reopened = open_log(recovery_point=1)
+
+    assert append_idempotent(reopened, 0).is_duplicate
+    assert append_idempotent(reopened, 2).base_offset == 2
+
+
+# -- leftovers ----------------------------------------------------------------------------------------------------------
+
+
+def test_leftovers_of_deletion_and_cleaning_are_removed(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    append(log)
+    for name in ("00000000000000000000.log.deleted", "00000000000000000005.index.deleted", "00000000000000000000.log.cleaned"):
+        (directory / name).write_bytes(b"x")
+    (directory / "00000000000000000077.timeindex").write_bytes(b"")
+
+    open_log()
+
+    assert sorted(path.name for path in directory.glob("*.*") if path.suffix not in (".index", ".log", ".snapshot")) == [
+        "00000000000000000000.timeindex"
+    ]
+
+
+def test_interrupted_swap_is_completed(open_log: OpenLog, directory: Path) -> None:
+    """A compacted segment replaces the ones it was made from, which may not have been renamed yet."""
+    log = open_log()
+    append(log, 2)
+    log.roll(NOW_MS)
+    append(log, 2)
+    log.roll(NOW_MS)
+    append(log, 2)
+    (directory / f"{FIRST_LOG}.swap").write_bytes(bytes(batch(1, base_offset=0)) + bytes(batch(1, base_offset=3)))
+
+    reopened = open_log()
+
+    assert [segment.base_offset for segment in reopened.segments] == [0, 4]
+    assert read_all_offsets(reopened) == [0, 3, 4, 5]
+
+
+def test_swap_beside_an_unfinished_split_is_dropped(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    append(log, 2)
+    (directory / f"{FIRST_LOG}.swap").write_bytes(b"x")
+    (directory / f"{FIRST_LOG}.cleaned").write_bytes(b"x")
+
+    assert read_all_offsets(open_log()) == [0, 1]
+
+
+def test_log_that_ends_before_its_start_offset_starts_over_there(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log, 5)
+
+    reopened = open_log(log_start_offset=100)
+
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (100, 100)
+    assert append(reopened).base_offset == 100
