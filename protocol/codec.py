@@ -10,7 +10,7 @@ What the bytes look like (Kafka's protocol guide; KIP-482 for flexible versions)
 - In flexible versions every struct ends in its tagged fields: their count, then tag, size and value of each, ascending, defaults left out.
 
 Decoding trusts nothing: each length is checked against the end of the buffer before it is used, an array's count against the smallest
-size of its elements, and all elements of one message against `MAX_DECODED_OBJECTS`. Whatever is wrong ends in DecodeError. Bytes after
+size of its elements, and all elements of one request against `MAX_REQUEST_OBJECTS`. Whatever is wrong ends in DecodeError. Bytes after
 the message are left alone: Kafka ignores them too, and the end position tells. Unknown tagged fields are skipped, not kept, and a struct
 with more than `MAX_TAGGED_FIELDS` is refused (CVE-2026-111115: Kafka lets one request hold millions).
 """
@@ -31,8 +31,11 @@ T = TypeVar("T")
 Decoder: TypeAlias = Callable[..., tuple[T, int]]
 Encoder: TypeAlias = Callable[[T], bytes]
 
-MAX_DECODED_OBJECTS = 1_000_000
-"""Array elements and tagged fields that one message may hold; about 200 MB of objects at the worst."""
+MAX_REQUEST_OBJECTS = 200_000
+"""Array elements and tagged fields that one request may hold: at the worst some 50 MB and a fifth of a second of the event loop."""
+
+MAX_OTHER_OBJECTS = 2**31 - 1
+"""Of responses and stored records, whose writers are trusted: a producer snapshot may well hold millions."""
 
 MAX_STRING_BYTES = 32767
 """Of any string in UTF-8, also where its length would have room for more (MessageDataGenerator in Kafka)."""
@@ -157,7 +160,9 @@ class _Decoding(_Source):
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version, "decode")
         self.namespace.update(new=object.__new__, rest_of_uvarint=rest_of_uvarint, skip_tagged_fields=skip_tagged_fields)
-        self.namespace.update(unpack_from=struct.unpack_from, budget=MAX_DECODED_OBJECTS)
+        self.namespace.update(
+            unpack_from=struct.unpack_from, budget=MAX_REQUEST_OBJECTS if schema_of(cls).is_request else MAX_OTHER_OBJECTS
+        )
         with self.block(f"def {self.function_name}(buffer, position=0):"):
             self.line("p, end, left = position, len(buffer), budget")
             with self.block("try:"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.apis import APIS, Api
-from protocol.codec import MAX_DECODED_OBJECTS
+from protocol.codec import MAX_REQUEST_OBJECTS
 from protocol.uvarint import MAX_TAGGED_FIELDS
 
 PATH = Path("docs/protocol.md")
@@ -57,7 +57,7 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - Strings have to be UTF-8. Kafka puts U+FFFD in the place of what is not.
 - Null has one encoding, length -1 or its compact form 0. Kafka takes every negative length for null.
 - A known tagged field has to fill the size that was given for it.
-- A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a message at most {MAX_DECODED_OBJECTS:,} array elements and tagged fields. Kafka
+- A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a request at most {MAX_REQUEST_OBJECTS:,} array elements and tagged fields. Kafka
   counts neither. Unknown tagged fields are skipped and not kept.
 - A request that has begun to arrive has to be whole within `barnabas.frame.deadline.ms`; memory for it grows as its bytes arrive. Kafka
   waits for as long as a byte comes now and then.

@@ -158,15 +158,22 @@ class Schema:
     Owned by the class it describes. `fields` resolves the annotations at its first use.
     """
 
-    __slots__ = ("_declared", "_fields", "cls", "decoders", "encoders", "flexible_since", "key", "versions")
+    __slots__ = ("_declared", "_fields", "cls", "decoders", "encoders", "flexible_since", "is_request", "key", "versions")
 
     def __init__(
-        self, declared: Mapping[str, tuple[str, object]], versions: tuple[int, int], flexible: int | None, key: int | None
+        self,
+        declared: Mapping[str, tuple[str, object]],
+        versions: tuple[int, int],
+        flexible: int | None,
+        *,
+        key: int | None = None,
+        is_request: bool = False,
     ) -> None:
         self._declared = declared
         self._fields: tuple[Field, ...] | None = None
         self.cls: type[Message] = Message
         self.key = key
+        self.is_request = is_request
         self.versions = versions
         self.flexible_since = flexible
         self.decoders: dict[int, Callable[..., Any]] = {}
@@ -215,7 +222,7 @@ class Message:
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
 def struct(cls: type[T]) -> type[T]:
     """Declares a struct nested in messages; its fields' versions are those of the message around it."""
-    return _declare(cls, (0, LAST_POSSIBLE_VERSION), None, None)
+    return _declare(cls, (0, LAST_POSSIBLE_VERSION), None)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
@@ -224,13 +231,13 @@ def message(*, versions: tuple[int, int], flexible: int | None, key: int | None 
 
     Stored records of a log with several types have a key that tells them apart.
     """
-    return lambda cls: _declare(cls, versions, flexible, key)
+    return lambda cls: _declare(cls, versions, flexible, key=key)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
 def api(*, key: int, versions: tuple[int, int], flexible: int | None) -> Callable[[type[T]], type[T]]:
     """Declares the request of the API with this key."""
-    return lambda cls: _declare(cls, versions, flexible, key)
+    return lambda cls: _declare(cls, versions, flexible, key=key, is_request=True)
 
 
 def schema_of(cls: type[Any]) -> Schema:
@@ -241,11 +248,11 @@ def schema_of(cls: type[Any]) -> Schema:
     return schema
 
 
-def _declare(cls: type[T], versions: tuple[int, int], flexible: int | None, key: int | None) -> type[T]:
+def _declare(cls: type[T], versions: tuple[int, int], flexible: int | None, *, key: int | None = None, is_request: bool = False) -> type[T]:
     """Returns a slotted class in place of `cls`: slots cannot be added to a class that exists."""
     annotations: dict[str, str] = cls.__annotations__
     declared = {name: (annotation, vars(cls)[name]) for name, annotation in annotations.items()}
-    schema = Schema(declared, versions, flexible, key)
+    schema = Schema(declared, versions, flexible, key=key, is_request=is_request)
     body = {
         "__slots__": tuple(annotations),
         "__schema__": schema,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.codec import MAX_DECODED_OBJECTS, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder
+from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder
 from protocol.errors import DecodeError
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.schema import Array, Bytes, Int8, Int16, Int32, Records, String, message, since, struct
 from protocol.uvarint import MAX_TAGGED_FIELDS, uvarint
@@ -31,6 +32,7 @@ class Example:
     corner: Point = since(2, tag=1, factory=Point)
 
 
+EMPTY_TOPIC = bytes.fromhex("01 00")  # an element of MetadataRequest v9: no name, no tagged fields
 VERSION_0 = bytes.fromhex("0007 0001 61 00000002 beef 00000001 0102 ffffffff")
 VERSION_1 = bytes.fromhex("0007 02 61 03 beef 02 0102 00 00")
 
@@ -176,11 +178,19 @@ def test_a_known_tagged_field_has_to_fill_its_size() -> None:
             decode(Example, 2, bytes.fromhex(f"0000 01 01 01 00000000 ff 01 03 {size} 0000000600"))
 
 
-def test_objects_of_one_message_are_limited() -> None:
-    points = bytes.fromhex("0000 0000 00000000") + (MAX_DECODED_OBJECTS + 1).to_bytes(4, "big")
+def test_objects_of_one_request_are_limited() -> None:
+    count = MAX_REQUEST_OBJECTS + 1
+    topics = uvarint(count + 1) + count * EMPTY_TOPIC
 
     with pytest.raises(DecodeError, match="count"):
-        decode(Example, 0, points + bytes(2 * (MAX_DECODED_OBJECTS + 1) + 4))
+        decode(MetadataRequest, 9, topics + bytes(4))
+
+
+def test_objects_of_stored_records_are_limited_by_their_bytes_only() -> None:
+    count = MAX_REQUEST_OBJECTS + 1
+    encoded = bytes(2 + 2 + 4) + count.to_bytes(4, "big") + bytes(2 * count) + bytes(4)
+
+    assert len(decode(Example, 0, encoded)[0].points) == count
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -195,15 +205,11 @@ def test_tagged_fields_of_one_struct_are_limited(version: int) -> None:
 
 
 def test_tagged_fields_count_as_objects() -> None:
-    structs = MAX_DECODED_OBJECTS // MAX_TAGGED_FIELDS
-    point = bytes((0, 0, MAX_TAGGED_FIELDS)) + bytes(2 * MAX_TAGGED_FIELDS)
-
-    @message(versions=(0, 0), flexible=0)
-    class Points:
-        points: Array[Point] = []
+    topic = EMPTY_TOPIC[:-1] + uvarint(MAX_TAGGED_FIELDS) + bytes(2 * MAX_TAGGED_FIELDS)
+    count = MAX_REQUEST_OBJECTS // MAX_TAGGED_FIELDS + 1
 
     with pytest.raises(DecodeError, match="too many tagged fields"):
-        decode(Points, 0, uvarint(structs + 1) + structs * point + b"\0")
+        decode(MetadataRequest, 9, uvarint(count + 1) + count * topic + bytes(4))
 
 
 def test_produce_records_are_a_view_over_the_frame() -> None:
