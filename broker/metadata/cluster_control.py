@@ -31,6 +31,8 @@ PRODUCER_ID_MAX = 2**63 - 1
 METADATA_VERSION_MIN = 7
 """3.3-IV3, the oldest that Kafka 4 reads."""
 
+RECOVERED = 0
+
 _FENCE = 1
 _UNFENCE = -1
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -132,6 +134,9 @@ def _elect(state: ClusterState, topic: TopicImage, index: int, partition: Partit
         if leader is not None and leader.is_active:
             return None
     change = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=node_id)
+    if partition.leader_recovery_state != RECOVERED and partition.replicas == (node_id,):
+        # After an unclean election a leader first brings its followers in line; here there are none.
+        change.leader_recovery_state = RECOVERED
     if node_id in partition.isr:
         # Members that cannot be alive leave the ISR, so that they do not hold back the high watermark.
         isr = [replica for replica in partition.isr if replica == node_id or _is_active(state, replica)]

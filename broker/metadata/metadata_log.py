@@ -30,6 +30,7 @@ TOPIC_ID = (1).to_bytes(16, "big")
 """The metadata topic's fixed id (Topic.CLUSTER_METADATA_TOPIC_ID)."""
 
 READ_CHUNK_BYTES = 1024 * 1024
+MESSAGE_BYTES_MAX = 2**31 - 1
 
 
 class MetadataLog:
@@ -39,7 +40,8 @@ class MetadataLog:
         self.root = root
         self.log = log
         self.quorum_state = quorum_state
-        self.is_new = log.log_end_offset == 0
+        self.is_new = True
+        """Whether the log has no record of the cluster yet: a new cluster, or one that crashed in its first moment."""
 
     @classmethod
     def open(cls, root: Path, config: ServerConfig, *, now_ms: int) -> MetadataLog:
@@ -70,17 +72,18 @@ class MetadataLog:
         offset = self.log.log_start_offset
         snapshot = read_newest_snapshot(self.log.directory)
         if snapshot is not None:
+            self.is_new = False
             replay(snapshot.records)
             offset = snapshot.end_offset
             if offset > self.log.log_end_offset:
                 self.log.truncate_fully_and_start_at(offset)
         elif offset > 0:
             raise StorageError(f"{self.log.directory} starts at offset {offset}, and the snapshot that leads there is missing")
-        self.is_new = snapshot is None and self.log.log_end_offset == 0
         while offset < self.log.log_end_offset:
             for batch in self._read(offset):
                 # The first read may begin inside a batch that the snapshot covers in part only if the snapshot is of another log.
                 if not batch.is_control and batch.base_offset >= offset:
+                    self.is_new = False
                     replay(batch.records)
                 offset = max(offset, batch.last_offset + 1)
 
@@ -129,5 +132,10 @@ class MetadataLog:
 
 def _log_config(config: ServerConfig) -> LogConfig:
     """Never deleted from: snapshots alone may shorten the metadata log."""
-    del config
-    return LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=LONG_MAX, max_message_bytes=2**31 - 1)
+    return LogConfig(
+        segment_bytes=config.metadata_log_segment_bytes,
+        segment_ms=LONG_MAX,
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=MESSAGE_BYTES_MAX,
+    )

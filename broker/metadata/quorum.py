@@ -58,7 +58,7 @@ class _Proposal(NamedTuple):
 
 
 class SingleNodeQuorum:
-    """A quorum of this node alone. `apply` gets each committed batch's records; `on_failure` hears of a disk that failed, once."""
+    """A quorum of this node alone. `apply` gets each committed batch's records; `on_failure` hears, once, that it cannot go on."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SingleNodeQuorum:
         clock: Clock,
         run_blocking: RunBlocking,
         apply: Callable[[Sequence[Any]], None],
-        on_failure: Callable[[StorageError], None],
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self._log = log
         self._node_id = node_id
@@ -79,6 +79,7 @@ class SingleNodeQuorum:
         self._pending: deque[_Proposal] = deque()
         self._committer: asyncio.Task[None] | None = None
         self._is_closed = True
+        self._has_failed = False
         self.leader_epoch = 0
 
     @property
@@ -131,7 +132,8 @@ class SingleNodeQuorum:
                         raise
                     self._log.log.flushed(work)
                 self._commit_up_to(self._log.log.durable_end_offset)
-        except StorageError as error:
+        except Exception as error:
+            # Also a bug while applying: this broker's rooms no longer agree with the log, and a restart makes them.
             self._fail(error)
         finally:
             self._committer = None
@@ -143,12 +145,12 @@ class SingleNodeQuorum:
                 self._apply(proposal.records)
             proposal.on_committed(None)
 
-    def _fail(self, error: StorageError) -> None:
-        """The metadata disk is gone, and with it this broker's say: nothing pending will be committed here any more."""
-        if self._is_closed and not self._pending:
+    def _fail(self, error: Exception) -> None:
+        """This broker has lost its say: nothing pending will be committed here any more. Only the first failure counts."""
+        if self._has_failed:
             return
-        logger.error("the metadata log failed: %s", error)
-        self._is_closed = True
+        self._has_failed = self._is_closed = True
+        logger.error("the metadata log failed: %s", error, exc_info=None if isinstance(error, StorageError) else error)
         pending, self._pending = self._pending, deque()
         for proposal in pending:
             proposal.on_committed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written."))

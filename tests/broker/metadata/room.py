@@ -1,0 +1,128 @@
+"""A broker's metadata room on a real directory, with a clock that stands still and an executor that the test controls."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from broker.context import RequestContext
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.controller import Controller
+from broker.metadata.controller_client import ControllerClient
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.metadata_log import MetadataLog
+from broker.metadata.quorum import SingleNodeQuorum
+from config.endpoints import Endpoint
+from config.server import ServerConfig
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.stored.metadata_records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from tests.support.clock import ManualClock
+
+NODE_ID = 1
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+DIRECTORY_ID = bytes.fromhex("92d34381b12f403eb9b8411c07f2183a")
+LISTENERS = (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"), Endpoint("INTERNAL", "broker-1", 19092, "PLAINTEXT"))
+
+
+class HeldExecutor:
+    """Runs what it is given at once, or, while held, when `release` is called. `runs_count` counts the fsyncs."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.error: Exception | None = None
+        self.runs_count = 0
+        self._gate = asyncio.Event()
+
+    async def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self.runs_count += 1
+        if self.is_held:
+            await self._gate.wait()
+        if self.error is not None:
+            raise self.error
+        return function(*arguments)
+
+    def release(self) -> None:
+        self.is_held = False
+        self._gate.set()
+
+
+@dataclass
+class Room:
+    """The collaborators, wired as server.py wires them."""
+
+    config: ServerConfig
+    cache: MetadataCache
+    controller: Controller
+    client: ControllerClient
+    quorum: SingleNodeQuorum
+    log: MetadataLog
+    executor: HeldExecutor
+    failures: list[Exception] = field(default_factory=list)
+
+    @property
+    def services(self) -> Any:
+        return SimpleNamespace(config=self.config, node_id=NODE_ID, cluster_id=CLUSTER_ID, metadata=self.cache, controller=self.client)
+
+    async def close(self) -> None:
+        await self.client.close()
+        await self.quorum.close()
+
+
+async def open_room(root: Path, config: ServerConfig | None = None) -> Room:
+    """Open the metadata log in `root` and activate, as at a broker's start."""
+    config = config or ServerConfig(offsets_topic_replication_factor=1)
+    clock = ManualClock()
+    cache = MetadataCache(ClusterState(), cluster_id=CLUSTER_ID, node_id=NODE_ID, config=config)
+    controller = Controller(config, node_id=NODE_ID, random_source=random.Random(7))
+    executor = HeldExecutor()
+    failures: list[Exception] = []
+    is_loading = True
+
+    def apply(records: Sequence[Any]) -> None:
+        if is_loading:
+            controller.replay(records)
+        cache.apply_committed(records)
+
+    log = MetadataLog.open(root, config, now_ms=clock.now_ms())
+    quorum = SingleNodeQuorum(
+        log, node_id=NODE_ID, clock=clock, run_blocking=executor.run_blocking, apply=apply, on_failure=failures.append
+    )
+    quorum.start()
+    is_loading = False
+    client = ControllerClient(controller, quorum, config, node_id=NODE_ID)
+    bootstrap = log.bootstrap_records() if log.is_new else []
+    await client.activate(bootstrap=bootstrap, incarnation_id=bytes(15) + b"\x09", endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
+    return Room(config, cache, controller, client, quorum, log, executor, failures)
+
+
+def creation(name: str, partitions: int = -1, replicas: int = -1, *, validate_only: bool = False, **configs: str) -> CreateTopicsRequest:
+    """A request for one topic; configs are given with underscores for dots."""
+    entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=entries)
+    return CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+
+
+def context(api_version: int, listener_name: str = "PLAINTEXT") -> RequestContext:
+    return RequestContext(0, api_version, 1, "client", listener_name, "127.0.0.1", "User:ANONYMOUS", 1, 1_750_000_000_000)
+
+
+def registration(node_id: int, *, rack: str | None = None, is_fenced: bool = False, epoch: int = 10) -> list[Any]:
+    """Records that register a broker."""
+    endpoint = BrokerEndpoint(name="PLAINTEXT", host=f"host-{node_id}", port=9092)
+    register = RegisterBrokerRecord(
+        broker_id=node_id, broker_epoch=epoch, end_points=[endpoint], rack=rack, fenced=True, log_dirs=[DIRECTORY_ID]
+    )
+    return [register] if is_fenced else [register, BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)]
+
+
+def make_controller(*node_ids: int, config: ServerConfig | None = None) -> Controller:
+    """A controller whose state has these brokers, unfenced."""
+    controller = Controller(config or ServerConfig(), node_id=NODE_ID, random_source=random.Random(7))
+    for node_id in node_ids or (NODE_ID,):
+        controller.replay(registration(node_id))
+    return controller

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.metadata.auto_create import AutoTopicCreator
+from config.server import ServerConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+
+
+class _Creator:
+    """Keeps what it is asked for until the test answers."""
+
+    def __init__(self) -> None:
+        self.requests: list[CreateTopicsRequest] = []
+        self.answers: list[Callable[[CreateTopicsResponse | KafkaError], None]] = []
+
+    def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
+        self.requests.append(request)
+        self.answers.append(on_done)
+
+
+def _creator() -> tuple[_Creator, AutoTopicCreator]:
+    creator = _Creator()
+    return creator, AutoTopicCreator(creator, ServerConfig())
+
+
+def test_a_missing_topic_is_unknown_now_and_on_its_way() -> None:
+    creator, auto = _creator()
+
+    assert auto.create(["t"]) == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert (creator.requests[0].topics[0].num_partitions, creator.requests[0].topics[0].replication_factor) == (-1, -1)
+
+
+def test_a_topic_on_its_way_is_not_created_again() -> None:
+    creator, auto = _creator()
+
+    for _ in range(3):
+        assert auto.create(["t"]) == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    assert len(creator.requests) == 1
+
+
+def test_a_topic_that_could_not_be_created_may_be_tried_again() -> None:
+    creator, auto = _creator()
+    auto.create(["t"])
+
+    creator.answers[0](KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    auto.create(["t"])
+    creator.answers[1](CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=ErrorCode.INVALID_REPLICATION_FACTOR)]))
+    auto.create(["t"])
+
+    assert len(creator.requests) == 3
+
+
+def test_a_bad_name_is_refused_and_nothing_is_asked() -> None:
+    creator, auto = _creator()
+
+    assert auto.create(["b d"]) == {"b d": ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert creator.requests == []
+
+
+def test_the_offsets_topic_has_its_own_settings() -> None:
+    creator, auto = _creator()
+
+    auto.create(["__consumer_offsets"])
+
+    topic = creator.requests[0].topics[0]
+    assert (topic.num_partitions, topic.replication_factor) == (50, 3)
+    assert {config.name: config.value for config in topic.configs} == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }

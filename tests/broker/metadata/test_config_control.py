@@ -1,0 +1,141 @@
+"""What the controller answers and appends for IncrementalAlterConfigs; codes and messages as a real 4.3.1 broker gave them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.metadata.config_control import AlterOperation
+from broker.metadata.controller import Controller
+from protocol.errors import ErrorCode
+from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.broker.metadata.room import creation, make_controller
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+
+
+def _controller() -> Controller:
+    controller = make_controller(1)
+    controller.replay(controller.topics.create_topics(creation("t", 1, 1, cleanup_policy="compact", retention_ms="7")).records)
+    return controller
+
+
+def _resource(kind: int, name: str, *changes: tuple[str, int, str | None]) -> AlterConfigsResource:
+    configs = [AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes]
+    return AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+def _alter(controller: Controller, *resources: AlterConfigsResource, validate_only: bool = False) -> Any:
+    return controller.configs.incremental_alter_configs(
+        IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "operation", "value", "stored"),
+    [
+        ("retention.ms", SET, "99", "99"),
+        ("retention.ms", DELETE, None, None),
+        ("cleanup.policy", APPEND, "delete", "compact,delete"),
+        ("cleanup.policy", SUBTRACT, "compact", ""),
+        ("follower.replication.throttled.replicas", APPEND, "0:1", "0:1"),
+    ],
+)
+def test_operations_on_a_topic_config(key: str, operation: AlterOperation, value: str | None, stored: str | None) -> None:
+    controller = _controller()
+
+    result = _alter(controller, _resource(TOPIC, "t", (key, operation, value)))
+
+    assert (result.response.responses[0].error_code, result.response.responses[0].error_message) == (0, None)
+    assert [(record.resource_type, record.resource_name, record.name, record.value) for record in result.records] == [
+        (TOPIC, "t", key, stored)
+    ]
+
+
+def test_an_unchanged_topic_config_makes_no_record() -> None:
+    assert _alter(_controller(), _resource(TOPIC, "t", ("retention.ms", SET, "7"))).records == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "code", "message"),
+    [
+        (_resource(TOPIC, "nope", ("retention.ms", SET, "1")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'nope' does not exist."),
+        (_resource(TOPIC, "t", ("nope", SET, "1")), ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope"),
+        (_resource(TOPIC, "", ("retention.ms", SET, "1")), ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."),
+        (
+            _resource(TOPIC, "t", ("retention.ms", APPEND, "5")),
+            ErrorCode.INVALID_CONFIG,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (_resource(TOPIC, "t", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST, "Null value not supported for : retention.ms"),
+        (
+            _resource(TOPIC, "t", ("flush.ms", SET, "1"), ("flush.ms", SET, "2")),
+            ErrorCode.INVALID_REQUEST,
+            "Error due to duplicate config keys",
+        ),
+        (_resource(BROKER, "1", ("node.id", SET, "3")), ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: [node.id]"),
+        (
+            _resource(BROKER, "x", ("log.retention.ms", SET, "3")),
+            ErrorCode.INVALID_REQUEST,
+            "Node id must be an integer, but it is: x",
+        ),
+        (
+            _resource(BROKER, "-2", ("log.retention.ms", SET, "3")),
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id, expected 1, but received -2",
+        ),
+        (_resource(99, "t", ("a", SET, "1")), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
+    ],
+)
+def test_refusals_have_kafkas_codes_and_words(resource: AlterConfigsResource, code: ErrorCode, message: str) -> None:
+    result = _alter(_controller(), resource)
+
+    assert result.records == []
+    assert (result.response.responses[0].error_code, result.response.responses[0].error_message) == (code, message)
+
+
+def test_one_bad_config_refuses_the_whole_resource_but_no_other() -> None:
+    good = _resource(TOPIC, "t", ("retention.ms", SET, "1"))
+    bad = _resource(BROKER, "1", ("log.retention.ms", SET, "1"), ("log.segment.bytes", SET, "x"))
+
+    result = _alter(_controller(), bad, good)
+
+    assert [response.error_code for response in result.response.responses] == [ErrorCode.INVALID_REQUEST, 0]
+    assert [record.resource_name for record in result.records] == ["t"]
+
+
+def test_a_resource_that_comes_twice_is_refused() -> None:
+    result = _alter(_controller(), *[_resource(TOPIC, "t", ("flush.ms", SET, "1"))] * 2)
+
+    assert result.records == []
+    assert {response.error_message for response in result.response.responses} == {"Each resource must appear at most once."}
+
+
+def test_validate_only_makes_no_records() -> None:
+    assert _alter(_controller(), _resource(TOPIC, "t", ("flush.ms", SET, "1")), validate_only=True).records == []
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+def test_a_broker_default_of_topic_configs_is_accepted(name: str) -> None:
+    result = _alter(_controller(), _resource(BROKER, name, ("log.retention.ms", SET, "3600000")))
+
+    assert [(record.resource_name, record.name, record.value) for record in result.records] == [(name, "log.retention.ms", "3600000")]
+
+
+def test_a_dynamic_broker_config_that_would_have_no_effect_is_refused() -> None:
+    result = _alter(_controller(), _resource(BROKER, "1", ("background.threads", SET, "11")))
+
+    assert result.records == []
+    assert result.response.responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_config_of_another_version_does_not_stand_in_the_way() -> None:
+    """A topic from another broker's log may have a config that this one does not know."""
+    controller = _controller()
+    controller.state.configs[TOPIC, "t"]["some.future.config"] = "1"
+
+    result = _alter(controller, _resource(TOPIC, "t", ("retention.ms", SET, "1")))
+
+    assert result.response.responses[0].error_code == 0
