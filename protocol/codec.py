@@ -107,7 +107,7 @@ class _Source:
         self.indent = 0
         self.names_count = 0
         self.pending: list[tuple[str, str]] = []
-        self.namespace: dict[str, Any] = {"struct_error": struct.error, "DecodeError": DecodeError}
+        self.namespace: dict[str, Any] = {"struct_error": struct.error, "unpack_from": struct.unpack_from, "DecodeError": DecodeError}
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -160,11 +160,9 @@ class _Decoding(_Source):
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version, "decode")
         self.namespace.update(new=object.__new__, rest_of_uvarint=rest_of_uvarint, skip_tagged_fields=skip_tagged_fields)
-        self.namespace.update(
-            unpack_from=struct.unpack_from, budget=MAX_REQUEST_OBJECTS if schema_of(cls).is_request else MAX_OTHER_OBJECTS
-        )
+        budget = MAX_REQUEST_OBJECTS if schema_of(cls).is_request else MAX_OTHER_OBJECTS
         with self.block(f"def {self.function_name}(buffer, position=0):"):
-            self.line("p, end, left = position, len(buffer), budget")
+            self.line(f"p, end, left = position, len(buffer), {budget}")
             with self.block("try:"):
                 self.line(f"m = new({self.bind_class(cls)})")
                 self.struct(cls, "m", self.title)
