@@ -83,9 +83,10 @@ class FlushState:
             self._since_ms = now_ms
 
     def note_closed(self, segments: Iterable[LogSegment]) -> None:
-        """These segments became closed with data that was not synchronised: ask for a flush."""
+        """These segments are closed and hold data that was not synchronised: ask for a flush."""
         self._rolled += segments
-        self._is_requested = self._directory_is_dirty = True
+        self._is_requested = bool(self._rolled)
+        self._directory_is_dirty = True
 
     def note_paths(self, paths: Iterable[Path]) -> None:
         self._paths += paths

@@ -104,7 +104,7 @@ class LogManager:
         """Open every log, recovering those of directories that were not stopped cleanly.
 
         With `topic_id_of`, the cluster's view (None for a topic that does not exist), logs of other topic ids are set aside as
-        stray. A directory that fails goes offline with its logs; StorageError only when the same partition is found twice."""
+        stray. A directory that fails, or holds a partition that another one has too, goes offline with its logs."""
         self.lock()
         for directory in self.directories:
             try:

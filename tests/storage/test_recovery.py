@@ -248,7 +248,7 @@ def test_segments_after_a_torn_one_are_removed(open_log: OpenLog, directory: Pat
         (16, b"\x01"),  # another magic
     ],
 )
-def test_header_fields_that_the_checksum_does_not_cover_are_checked(open_log: OpenLog, directory: Path, position: int, value: bytes) -> None:
+def test_header_fields_outside_the_checksum_are_checked(open_log: OpenLog, directory: Path, position: int, value: bytes) -> None:
     log = open_log()
     for _ in range(3):
         append(log, 2, leader_epoch=5)

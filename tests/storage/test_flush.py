@@ -1,0 +1,145 @@
+"""FlushWork and the recovery point: what counts as durable, and when a flush is due."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from storage.errors import StorageError
+from tests.storage.conftest import NOW_MS, OpenLog, append, append_idempotent
+
+
+def test_nothing_is_durable_before_a_flush(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log, 3)
+
+    assert (log.durable_end_offset, log.has_unflushed) == (0, True)
+
+
+def test_flushed_work_makes_durable_what_was_there_when_it_was_taken(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log, 3)
+    work = log.take_flush()
+    assert work is not None
+    append(log)
+
+    work.run()
+    log.flushed(work)
+
+    assert log.durable_end_offset == 3
+    assert log.has_unflushed
+
+
+def test_take_flush_of_a_durable_log_is_none(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log)
+    log.flush()
+
+    assert log.take_flush() is None
+
+
+def test_work_older_than_a_truncation_moves_nothing(open_log: OpenLog) -> None:
+    """Else offsets that were written again after the truncation would count as synchronised."""
+    log = open_log()
+    append(log, 3)
+    append(log, 3)
+    work = log.take_flush()
+    assert work is not None
+    log.truncate_to(3)
+    append(log, 5)
+
+    work.run()
+    log.flushed(work)
+
+    assert log.durable_end_offset == 0
+
+
+def test_truncation_lowers_the_recovery_point(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log, 3)
+    append(log, 3)
+    log.flush()
+
+    log.truncate_to(3)
+
+    assert log.recovery_point == 3
+
+
+def test_flush_after_a_roll_covers_the_closed_segment_with_its_indexes_and_snapshot(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    append_idempotent(log, 0)
+    log.roll(NOW_MS)
+    append(log)
+
+    work = log.take_flush()
+
+    assert work is not None
+    assert len(work.files) == 2
+    assert {path.name for path in work.paths} >= {"00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000001.snapshot"}
+    assert work.directory == directory
+    work.release()
+
+
+def test_flush_is_due_after_a_roll(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log)
+    before = log.flush_is_due(NOW_MS)
+    log.roll(NOW_MS)
+
+    assert (before, log.flush_is_due(NOW_MS)) == (False, True)
+    log.flush()
+    assert not log.flush_is_due(NOW_MS)
+
+
+def test_flush_is_due_by_messages(open_log: OpenLog) -> None:
+    log = open_log(flush_messages=4)
+    append(log, 3)
+    before = log.flush_is_due(NOW_MS)
+    append(log)
+
+    assert (before, log.flush_is_due(NOW_MS)) == (False, True)
+
+
+def test_flush_is_due_by_time_since_the_oldest_unflushed_append(open_log: OpenLog) -> None:
+    log = open_log(flush_ms=1000)
+    append(log, now_ms=NOW_MS)
+    append(log, now_ms=NOW_MS + 900)
+
+    assert not log.flush_is_due(NOW_MS + 999)
+    assert log.flush_is_due(NOW_MS + 1000)
+    log.flush()
+    assert not log.flush_is_due(NOW_MS + 5000)
+
+
+def test_flush_messages_of_one_needs_durable_acks(open_log: OpenLog) -> None:
+    assert open_log(flush_messages=1).needs_durable_ack
+    assert not open_log().needs_durable_ack
+
+
+def test_failed_fsync_is_a_storage_error_and_moves_nothing(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log()
+    append(log)
+
+    def failing_fdatasync(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", failing_fdatasync)
+    with pytest.raises(StorageError):
+        log.flush()
+
+    assert log.durable_end_offset == 0
+
+
+def test_work_keeps_the_descriptors_of_a_closed_log(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log)
+    work = log.take_flush()
+    assert work is not None
+
+    log.abandon()
+
+    work.run()
+    work.release()
+    assert all(fd == -1 for fd in work.descriptors)

@@ -1,0 +1,301 @@
+"""LogManager: directories, restart from checkpoints, deletion, strays, one failing disk."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.topic import LogConfig
+from storage.checkpoint import read_offset_checkpoint
+from storage.errors import StorageError
+from storage.log_manager import LogManager
+from storage.meta_properties import MetaProperties, write_meta_properties
+from tests.storage.conftest import NOW_MS, TOPIC_ID, append, append_idempotent, read_all_offsets
+
+CONFIG = replace(LogConfig(), segment_bytes=2000, file_delete_delay_ms=1000)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def start(*log_dirs: Path, **arguments: Any) -> LogManager:
+    failures = arguments.pop("on_directory_failure", None)
+    manager = LogManager(log_dirs, random_source=random.Random(1), on_directory_failure=failures)
+    manager.open(config_of=lambda topic: CONFIG, now_ms=NOW_MS, **arguments)
+    return manager
+
+
+def kill(manager: LogManager) -> None:
+    """What the kernel does for a killed process."""
+    for log in manager.logs():
+        log.abandon()
+    manager.unlock()
+
+
+def test_created_log_is_found_again_after_a_kill(log_dir: Path) -> None:
+    manager = start(log_dir)
+    log = manager.create_log("t", 3, TOPIC_ID, CONFIG, NOW_MS)
+    append(log, 5)
+    kill(manager)
+
+    found = start(log_dir).find_log("t", 3)
+
+    assert found is not None
+    assert (found.topic_id, found.log_end_offset, found.high_watermark) == (TOPIC_ID, 5, 0)
+
+
+def test_create_log_returns_the_log_that_is_there(log_dir: Path) -> None:
+    manager = start(log_dir)
+
+    assert manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS) is manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+
+
+def test_clean_stop_keeps_watermarks_and_duplicate_window_without_a_scan(log_dir: Path) -> None:
+    manager = start(log_dir)
+    log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    for sequence in range(60):
+        append_idempotent(log, sequence)
+    log.set_high_watermark(60)
+    log.set_log_start_offset(17)
+    manager.close_clean(broker_epoch=5)
+    first = next(path for path in sorted((log_dir / "t-0").glob("*.log")))
+    damaged = bytearray(first.read_bytes())
+    damaged[-1] ^= 1  # only a scan would notice
+    first.write_bytes(damaged)
+
+    reopened = start(log_dir)
+
+    found = reopened.find_log("t", 0)
+    assert found is not None
+    assert reopened.directories[0].clean_shutdown_epoch == 5
+    assert (found.log_start_offset, found.log_end_offset, found.high_watermark, found.recovery_point) == (17, 60, 60, 60)
+    assert append_idempotent(found, 56).is_duplicate
+
+
+def test_marker_of_a_clean_stop_counts_once(log_dir: Path) -> None:
+    start(log_dir).close_clean()
+
+    restarted = start(log_dir)
+    was_clean = restarted.directories[0].was_clean_stop
+    kill(restarted)
+
+    assert was_clean
+    assert not start(log_dir).directories[0].was_clean_stop
+
+
+def test_checkpoints_are_kafkas_files(log_dir: Path) -> None:
+    manager = start(log_dir)
+    log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    append(log, 5)
+    log.set_high_watermark(4)
+    log.set_log_start_offset(2)
+    log.flush()
+
+    manager.write_checkpoints()
+
+    assert read_offset_checkpoint(log_dir / "recovery-point-offset-checkpoint") == {("t", 0): 5}
+    assert read_offset_checkpoint(log_dir / "replication-offset-checkpoint") == {("t", 0): 4}
+    assert read_offset_checkpoint(log_dir / "log-start-offset-checkpoint") == {("t", 0): 2}
+
+
+def test_checkpointed_watermarks_survive_a_kill(log_dir: Path) -> None:
+    manager = start(log_dir)
+    log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    append(log, 5)
+    log.set_high_watermark(4)
+    log.set_log_start_offset(2)
+    manager.write_checkpoints()
+    kill(manager)
+
+    found = start(log_dir).find_log("t", 0)
+
+    assert found is not None
+    assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (2, 4, 5)
+
+
+def test_corrupt_checkpoint_means_a_full_recovery(log_dir: Path) -> None:
+    manager = start(log_dir)
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS), 5)
+    manager.write_checkpoints()
+    kill(manager)
+    (log_dir / "recovery-point-offset-checkpoint").write_text("0\n7\nt 0 5\n")
+
+    found = start(log_dir).find_log("t", 0)
+
+    assert found is not None
+    assert (found.log_end_offset, found.recovery_point) == (5, 0)
+
+
+def test_second_broker_on_a_directory_is_refused(log_dir: Path) -> None:
+    start(log_dir)
+
+    with pytest.raises(StorageError, match="in use by another broker"):
+        start(log_dir)
+
+
+def test_directories_of_different_clusters_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_meta_properties(tmp_path / name, MetaProperties(cluster_id=name, node_id=1, directory_id=None))
+
+    with pytest.raises(StorageError, match="different clusters"):
+        start(tmp_path / "a", tmp_path / "b")
+
+
+def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    manager = start(tmp_path / "a", tmp_path / "b")
+
+    for partition in range(4):
+        manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
+
+    assert [log.directory.parent.name for log in manager.logs()] == ["a", "b", "a", "b"]
+
+
+def test_deleted_log_is_renamed_at_once_and_removed_after_the_delay(log_dir: Path) -> None:
+    manager = start(log_dir)
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
+
+    manager.delete_log("t", 0)
+    renamed = [path.name for path in log_dir.iterdir() if path.is_dir()]
+    manager.delete_pending(NOW_MS)
+    manager.delete_pending(NOW_MS + 999)
+    still_there = [path for path in log_dir.iterdir() if path.is_dir()]
+    manager.delete_pending(NOW_MS + 1000)
+
+    assert manager.find_log("t", 0) is None
+    assert len(renamed) == 1
+    assert renamed[0].startswith("t-0.")
+    assert renamed[0].endswith("-delete")
+    assert len(still_there) == 1
+    assert [path for path in log_dir.iterdir() if path.is_dir()] == []
+
+
+def test_topic_made_again_after_a_deletion_starts_empty(log_dir: Path) -> None:
+    manager = start(log_dir)
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
+    manager.delete_log("t", 0)
+
+    again = manager.create_log("t", 0, bytes(range(1, 17)), CONFIG, NOW_MS)
+
+    assert append(again).base_offset == 0
+
+
+def test_deletion_interrupted_by_a_kill_is_finished(log_dir: Path) -> None:
+    manager = start(log_dir)
+    manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    manager.delete_log("t", 0)
+    kill(manager)
+
+    restarted = start(log_dir)
+    restarted.delete_pending(NOW_MS)
+
+    assert restarted.logs() == []
+    assert [path for path in log_dir.iterdir() if path.is_dir()] == []
+
+
+@pytest.mark.parametrize("cluster_id", [None, bytes(range(1, 17))])
+def test_logs_of_unknown_topics_or_other_topic_ids_are_set_aside(log_dir: Path, cluster_id: bytes | None) -> None:
+    manager = start(log_dir)
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
+    kill(manager)
+
+    restarted = start(log_dir, topic_id_of=lambda topic: cluster_id)
+
+    assert restarted.find_log("t", 0) is None
+    assert [path.name.rpartition("-")[2] for path in log_dir.iterdir() if path.is_dir()] == ["stray"]
+    assert next(log_dir.glob("*-stray/*.log")).stat().st_size > 0
+
+
+def test_partition_metadata_lost_in_a_power_cut_is_written_again(log_dir: Path) -> None:
+    manager = start(log_dir)
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
+    kill(manager)
+    (log_dir / "t-0" / "partition.metadata").write_bytes(b"")
+
+    found = start(log_dir, topic_id_of=lambda topic: TOPIC_ID).find_log("t", 0)
+
+    assert found is not None
+    assert found.topic_id == TOPIC_ID
+    assert (log_dir / "t-0" / "partition.metadata").stat().st_size > 0
+
+
+def test_metadata_log_and_foreign_directories_are_left_alone(log_dir: Path) -> None:
+    for name in ("__cluster_metadata-0", "lost+found", "t-0.0123456789abcdef0123456789abcdef-stray"):
+        (log_dir / name).mkdir(parents=True)
+
+    manager = start(log_dir)
+
+    assert manager.logs() == []
+    assert len([path for path in log_dir.iterdir() if path.is_dir()]) == 3
+
+
+def test_one_failing_directory_takes_only_its_own_logs_offline(tmp_path: Path) -> None:
+    failed: list[Path] = []
+    manager = start(tmp_path / "a", tmp_path / "b", on_directory_failure=lambda path, error: failed.append(path))
+    for partition in range(4):
+        append(manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS))
+
+    manager.mark_offline(tmp_path / "a", StorageError("gone"))
+    manager.write_checkpoints()
+
+    assert failed == [tmp_path / "a"]
+    assert [log.partition for log in manager.logs()] == [1, 3]
+    assert manager.create_log("t", 9, TOPIC_ID, CONFIG, NOW_MS).directory.parent == tmp_path / "b"
+    assert not (tmp_path / "a" / "recovery-point-offset-checkpoint").exists()
+
+
+def test_failing_disk_at_retention_takes_the_directory_offline(tmp_path: Path) -> None:
+    manager = start(tmp_path / "a", tmp_path / "b")
+    for partition in range(2):
+        log = manager.create_log("t", partition, TOPIC_ID, replace(CONFIG, retention_bytes=0), NOW_MS)
+        for _ in range(30):
+            append(log)
+        log.set_high_watermark(30)
+    shutil.rmtree(tmp_path / "a" / "t-0")
+
+    count = manager.enforce_retention(NOW_MS)
+
+    assert [log.partition for log in manager.logs()] == [1]
+    assert count > 0
+
+
+def test_same_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+    manager = start(tmp_path / "a")
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
+    manager.close_clean()
+    (tmp_path / "b").mkdir()
+    shutil.copytree(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+
+    both = start(tmp_path / "a", tmp_path / "b")
+
+    assert [directory.is_offline for directory in both.directories] == [False, True]
+
+
+def test_update_config_reaches_every_partition_of_the_topic(log_dir: Path) -> None:
+    manager = start(log_dir)
+    for topic, partition in (("t", 0), ("t", 1), ("u", 0)):
+        manager.create_log(topic, partition, TOPIC_ID, CONFIG, NOW_MS)
+
+    manager.update_config("t", replace(CONFIG, retention_ms=5))
+
+    assert [log.config.retention_ms for log in manager.logs()] == [5, 5, CONFIG.retention_ms]
+
+
+def test_everything_survives_a_kill_of_many_partitions(log_dir: Path) -> None:
+    manager = start(log_dir)
+    for partition in range(20):
+        log = manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
+        for _ in range(partition):
+            append(log, 2)
+    kill(manager)
+
+    restarted = start(log_dir)
+
+    assert {log.partition: len(read_all_offsets(log)) for log in restarted.logs()} == {partition: 2 * partition for partition in range(20)}
