@@ -28,6 +28,10 @@ LZ4_DEFAULT_LEVEL = 9
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
 """The largest window a zstd decoder accepts by default; the memory one hostile frame can make us reserve."""
 
+PIECE_BYTES_MIN = 64 * 1024
+EXPECTED_RATIO = 4
+"""Output is asked for in pieces of this many times the input, then doubling; one is enough for ordinary data."""
+
 _GZIP_WBITS = 31
 _BLOCK_SIZE = struct.Struct(">i")
 
@@ -171,15 +175,18 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
     import lz4.frame as lz4_frame
 
     decompressor = lz4_frame.LZ4FrameDecompressor()
-    try:
-        output: bytes = decompressor.decompress(bytes(data), max_length=max_bytes + 1)
-    except (RuntimeError, ValueError) as error:
-        raise _corrupt(Compression.LZ4, error) from error
-    if len(output) > max_bytes:
-        raise _oversized(Compression.LZ4, max_bytes)
-    if not decompressor.eof:
-        raise _corrupt(Compression.LZ4, "the frame is cut short")
-    return output
+    output = bytearray()
+    pending = bytes(data)
+    while not decompressor.eof and len(output) <= max_bytes:
+        try:
+            piece = decompressor.decompress(pending, max_length=_piece_size(data, len(output), max_bytes))
+        except (RuntimeError, ValueError) as error:
+            raise _corrupt(Compression.LZ4, error) from error
+        if not piece and not decompressor.eof:
+            raise _corrupt(Compression.LZ4, "the frame is cut short")
+        output += piece
+        pending = b""
+    return bytes(output)
 
 
 def _compress_zstd(data: Buffer, level: int) -> bytes:
@@ -193,8 +200,19 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
     # `decompress(max_output_size=…)` ignores its limit when the frame declares a size, so the frame is read as a stream.
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+    output = bytearray()
     try:
         with decompressor.stream_reader(data, read_across_frames=True) as reader:
-            return reader.read(max_bytes + 1)
+            while len(output) <= max_bytes and (piece := reader.read(_piece_size(data, len(output), max_bytes))):
+                output += piece
     except zstandard.ZstdError as error:
         raise _corrupt(Compression.ZSTD, error) from error
+    return bytes(output)
+
+
+def _piece_size(data: Buffer, output_size: int, max_bytes: int) -> int:
+    """Returns how much to ask for next: the lz4 and zstd libraries allocate that much before they know whether it is there.
+
+    Asking for the whole limit made 1 MB cost 0.5 ms instead of 0.1.
+    """
+    return min(max_bytes + 1 - output_size, max(PIECE_BYTES_MIN, EXPECTED_RATIO * len(data), output_size))
