@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,8 @@ class RequestContext:
     now_ms: int
 
 
-Handler = Callable[[RequestContext, Any], "Any | Deferred | Awaitable[Any] | None"]
-"""A request in; out comes the response message, a Deferred of it, an awaitable of it (cold APIs only: it costs a task), or
+Handler = Callable[[RequestContext, Any], "Any | Deferred | Coroutine[Any, Any, Any] | None"]
+"""A request in; out comes the response message, a Deferred of it, a coroutine that returns it (cold APIs only: it costs a task), or
 None for "no response, ever" (acks=0). Raises KafkaError for a whole-request error, DecodeError to close the connection."""
 
 

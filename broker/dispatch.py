@@ -12,8 +12,8 @@ import importlib
 import logging
 import struct
 from collections.abc import Callable
-from inspect import isawaitable
 from time import perf_counter_ns
+from types import CoroutineType
 from typing import Any
 
 from broker.context import Handler, RequestContext, Services
@@ -118,7 +118,7 @@ class KafkaApis:
         if outcome is None:
             route.measure(perf_counter_ns() - started_ns)
             return None
-        if isawaitable(outcome):
+        if type(outcome) is CoroutineType:
             return self._awaited(route, context, request, outcome, started_ns)
         chunks = self._encode(route, header.correlation_id, outcome)
         route.measure(perf_counter_ns() - started_ns)

@@ -148,7 +148,7 @@ class Broker:
         return registry
 
     def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry) -> None:
-        listener = Listener(endpoint.listener_name, registry, lambda frame, facts: self._handle(frame, facts))
+        listener = Listener(endpoint.listener_name, registry)
         self._undo.append(listener.stop)
         self.listeners.append(listener)
         listener.bind(endpoint.host, endpoint.port)
@@ -241,12 +241,11 @@ class Broker:
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
         apis = KafkaApis(services)
         self._undo.append(apis.close)
-        self._handle = apis.handle
         self._undo.append(registry.close)  # connections end before what they wait for does
         if self.config.barnabas_metrics_listener:
             await self._serve_metrics()
         for listener in self.listeners:
-            await listener.start()
+            await listener.start(apis.handle)
         self._undo.append(lambda: [listener.stop() for listener in self.listeners] and None)
 
     async def _serve_metrics(self) -> None:

@@ -12,16 +12,12 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Timer
 from broker.deferred import Deferred
 from broker.network.connection import Connection, ConnectionFacts
 from broker.network.request_pipeline import Chunks
 from protocol.framing import BufferPool
-
-if TYPE_CHECKING:
-    from config.server import Endpoint
 
 log = logging.getLogger("barnabas.network")
 
@@ -117,13 +113,10 @@ class ConnectionRegistry:
 class Listener:
     """One named listener: its sockets (a host name may resolve to several addresses) and the asyncio servers on them."""
 
-    def __init__(
-        self, name: str, registry: ConnectionRegistry, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
-    ) -> None:
+    def __init__(self, name: str, registry: ConnectionRegistry) -> None:
         self.name = name
         self.port = 0  # the real one, once open: a configured port 0 asks the kernel for a free one
         self._registry = registry
-        self._handle = handle
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
 
@@ -149,11 +142,15 @@ class Listener:
             self.port = listening.getsockname()[1]
             self._sockets.append(listening)
 
-    async def start(self) -> None:
-        """Accept connections from now on."""
+    async def start(self, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
+        """Accept connections from now on; `handle` runs their requests."""
         loop = self._registry.loop
+
+        def connection() -> Connection:
+            return Connection(self._registry, self.name, handle)
+
         for listening in self._sockets:
-            self._servers.append(await loop.create_server(self._connection, sock=listening, backlog=BACKLOG))
+            self._servers.append(await loop.create_server(connection, sock=listening, backlog=BACKLOG))
 
     def stop(self) -> None:
         """Stop accepting and free the addresses; open connections are the registry's to close."""
@@ -161,9 +158,6 @@ class Listener:
             server.close()
         for listening in self._sockets:
             listening.close()
-
-    def _connection(self) -> Connection:
-        return Connection(self._registry, self.name, self._handle)
 
 
 def _resolve(host: str | None, port: int) -> Sequence[tuple[socket.AddressFamily, str]]:

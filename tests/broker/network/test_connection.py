@@ -49,11 +49,12 @@ class Harness:
         self.registry = ConnectionRegistry(
             asyncio.get_running_loop(), self.clock, self.executor, on_count=lambda name, change: None, **(settings | limits)
         )
-        self.listener = Listener("PLAINTEXT", self.registry, handle)
+        self.listener = Listener("PLAINTEXT", self.registry)
+        self._handle = handle
 
     async def start(self) -> None:
         self.listener.bind("127.0.0.1", 0)
-        await self.listener.start()
+        await self.listener.start(self._handle)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.listener.port)
@@ -237,7 +238,7 @@ def test_idle_connections_and_dribbled_frames_meet_their_deadlines() -> None:
 def test_a_taken_port_is_one_line() -> None:
     async def test() -> None:
         async with serving() as harness:
-            second = Listener("PLAINTEXT", harness.registry, echo)
+            second = Listener("PLAINTEXT", harness.registry)
             with pytest.raises(ListenError, match=f"can't listen on 127.0.0.1:{harness.listener.port}: Address already in use"):
                 second.bind("127.0.0.1", harness.listener.port)
 
