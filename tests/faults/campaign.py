@@ -83,7 +83,9 @@ class Campaign:
         ready_after_s = self._server.ready_after_s
         anomalies = self._commits_lost(commits_acked)
         self._wait_until(lambda: self.load.history.acked_count - acked_before >= ACKED_PER_ROUND_MIN, "enough acked sends")
-        self.load.settle()
+        unanswered = self.load.settle()
+        if unanswered:
+            anomalies["unanswered-sends"] = unanswered
         anomalies |= self._check_history()
         acked = self.load.history.acked_count - acked_before
         self._crash()

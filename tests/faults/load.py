@@ -10,7 +10,6 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +26,7 @@ VALUE_SIZE = 1000
 SENDS_PER_SECOND = 400
 # What a producer may have unanswered while the server is away: bounds the burst at its return.
 IN_FLIGHT_LIMIT = 2000
-SETTLE_TIMEOUT_S = 60.0
+SETTLE_TIMEOUT_S = 30.0
 POLL_BATCH_SIZE = 500
 COMMIT_INTERVAL_S = 0.1
 
@@ -80,7 +79,7 @@ class LibrdkafkaProducer:
     """An idempotent confluent-kafka producer on a thread of its own. It starts paused."""
 
     def __init__(self, name: str, bootstrap: str, history: History) -> None:
-        self._name = name
+        self.name = name
         self._history = history
         self._producer = confluent_kafka.Producer(
             {
@@ -103,18 +102,17 @@ class LibrdkafkaProducer:
         self._thread.start()
 
     def resume(self) -> None:
-        if self._thread.is_alive():
-            self._idle.clear()
+        self._idle.clear()
         self._running.set()
 
     def pause(self) -> None:
         """Stops sending; `wait_until_idle` tells when all that was sent is answered."""
-        if self._thread.is_alive():
-            self._idle.clear()
+        self._idle.clear()
         self._running.clear()
 
-    def wait_until_idle(self) -> None:
-        assert self._idle.wait(SETTLE_TIMEOUT_S), f"{self._name}: {len(self._producer)} sends without an answer"
+    def wait_until_idle(self) -> bool:
+        """Whether all that was sent is answered within the time."""
+        return self._idle.wait(SETTLE_TIMEOUT_S)
 
     def close(self) -> None:
         self._closed = True
@@ -122,6 +120,13 @@ class LibrdkafkaProducer:
         self._thread.join(SETTLE_TIMEOUT_S)
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except confluent_kafka.KafkaException as e:
+            # A fatal error, which the broker caused: this producer sends no more, and the round fails by it.
+            self._history.errors.append(f"{self.name}: {e}")
+
+    def _work(self) -> None:
         number = 0
         while not self._closed:
             if not self._running.is_set():
@@ -130,26 +135,18 @@ class LibrdkafkaProducer:
                     self._running.wait()
                 continue
             self._producer.poll(1 / SENDS_PER_SECOND)
-            if len(self._producer) >= IN_FLIGHT_LIMIT:
-                continue
-            try:
+            if len(self._producer) < IN_FLIGHT_LIMIT:
                 self._send(number)
-            except confluent_kafka.KafkaException as e:
-                # A fatal error, which the broker caused: this producer sends no more, and the round fails by it.
-                self._history.errors.append(f"{self._name}: {e}")
-                self._producer.flush(SETTLE_TIMEOUT_S)
-                self._idle.set()
-                return
-            number += 1
+                number += 1
 
     def _send(self, number: int) -> None:
-        partition, identity, invoked_ns = number % PARTITIONS, f"{self._name}:{number}", time.monotonic_ns()
+        partition, identity, invoked_ns = number % PARTITIONS, f"{self.name}:{number}", time.monotonic_ns()
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
                 self._history.errors.append(f"{identity}: {error}")
             offset = message.offset() if error is None else None
-            self._history.add_send(self._name, partition, identity, offset, invoked_ns, time.monotonic_ns())
+            self._history.add_send(self.name, partition, identity, offset, invoked_ns, time.monotonic_ns())
 
         self._producer.produce(TOPIC, payload(identity), partition=partition, on_delivery=delivered)
 
@@ -158,7 +155,7 @@ class JavaProducer:
     """java/AckedProducer.java in its own JVM, with the same manners as LibrdkafkaProducer."""
 
     def __init__(self, name: str, bootstrap: str, history: History) -> None:
-        self._name = name
+        self.name = name
         self._history = history
         arguments = [bootstrap, TOPIC, PARTITIONS, name, SENDS_PER_SECOND, VALUE_SIZE, IN_FLIGHT_LIMIT]
         flags = [*TOOL_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
@@ -179,8 +176,12 @@ class JavaProducer:
     def pause(self) -> None:
         self._tell("pause")
 
-    def wait_until_idle(self) -> None:
-        self._reader.wait_for(self._pauses, containing="paused", timeout_s=SETTLE_TIMEOUT_S)
+    def wait_until_idle(self) -> bool:
+        try:
+            self._reader.wait_for(self._pauses, containing="paused", timeout_s=SETTLE_TIMEOUT_S)
+        except AssertionError:
+            return False
+        return True
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -203,7 +204,7 @@ class JavaProducer:
         answer = json.loads(line)
         if "error" in answer:
             self._history.errors.append(f"{answer['value']}: {answer['error']}")
-        self._history.add_send(self._name, answer["partition"], answer["value"], answer.get("offset"), answer["inv"], answer["ret"])
+        self._history.add_send(self.name, answer["partition"], answer["value"], answer.get("offset"), answer["inv"], answer["ret"])
         return True
 
 
@@ -283,12 +284,14 @@ class Load:
         self.members = [GroupMember(f"member-{number}", bootstrap, self.history) for number in range(2)]
 
     def resume(self) -> None:
-        self._for_all(lambda producer: producer.resume())
+        for producer in self.producers:
+            producer.resume()
 
-    def settle(self) -> None:
-        """Stops the producers and returns when each of their sends is answered."""
-        self._for_all(lambda producer: producer.pause())
-        self._for_all(lambda producer: producer.wait_until_idle())
+    def settle(self) -> list[str]:
+        """Stops the producers and waits until their sends are answered. Returns who still waits for an answer."""
+        for producer in self.producers:
+            producer.pause()
+        return [producer.name for producer in self.producers if not producer.wait_until_idle()]
 
     def committed(self) -> dict[int, int]:
         """The highest offset of each partition whose commit was acked to a member."""
@@ -301,7 +304,3 @@ class Load:
     def close(self) -> None:
         for client in [*self.members, *self.producers]:
             client.close()
-
-    def _for_all(self, action: Callable[[LibrdkafkaProducer | JavaProducer], None]) -> None:
-        for producer in self.producers:
-            action(producer)
