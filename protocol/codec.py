@@ -40,6 +40,8 @@ MAX_OTHER_OBJECTS = 2**31 - 1
 MAX_STRING_BYTES = 32767
 """Of any string in UTF-8, also where its length would have room for more (MessageDataGenerator in Kafka)."""
 
+_LEGACY_LENGTH_CODES = {Kind.STRING: "h", Kind.BYTES: "i", Kind.RECORDS: "i", Kind.ARRAY: "i"}
+
 
 def decode(cls: type[T], version: int, buffer: Buffer, position: int = 0) -> tuple[T, int]:
     """Returns the message that starts at `position` and the position after it; raises DecodeError for malformed bytes.
@@ -55,7 +57,10 @@ def encode(message: object, version: int) -> bytes:
 
 
 def encode_chunks(message: object, version: int) -> list[Records]:
-    """Returns the encoding in order as bytes and the Records objects themselves, so that a slice of a file can leave by sendfile."""
+    """Returns the encoding in order as bytes and the Records objects themselves, so that a slice of a file can leave by sendfile.
+
+    A Records object of length 0 is not among them: whoever made it has to release it.
+    """
     return chunks_encoder(type(message), version)(message)
 
 
@@ -98,7 +103,6 @@ class _Source:
         schema = schema_of(cls)
         if not schema.has_version(version):
             raise ValueError(f"{cls.__name__} has versions {schema.versions[0]} to {schema.versions[1]}, not {version}")
-        self.cls = cls
         self.version = version
         self.is_flexible = schema.is_flexible(version)
         self.function_name = f"{purpose}_{cls.__name__}_v{version}"
@@ -225,7 +229,7 @@ class _Decoding(_Source):
     def length(self, kind: Kind, path: str, is_compact: bool) -> str:
         n = self.name("n")
         if not is_compact:
-            self.pending.append((n, _legacy_length_code(kind)))
+            self.pending.append((n, _LEGACY_LENGTH_CODES[kind]))
             self.flush()
             return n
         self.pending.append((n, "B"))
@@ -406,7 +410,7 @@ class _Encoding(_Source):
         size = f"len({v}) + 1" if is_compact else f"len({v})"
         expression = f"{null} if {v} is None else {size}" if is_nullable else size
         if not is_compact:
-            self.pending.append((f"({expression})" if is_nullable else expression, _legacy_length_code(kind)))
+            self.pending.append((f"({expression})" if is_nullable else expression, _LEGACY_LENGTH_CODES[kind]))
             self.flush()
             return
         n = self.name("n")
@@ -469,10 +473,6 @@ class _Encoding(_Source):
                 self.line(f"{tags} += uvarint({field.tag}) + uvarint(len({self.out})) + {self.out}")
             self.out = outer
         self.line(f"write_{self.out}(uvarint({count}) + {tags})")
-
-
-def _legacy_length_code(kind: Kind) -> str:
-    return "h" if kind is Kind.STRING else "i"
 
 
 def _string_length(length_plus_one: int) -> bytes:

@@ -19,10 +19,10 @@ from kio.static.constants import EntityType
 from protocol.apis import APIS
 from protocol.codec import decode, encode
 from protocol.schema import Message
-from tests.wire.messages import identify, values, versions_of
+from tests.wire.messages import values, versions_of
 
 KIO_VERSIONS = [
-    (cls, version, api.key, entity_type)
+    pytest.param(cls, version, api.key, entity_type, id=f"{cls.__name__}-v{version}")
     for api in APIS.values()
     for cls, entity_type in ((api.request_class, EntityType.request), (api.response_class, EntityType.response))
     for _, version in versions_of(iter([cls]))
@@ -31,7 +31,7 @@ KIO_VERSIONS = [
 
 
 def test_kio_has_every_served_version() -> None:
-    known = {(cls, version) for cls, version, _, _ in KIO_VERSIONS}
+    known = {tuple(known.values[:2]) for known in KIO_VERSIONS}
     served = {
         (cls, version)
         for api in APIS.values()
@@ -42,7 +42,7 @@ def test_kio_has_every_served_version() -> None:
     assert served <= known
 
 
-@pytest.mark.parametrize(("cls", "version", "key", "entity_type"), KIO_VERSIONS, ids=identify)
+@pytest.mark.parametrize(("cls", "version", "key", "entity_type"), KIO_VERSIONS)
 @settings(settings.get_profile("wire"))
 @given(data=st.data())
 def test_bytes_are_those_of_kio(cls: type[Message], version: int, key: int, entity_type: EntityType, data: st.DataObject) -> None:
