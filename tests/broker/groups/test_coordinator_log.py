@@ -1,0 +1,161 @@
+"""The coordinator over real replicas and real files: what it stored is there after a kill, and Apache Kafka's layout is kept."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.context import RequestContext
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, LOAD_CHUNK_BYTES, ReplicatedCoordinatorLog
+from broker.groups.group_config import GroupConfig
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metrics import Metrics
+from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget
+from broker.replication.replica_manager import ReplicaManager
+from config.server import ServerConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from protocol.messages.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from protocol.records import SimpleRecord
+from storage.log_manager import LogManager
+from tests.support.clock import ManualClock
+
+NODE_ID = 1
+OFFSETS_TOPIC_ID = b"offsets-topic-id"
+
+
+class Node:
+    """A broker's coordinator with everything below it, in `directory`. `kill` lets another Node open the same files."""
+
+    def __init__(self, directory: Path, *, replicas: tuple[int, ...] = (NODE_ID,), leader_epoch: int = 0) -> None:
+        config = ServerConfig(log_dirs=(str(directory),))
+        self.clock = ManualClock()
+        self.metadata = MetadataCache(ClusterState(), cluster_id="c", node_id=NODE_ID, config=config)
+        self.log_manager = LogManager(config.log_dirs, random_source=random.Random(1))
+        self.log_manager.open(config_of=self.metadata.log_config, now_ms=self.clock.now_ms())
+        self.replica_manager = ReplicaManager(
+            config=config,
+            node_id=NODE_ID,
+            clock=self.clock,
+            metrics=Metrics(),
+            metadata=self.metadata,
+            log_manager=self.log_manager,
+            run_blocking=lambda function, *arguments: pytest.fail("nothing here is flushed"),
+        )
+        self.log = ReplicatedCoordinatorLog(GROUP_METADATA_TOPIC, self.replica_manager, self.metadata, default_partition_count=50)
+        self.coordinator = GroupCoordinator(GroupConfig(), self.log, self.clock, random.Random(1), self.metadata)
+        self.coordinator.start()
+        self.metadata.subscribe(self.replica_manager.apply)
+        self.metadata.subscribe(self.coordinator.on_metadata_delta)
+        partition = PartitionRecord(
+            partition_id=0,
+            topic_id=OFFSETS_TOPIC_ID,
+            replicas=list(replicas),
+            isr=list(replicas),
+            leader=NODE_ID,
+            leader_epoch=leader_epoch,
+            partition_epoch=leader_epoch,
+        )
+        self.metadata.apply_committed([TopicRecord(name=GROUP_METADATA_TOPIC, topic_id=OFFSETS_TOPIC_ID), partition])
+        self.clock.advance(0)
+
+    def kill(self) -> None:
+        """Nothing is flushed or closed; only the lock goes, as with the process."""
+        self.log_manager.unlock()
+
+    def commit(self, *offsets: int) -> list[Any]:
+        """Commits `offsets` for partitions 0, 1, … of t; a list that gets the answer."""
+        context = RequestContext(8, 8, 1, "client", "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, self.clock.now_ms())
+        partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index, offset in enumerate(offsets)]
+        request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
+        answers: list[Any] = []
+        self.coordinator.commit_offsets(context, request).when_done(answers.append)
+        return answers
+
+    def follower_fetches(self, offset: int) -> None:
+        """Broker 2 shows that it has everything below `offset`."""
+        target = FetchTarget(GROUP_METADATA_TOPIC, 0, offset, 1 << 20, log_start_offset=0)
+        params = FetchParams(2, -1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation=FetchIsolation.LOG_END)
+        self.replica_manager.fetch(params, [target], lambda reads: None)
+
+    def committed(self) -> list[int]:
+        reply = self.coordinator.fetch_offsets(OffsetFetchRequestGroup(group_id="g", topics=None), require_stable=False)
+        return [found.committed_offset for topic in reply.value.topics for found in topic.partitions]
+
+
+def test_committed_offsets_survive_a_kill(tmp_path: Path):
+    node = Node(tmp_path)
+    node.commit(7, 8)
+    node.commit(9)
+    node.kill()
+
+    reopened = Node(tmp_path, leader_epoch=1)
+
+    assert reopened.committed() == [9, 8]
+
+
+def test_log_larger_than_a_chunk_is_loaded_whole(tmp_path: Path):
+    node = Node(tmp_path)
+    rounds = 2 * LOAD_CHUNK_BYTES // (100 * 50)
+    for offset in range(rounds):
+        node.commit(*[offset] * 100)
+    node.kill()
+
+    reopened = Node(tmp_path, leader_epoch=1)
+    reopened.clock.advance(0)
+
+    assert node.replica_manager.get_partition(GROUP_METADATA_TOPIC, 0).log.log_end_offset == rounds * 100
+    assert reopened.committed() == [rounds - 1] * 100
+
+
+def test_append_with_followers_is_committed_when_they_have_it(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+
+    answers = node.commit(7)
+
+    assert answers == []
+    assert node.committed() == []
+    node.follower_fetches(1)
+    assert answers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert node.committed() == [7]
+
+
+def test_append_in_flight_is_refused_when_leadership_goes(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    answers = node.commit(7)
+
+    node.metadata.apply_committed([PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_TOPIC_ID, leader=2)])
+
+    assert answers[0].topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_append_elsewhere_than_on_the_leader_is_refused(tmp_path: Path):
+    node = Node(tmp_path)
+    outcomes: list[ErrorCode] = []
+
+    node.log.append(1, [SimpleRecord(b"k", b"v")], outcomes.append)
+
+    assert outcomes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_reading_stops_when_leadership_goes(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    for _ in range(2):
+        node.log.append(0, [SimpleRecord(b"k", bytes(LOAD_CHUNK_BYTES))], lambda error: None)
+    chunks = node.log.read(0)
+    next(chunks)
+
+    node.metadata.apply_committed([PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_TOPIC_ID, leader=2)])
+
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        next(chunks)
+
+
+def test_partition_count_is_the_topics_own_once_it_exists(tmp_path: Path):
+    assert Node(tmp_path).log.partition_count == 1
