@@ -5,7 +5,7 @@ Source: kafka.server.ConfigHelper, KafkaConfigSchema, DynamicBrokerConfig.broker
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -68,24 +68,18 @@ class ConfigDescriber:
                 # Kafka's KafkaConfig sets each from the other.
                 self._static.setdefault(twin, config.texts[name])
 
-    def topic_entries(self, topic: str, own: Mapping[str, str] | None = None) -> list[ConfigEntry]:
-        """Every topic config by name, `own` standing in for the stored ones of `topic` when it is about to be created."""
-        stored = self._state.topic_overrides(topic)
+    def topic_entries(self, topic: str) -> list[ConfigEntry]:
+        """Every config of `topic`, as DescribeConfigs tells them."""
         overrides = effective_overrides(self._state, self._node_id, topic)
-        if own is not None:
-            stored = dict(own)
-            overrides |= stored
-        effective = log_config(self._config, overrides)
-        entries = []
-        for known in TOPIC_PROPERTIES.values():
-            if known.is_internal and known.name not in stored:
-                continue
-            value = known.format(effective.value_of(known.name))
-            synonyms = self._broker_synonyms(known.synonyms[0]) if known.synonyms else ()
-            if known.name in stored:
-                synonyms = (Synonym(known.name, value, ConfigSource.TOPIC), *synonyms)
-            entries.append(_entry(known, value, synonyms, is_read_only=False))
-        return entries
+        return self._topic_entries(self._state.topic_overrides(topic), overrides, self._broker_synonyms)
+
+    def creation_entries(self, topic: str, own: Mapping[str, str]) -> list[ConfigEntry]:
+        """Every config that `topic` will have once it is created with `own`, as CreateTopics tells them.
+
+        Here, other than in DescribeConfigs, log.retention.hours counts as a source of retention.ms.
+        """
+        overrides = effective_overrides(self._state, self._node_id, topic) | dict(own)
+        return self._topic_entries(own, overrides, self._all_broker_synonyms)
 
     def broker_entries(self) -> list[ConfigEntry]:
         """Every config of this broker, and those set on it that nobody knows."""
@@ -114,6 +108,21 @@ class ConfigDescriber:
                 entries.append(ConfigEntry(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER, True, True, UNKNOWN_TYPE, synonyms))
         return entries
 
+    def _topic_entries(
+        self, own: Mapping[str, str], overrides: Mapping[str, str], synonyms_of: Callable[[str], tuple[Synonym, ...]]
+    ) -> list[ConfigEntry]:
+        effective = log_config(self._config, overrides)
+        entries = []
+        for known in TOPIC_PROPERTIES.values():
+            if known.is_internal and known.name not in own:
+                continue
+            value = known.format(effective.value_of(known.name))
+            synonyms = synonyms_of(known.synonyms[0]) if known.synonyms else ()
+            if known.name in own:
+                synonyms = (Synonym(known.name, value, ConfigSource.TOPIC), *synonyms)
+            entries.append(_entry(known, value, synonyms, is_read_only=False))
+        return entries
+
     def _broker_entry(self, known: Property) -> ConfigEntry:
         synonyms = self._broker_synonyms(known.name)
         if synonyms and synonyms[0].name == known.name:
@@ -128,8 +137,12 @@ class ConfigDescriber:
         As in Kafka, what precedes the first mention of `name` itself is left out, so that log.retention.hours alone leaves
         retention.ms without synonyms.
         """
-        known = SERVER_PROPERTIES[name]
-        names = known.synonyms or (name,)
+        found = self._all_broker_synonyms(name)
+        first = next((place for place, synonym in enumerate(found) if synonym.name == name), len(found))
+        return found[first:]
+
+    def _all_broker_synonyms(self, name: str) -> tuple[Synonym, ...]:
+        names = SERVER_PROPERTIES[name].synonyms or (name,)
         found: list[Synonym] = []
         for texts, source in (
             (self._state.broker_overrides(str(self._node_id)), ConfigSource.DYNAMIC_BROKER),
@@ -138,11 +151,9 @@ class ConfigDescriber:
         ):
             found.extend(Synonym(each, _shown(each, texts[each]), source) for each in names if each in texts)
         for each in names:
-            default = SERVER_PROPERTIES[each].default_text
-            if default is not None:
-                found.append(Synonym(each, SERVER_PROPERTIES[each].format(SERVER_PROPERTIES[each].default), ConfigSource.DEFAULT))
-        while found and found[0].name != name:
-            del found[0]
+            known = SERVER_PROPERTIES[each]
+            if known.default_text is not None:
+                found.append(Synonym(each, known.format(known.default), ConfigSource.DEFAULT))
         return tuple(found)
 
 

@@ -206,7 +206,7 @@ class TopicControl:
                 config_source=entry.source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in sorted(self._describer.topic_entries(name, configs), key=lambda entry: entry.name)
+            for entry in sorted(self._describer.creation_entries(name, configs), key=lambda entry: entry.name)
         ]
 
     def _new_topic_id(self) -> bytes:

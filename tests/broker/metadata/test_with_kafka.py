@@ -1,0 +1,183 @@
+"""Against Apache Kafka 4.3.1 itself: its metadata directory is served here, its tool reads ours, its config answers are ours."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers import create_partitions, create_topics, delete_topics, describe_configs, incremental_alter_configs
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.snapshot import read_newest_snapshot
+from config.loading import load_server_config
+from protocol import codec
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.broker.metadata.room import Room, context, creation, open_room
+from tests.support.kafka import KafkaServer, java_tool
+
+OUR_OWN = "barnabas."
+ATTEMPTS_MAX = 1000
+SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "2000", "log.retention.hours": "72"}
+
+
+@dataclass
+class Recording:
+    """What a real broker left and said: its directory after kill -9, after a clean stop, and its answers."""
+
+    killed: Path
+    stopped: Path
+    answers: dict[str, Any]
+
+
+def call(port: int, key: int, version: int, request: Any, response_class: type[Any]) -> Any:
+    """One request of a flexible version over a connection of its own."""
+    body = struct.pack(">hhih", key, version, 7, -1) + b"\x00" + codec.encode(request, version)
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection, connection.makefile("rb") as stream:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        (size,) = struct.unpack(">i", stream.read(4))
+        return codec.decode(response_class, version, stream.read(size), 5)[0]
+
+
+def creations() -> CreateTopicsRequest:
+    configs = [CreatableTopicConfig(name="cleanup.policy", value="compact"), CreatableTopicConfig(name="retention.ms", value="77")]
+    topics = [CreatableTopic(name="t", num_partitions=3, replication_factor=1, configs=configs)]
+    topics += [CreatableTopic(name=f"more-{number}", num_partitions=20, replication_factor=1) for number in range(3)]
+    return CreateTopicsRequest(topics=topics, timeout_ms=30_000)
+
+
+def alteration() -> IncrementalAlterConfigsRequest:
+    changed = [AlterableConfig(name="log.segment.bytes", config_operation=0, value="2097152")]
+    return IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="", configs=changed)])
+
+
+def description() -> DescribeConfigsRequest:
+    resources = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None) for kind, name in ((2, "t"), (4, "1"))
+    ]
+    return DescribeConfigsRequest(resources=resources, include_synonyms=True)
+
+
+def describe_once_altered(port: int) -> DescribeConfigsResponse:
+    """Kafka's broker learns of an answered alteration a moment later."""
+    for _ in range(ATTEMPTS_MAX):
+        described: DescribeConfigsResponse = call(port, 32, 4, description(), DescribeConfigsResponse)
+        if any(config.name == "segment.bytes" and config.value == "2097152" for config in described.results[0].configs):
+            return described
+    raise AssertionError("the altered broker default did not take effect")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    root = tmp_path_factory.mktemp("kafka")
+    server = KafkaServer(root, SETTINGS)
+    server.start()
+    try:
+        answers = {
+            "create": call(server.port, 19, 7, creations(), CreateTopicsResponse),
+            "alter": call(server.port, 44, 1, alteration(), IncrementalAlterConfigsResponse),
+            "describe": describe_once_altered(server.port),
+        }
+        server.kill()
+        shutil.copytree(server.data_dir, root / "killed")
+        server.start()
+    finally:
+        server.stop()
+    shutil.copytree(server.data_dir, root / "stopped")
+    yield Recording(root / "killed", root / "stopped", answers)
+
+
+async def _room_like(recording: Recording, tmp_path: Path, port: int = 0) -> Room:
+    """A room of ours with the real broker's server.properties, brought to where the real one was."""
+    room = await open_room(tmp_path, load_server_config(recording.killed.parent / "server.properties", {}, {}))
+    await create_topics.build(room.services)(context(7), creations())
+    await incremental_alter_configs.build(room.services)(context(1), alteration())
+    return room
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+async def test_a_kafka_metadata_directory_is_read_and_led(recording: Recording, how: str) -> None:
+    room = await open_room(getattr(recording, how))
+
+    topic = room.cache.topics["t"]
+    assert topic.topic_id == recording.answers["create"].topics[0].topic_id
+    assert [(partition.leader, partition.isr) for partition in topic.partitions] == [(1, (1,))] * 3
+    assert all(partition.leader_epoch > 0 for partition in topic.partitions)
+    assert room.cache.log_config("t").retention_ms == 77
+    assert room.cache.log_config("more-0").segment_bytes == 2_097_152
+    await room.client.create_topics(creation("ours", 1, 1))
+    await room.close()
+
+
+async def test_a_kafka_snapshot_holds_what_its_log_tells(recording: Recording) -> None:
+    snapshot = read_newest_snapshot(recording.stopped / "__cluster_metadata-0")
+    assert snapshot is not None
+
+    state = ClusterState()
+    for record in snapshot.records:
+        state.replay(record)
+
+    assert set(state.topics) == {"t", "more-0", "more-1", "more-2"}
+    assert state.topic_overrides("t") == {"cleanup.policy": "compact", "retention.ms": "77"}
+
+
+async def test_kafkas_tool_decodes_our_log(recording: Recording, tmp_path: Path) -> None:
+    room = await _room_like(recording, tmp_path)
+    await room.client.allocate_producer_ids()
+    await room.close()
+    again = await open_room(tmp_path)
+    await again.close()
+
+    segment = str(tmp_path / "__cluster_metadata-0/00000000000000000000.log")
+    dumped = java_tool("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", segment)
+
+    assert dumped.returncode == 0, dumped.stderr
+    for kind in ("FEATURE_LEVEL", "REGISTER_BROKER", "TOPIC", "CONFIG", "PARTITION", "PARTITION_CHANGE", "PRODUCER_IDS"):
+        assert f'"type":"{kind}_RECORD"' in dumped.stdout
+    assert dumped.stdout.count("LeaderChange") == 2
+    assert "isvalid: false" not in dumped.stdout
+
+
+async def test_described_configs_are_kafkas_field_by_field(recording: Recording, tmp_path: Path) -> None:
+    room = await _room_like(recording, tmp_path)
+
+    ours: Any = describe_configs.build(room.services)(context(4), description())
+
+    # ELR (KIP-966) makes Kafka set min.insync.replicas for all brokers; metadata.version 4.0-IV3 here does not.
+    for their_result, our_result in zip(recording.answers["describe"].results, ours.results, strict=True):
+        theirs = {config.name: config for config in their_result.configs if config.name != "min.insync.replicas"}
+        mine = {config.name: config for config in our_result.configs if config.name != "min.insync.replicas"}
+        assert {name for name in mine if not name.startswith(OUR_OWN)} == set(theirs)
+        for name, config in theirs.items():
+            config.documentation = None
+            assert mine[name] == config, name
+
+
+async def test_created_topics_are_answered_as_kafka_answers(recording: Recording, tmp_path: Path) -> None:
+    room = await open_room(tmp_path, load_server_config(recording.killed.parent / "server.properties", {}, {}))
+
+    ours: Any = await create_topics.build(room.services)(context(7), creations())
+
+    for theirs, mine in zip(recording.answers["create"].topics, ours.topics, strict=True):
+        assert (mine.name, mine.error_code, mine.error_message) == (theirs.name, theirs.error_code, theirs.error_message)
+        assert (mine.num_partitions, mine.replication_factor) == (theirs.num_partitions, theirs.replication_factor)
+        expected = [config for config in theirs.configs if config.name != "min.insync.replicas"]
+        kept = [config for config in mine.configs if not config.name.startswith(OUR_OWN) and config.name != "min.insync.replicas"]
+        assert kept == expected
+
+
+def test_every_admin_handler_has_an_error_response() -> None:
+    for module in (create_topics, delete_topics, create_partitions, incremental_alter_configs, describe_configs):
+        assert callable(module.error_response)
