@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ def describe_once_altered(port: int) -> DescribeConfigsResponse:
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     root = tmp_path_factory.mktemp("kafka")
     server = KafkaServer(root, SETTINGS)
     server.start()
@@ -96,7 +95,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
     finally:
         server.stop()
     shutil.copytree(server.data_dir, root / "stopped")
-    yield Recording(root / "killed", root / "stopped", answers)
+    return Recording(root / "killed", root / "stopped", answers)
 
 
 async def _room_like(recording: Recording, tmp_path: Path, port: int = 0) -> Room:

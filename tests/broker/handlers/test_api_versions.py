@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.handlers import api_versions
+from protocol.apis import APIS
+from protocol.codec import decode, encode
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.broker.metadata.room import context
+
+
+def _ask(version: int, **fields: Any) -> ApiVersionsResponse:
+    answer: Any = api_versions.build(SimpleNamespace())(context(version), ApiVersionsRequest(**fields))  # type: ignore[arg-type]
+    return answer
+
+
+def test_every_served_api_is_told_once_in_order() -> None:
+    keys = [api.api_key for api in _ask(0).api_keys]
+
+    assert keys == sorted(APIS)
+
+
+def test_produce_and_join_group_are_told_from_version_0() -> None:
+    """Older librdkafka otherwise sends uncompressed (KAFKA-18659), or has no groups over SASL."""
+    floors = {api.api_key: api.min_version for api in _ask(0).api_keys}
+
+    assert (floors[0], floors[11]) == (0, 0)
+
+
+def test_no_feature_is_told() -> None:
+    answer = _ask(4, client_software_name="ok", client_software_version="1.0")
+
+    assert (answer.supported_features, answer.finalized_features, answer.finalized_features_epoch) == ([], [], -1)
+
+
+@pytest.mark.parametrize("name", ["", "bad name!", "-x", "x-", "ü"])
+@pytest.mark.parametrize("field", ["client_software_name", "client_software_version"])
+def test_software_that_is_no_name_is_refused(name: str, field: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        _ask(3, **({"client_software_name": "ok", "client_software_version": "1.0"} | {field: name}))
+
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_software_is_not_looked_at_before_version_3() -> None:
+    assert _ask(2).error_code == 0
+
+
+def test_an_unsupported_version_is_answered_in_version_0() -> None:
+    answer = api_versions.unsupported_version_response()
+
+    assert encode(answer, 0) == bytes.fromhex("002300000001001200000004")
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_can_be_written_and_read(version: int) -> None:
+    answer = _ask(version, client_software_name="ok", client_software_version="1.0")
+
+    assert decode(ApiVersionsResponse, version, encode(answer, version))[0].api_keys == answer.api_keys
