@@ -22,6 +22,7 @@ from tests.support.process import ServerProcess
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 30.0
 MAX_REQUEST_BYTES = 2_000_000
+FETCH_BYTES = 1_048_576
 _T = TypeVar("_T")
 
 
@@ -44,8 +45,13 @@ class Client(ABC):
     ) -> list[int | None]: ...
 
     @abstractmethod
-    def consume(self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Stored]:
-        """Up to `count` records of all partitions, from their beginning, without a group."""
+    def consume(
+        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Stored]:
+        """Up to `count` records of all partitions, from their beginning, without a group.
+
+        `fetch_bytes` is what the client asks for at most, in a fetch and in each partition.
+        """
 
 
 class KafkaPython(Client):
@@ -81,8 +87,16 @@ class KafkaPython(Client):
             producer.close()
         return [None if acks == "0" else offset for offset in offsets]
 
-    def consume(self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Stored]:
-        consumer = kafka.KafkaConsumer(bootstrap_servers=server.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
+    def consume(
+        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Stored]:
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=server.bootstrap,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_bytes=fetch_bytes,
+            max_partition_fetch_bytes=fetch_bytes,
+        )
         deadline = time.monotonic() + timeout_s
         records: list[Stored] = []
         try:
@@ -122,9 +136,7 @@ class AioKafka(Client):
             await producer.start()
             try:
                 futures = [
-                    await producer.send(
-                        topic, message.value, message.key, message.partition, message.timestamp_ms, list(message.headers)
-                    )
+                    await producer.send(topic, message.value, message.key, message.partition, message.timestamp_ms, list(message.headers))
                     for message in messages
                 ]
                 answers = await asyncio.gather(*futures)
@@ -134,9 +146,17 @@ class AioKafka(Client):
 
         return run(send())
 
-    def consume(self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Stored]:
+    def consume(
+        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Stored]:
         async def receive() -> list[Stored]:
-            consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=server.bootstrap, auto_offset_reset="earliest")
+            consumer = aiokafka.AIOKafkaConsumer(
+                topic,
+                bootstrap_servers=server.bootstrap,
+                auto_offset_reset="earliest",
+                fetch_max_bytes=fetch_bytes,
+                max_partition_fetch_bytes=fetch_bytes,
+            )
             deadline = time.monotonic() + timeout_s
             records: list[Stored] = []
             await consumer.start()
@@ -198,9 +218,19 @@ class ConfluentKafka(Client):
         assert not errors, errors
         return [None if acks == "0" else offsets[number] for number in range(len(messages))]
 
-    def consume(self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Stored]:
+    def consume(
+        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Stored]:
         consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": server.bootstrap, "group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+            {
+                "bootstrap.servers": server.bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "message.max.bytes": fetch_bytes,
+                "fetch.max.bytes": fetch_bytes,
+                "fetch.message.max.bytes": fetch_bytes,
+            }
         )
         deadline = time.monotonic() + timeout_s
         records: list[Stored] = []
@@ -241,8 +271,15 @@ class JavaKafka(Client):
         offsets = self._host.produce(config, topic, messages)
         return [None if acks == "0" else offset for offset in offsets]
 
-    def consume(self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S) -> list[Stored]:
-        return self._host.consume({"bootstrap.servers": server.bootstrap}, topic, count, timeout_s=timeout_s)
+    def consume(
+        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Stored]:
+        config = {
+            "bootstrap.servers": server.bootstrap,
+            "fetch.max.bytes": str(fetch_bytes),
+            "max.partition.fetch.bytes": str(fetch_bytes),
+        }
+        return self._host.consume(config, topic, count, timeout_s=timeout_s)
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:

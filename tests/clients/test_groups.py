@@ -1,0 +1,84 @@
+"""Consumer groups of each Python client: sharing, taking over, committing, and resuming after the server was killed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.adapters import ConfluentKafka
+from tests.clients.members import MEMBERS, poll_until, share_all
+from tests.clients.topics import create_topic
+from tests.support.messages import Message
+from tests.support.process import ServerProcess
+
+PARTITIONS = 4
+COUNT = 200
+
+
+def fill(server: ServerProcess, topic: str, first: int = 0, count: int = COUNT) -> None:
+    messages = [Message(number % PARTITIONS, None, b"%d" % number) for number in range(first, first + count)]
+    ConfluentKafka().produce(server, topic, messages)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_second_member_takes_its_share_and_gives_it_back(server: ServerProcess, topic_name: str, name: str) -> None:
+    create_topic(server, topic_name, partitions=PARTITIONS)
+    first = MEMBERS[name](server, topic_name, topic_name)
+    poll_until([first], lambda _: share_all([first], PARTITIONS))
+
+    second = MEMBERS[name](server, topic_name, topic_name)
+    poll_until([first, second], lambda _: share_all([first, second], PARTITIONS))
+    second.close()
+    poll_until([first], lambda _: share_all([first], PARTITIONS))
+
+    first.close()
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_group_reads_each_record_once_over_a_rebalance(server: ServerProcess, topic_name: str, name: str) -> None:
+    create_topic(server, topic_name, partitions=PARTITIONS)
+    fill(server, topic_name)
+    first = MEMBERS[name](server, topic_name, topic_name)
+    records = poll_until([first], lambda read: len(read) >= COUNT)
+    first.commit()
+
+    second = MEMBERS[name](server, topic_name, topic_name)
+    records += poll_until([first, second], lambda _: share_all([first, second], PARTITIONS))
+    fill(server, topic_name, first=COUNT)
+    records += poll_until([first, second], lambda read: len(read) >= COUNT)
+    for member in (first, second):
+        member.close()
+
+    assert sorted(int(record.value or b"") for record in records) == list(range(2 * COUNT))
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("hard", [False, True], ids=["stopped", "killed"])
+def test_group_resumes_at_its_commit_after_the_server_was(own_server: ServerProcess, topic_name: str, name: str, hard: bool) -> None:
+    create_topic(own_server, topic_name, partitions=PARTITIONS)
+    fill(own_server, topic_name)
+    member = MEMBERS[name](own_server, topic_name, topic_name)
+    poll_until([member], lambda read: len(read) >= COUNT)
+    member.commit()
+    member.close()
+
+    own_server.restart(hard=hard)
+    fill(own_server, topic_name, first=COUNT)
+    member = MEMBERS[name](own_server, topic_name, topic_name)
+    records = poll_until([member], lambda read: len(read) >= COUNT)
+    member.close()
+
+    assert sorted(int(record.value or b"") for record in records) == list(range(COUNT, 2 * COUNT))
+
+
+def test_members_of_three_libraries_share_one_group(server: ServerProcess, topic_name: str) -> None:
+    create_topic(server, topic_name, partitions=PARTITIONS)
+    fill(server, topic_name)
+    members = [join(server, topic_name, topic_name) for join in MEMBERS.values()]
+
+    poll_until(members, lambda _: share_all(members, PARTITIONS))
+    fill(server, topic_name, first=COUNT)
+    records = poll_until(members, lambda read: len({record.value for record in read}) >= COUNT)
+    for member in members:
+        member.close()
+
+    assert {int(record.value or b"") for record in records} >= set(range(COUNT, 2 * COUNT))
