@@ -138,6 +138,7 @@ class Broker:
             self._clock,
             self._executor,
             max_frame_size=config.socket_request_max_bytes,
+            max_request_memory=config.queued_request_bytes_limit,
             max_connections=config.connections_limit,
             max_connections_per_ip=config.connections_per_ip_limit,
             idle_ms=config.connections_max_idle_ms,

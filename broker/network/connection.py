@@ -53,6 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         "_assembler",
         "_flush_is_due",
         "_handle",
+        "_has_memory",
+        "_held_size",
         "_is_reading",
         "_loop",
         "_outbox",
@@ -78,6 +80,8 @@ class Connection(asyncio.BufferedProtocol):
         self._receiving = False  # inside buffer_updated, which flushes once at its end
         self._flush_is_due = False
         self._is_reading = True
+        self._has_memory = True
+        self._held_size = 0  # bytes last reported to the registry's RequestMemory
         self.facts = ConnectionFacts(0, listener_name, "")
         self.last_active_ms = 0
         self.partial_since_ms: int | None = None  # when the first byte of an unfinished frame came
@@ -116,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pipeline.close()
+        if self._held_size:
+            self._registry.memory.hold(self, 0)
         if self._outbox is not None:
             self._outbox.close()
         self._registry.forget(self)
@@ -162,6 +168,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _after_frames(self) -> None:
         self._flush()
+        self._report_memory()
         if self._assembler.has_partial_frame:
             if self.partial_since_ms is None:
                 self.partial_since_ms = self.last_active_ms
@@ -178,6 +185,18 @@ class Connection(asyncio.BufferedProtocol):
             self._pipeline.block()
         self._adjust_reading()
 
+    def _report_memory(self) -> None:
+        held_size = self._assembler.held_size + self._pipeline.waiting_size
+        if held_size != self._held_size:
+            self._held_size = held_size
+            self._has_memory = self._registry.memory.hold(self, held_size)
+            self._adjust_reading()
+
+    def memory_available(self) -> None:
+        """Others let go of their request bytes: read on."""
+        self._has_memory = True
+        self._adjust_reading()
+
     def _writable(self) -> None:
         self._pipeline.unblock()
         self._adjust_reading()
@@ -187,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        wants = not self._pipeline.is_stopped
+        wants = self._has_memory and not self._pipeline.is_stopped
         if wants != self._is_reading:
             self._is_reading = wants
             if wants:

@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 from broker.clock import Clock, Timer
 from broker.deferred import Deferred
 from broker.network.connection import Connection, ConnectionFacts
+from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks
 from protocol.framing import BufferPool
 
@@ -39,6 +40,7 @@ class ConnectionRegistry:
         executor: Executor,
         *,
         max_frame_size: int,
+        max_request_memory: int,
         max_connections: int,
         max_connections_per_ip: int,
         idle_ms: int,
@@ -49,6 +51,7 @@ class ConnectionRegistry:
         self.executor = executor
         self.max_frame_size = max_frame_size
         self.pool = BufferPool()
+        self.memory = RequestMemory(max_request_memory)
         self.monotonic_ms = clock.monotonic_ms
         self._clock = clock
         self._max_connections = max_connections
