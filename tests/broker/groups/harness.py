@@ -1,0 +1,70 @@
+"""The group handlers over a Transcript's coordinator: `call` answers one request as a client of that version would read it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from broker.context import RequestContext, Services
+from broker.deferred import Deferred
+from broker.metrics import Metrics
+from config.server import ServerConfig
+from protocol.apis import APIS
+from protocol.codec import decode, encode
+from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from tests.broker.groups.transcript import Transcript
+
+
+class TopicCreator:
+    """Stands in for the ControllerClient: remembers which internal topics were asked for."""
+
+    def __init__(self) -> None:
+        self.asked_for: list[str] = []
+
+    def ensure_internal_topic(self, name: str) -> None:
+        self.asked_for.append(name)
+
+
+class GroupHandlers:
+    """See the module's docstring. The node, 1, is registered at host:9092 for the listener PLAINTEXT."""
+
+    def __init__(self, script: Transcript | None = None) -> None:
+        self.script = script or Transcript()
+        self.creator = TopicCreator()
+        endpoint = BrokerEndpoint(name="PLAINTEXT", host="host", port=9092, security_protocol=0)
+        self.script.metadata.apply_committed([RegisterBrokerRecord(broker_id=1, end_points=[endpoint], rack=None, fenced=False)])
+        self.services = Services(
+            config=ServerConfig(),
+            node_id=1,
+            cluster_id="c",
+            clock=self.script.clock,
+            random=random.Random(1),
+            metrics=Metrics(),
+            metadata=self.script.metadata,
+            controller=self.creator,  # type: ignore[arg-type]
+            replica_manager=None,  # type: ignore[arg-type]
+            group_coordinator=self.script.coordinator,
+        )
+
+    def send(self, module: Any, version: int, request: Any, *, listener: str = "PLAINTEXT") -> Any:
+        """What the handler returns, perhaps a Deferred."""
+        context = RequestContext(0, version, 1, "client", listener, "127.0.0.1", "User:ANONYMOUS", 1, self.script.clock.now_ms())
+        return module.build(self.services)(context, request)
+
+    def call(self, module: Any, version: int, request: Any, **facts: Any) -> Any:
+        """The answer, which must be there, after a trip over the wire in this version."""
+        outcome = self.send(module, version, request, **facts)
+        if isinstance(outcome, Deferred):
+            assert outcome.is_done, "the request still waits"
+            outcome = outcome.value
+        return over_the_wire(outcome, version)
+
+
+def over_the_wire(response: Any, version: int) -> Any:
+    return decode(type(response), version, encode(response, version))[0]
+
+
+def versions(api_key: int) -> range:
+    """All versions that are served."""
+    api = APIS[api_key]
+    return range(api.min_version, api.max_version + 1)
