@@ -238,7 +238,7 @@ class Log:
     # -- truncation ------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
-        """Remove everything at or past `offset`. Returns whether anything was removed."""
+        """Remove the batch that holds `offset` and everything after it. Returns whether anything was removed."""
         if offset >= self.log_end_offset:
             # An epoch may have been noted at the end without a record: another leader may have begun another one there.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
@@ -247,7 +247,7 @@ class Log:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
         try:
-            self._truncate_segments(offset, now_ms)
+            offset = self._truncate_segments(offset, now_ms)
         except OSError as error:
             raise self._storage_error("truncate", error) from error
         self._cut_state(offset, min(offset, self.log_start_offset), now_ms)
@@ -454,7 +454,7 @@ class Log:
         if aborted is not None:
             self.segments.active.transaction_index.append(aborted)
 
-    def _truncate_segments(self, offset: int, now_ms: int) -> None:
+    def _truncate_segments(self, offset: int, now_ms: int) -> int:
         segments = self.segments
         index = segments.floor_index(offset)
         self._remove_segments(segments.remove_from(index + 1), now_ms)
@@ -462,7 +462,7 @@ class Log:
         if not active.is_active:
             self._flushes.forget([active])
             active.activate()
-        active.truncate_to(offset, now_ms)
+        return active.truncate_to(offset, now_ms)
 
     def _cut_state(self, log_end_offset: int, log_start_offset: int, now_ms: int) -> None:
         """The segments end at `log_end_offset` now: bring everything else there."""

@@ -150,10 +150,13 @@ class LogSegment:
         self.is_active = False
         self._forget_recent()
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Cut the batch that holds `offset` and everything after it. The segment must be active."""
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut the batch that holds `offset` and everything after it; returns where the segment then ends: before that batch, whose
+        remainder is to be fetched again with it. The segment must be active."""
         assert self.is_active, "only the active segment is cut"
         position = self.find_position(offset)
+        if position < self.size_bytes:
+            offset = min(offset, self._read_header(self.read_batch(position, HEADER_SIZE), 0).base_offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -165,6 +168,7 @@ class LogSegment:
             self._first_timestamp = None
         self._bytes_since_index_entry = 0
         self._reload_max_timestamp()
+        return offset
 
     def activate(self) -> int:
         """Make an opened segment writable. Returns the offset after its last batch, which it reads from the file.

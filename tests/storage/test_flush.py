@@ -77,7 +77,8 @@ def test_flush_after_a_roll_covers_the_closed_segment_with_its_indexes_and_snaps
 
     assert work is not None
     assert len(work.files) == 2
-    assert {path.name for path in work.paths} >= {"00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000001.snapshot"}
+    first = "00000000000000000000"
+    assert {path.name for path in work.paths} >= {f"{first}.index", f"{first}.timeindex", "00000000000000000001.snapshot"}
     assert work.directory == directory
     work.release()
 

@@ -342,6 +342,17 @@ def test_truncate_removes_the_batch_that_holds_the_offset_and_all_after_it(open_
     assert read_all_offsets(open_log()) == list(range(offset + 1))
 
 
+def test_truncate_inside_a_batch_removes_it_whole(log: Log) -> None:
+    """Kafka sets the log end offset to the target all the same; here a follower fetches the whole batch again."""
+    append(log, 2)
+    append(log, 5)
+
+    log.truncate_to(4)
+
+    assert log.log_end_offset == 2
+    assert read_all_offsets(log) == [0, 1]
+
+
 def test_truncate_forgets_epochs_and_producers_of_what_is_gone(log: Log) -> None:
     append_idempotent(log, 0)
     append_idempotent(log, 1)
