@@ -1,0 +1,161 @@
+"""The node as an operator sees it: starts, refusals in one line, clean and unclean stops, named listeners."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from protocol.messages.metadata import MetadataRequest
+from tests.support.broker import BrokerProcess
+from tests.support.process import free_port
+from tests.support.wire import WireClient
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def serve(*overrides: str, config: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a broker that is expected not to start."""
+    words = [word for override in overrides for word in ("--override", override)]
+    if config is not None:
+        words += ["--config", str(config)]
+    command = [sys.executable, "-m", "broker.cli.main", "serve", *words]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=20, check=False)
+
+
+def one_line(text: str) -> str:
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def listeners(port: int) -> str:
+    return f"listeners=PLAINTEXT://127.0.0.1:{port}"
+
+
+def test_the_ready_line_says_address_data_node_and_time(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    broker.stop()
+
+    first = broker.log_path.read_text().splitlines()[0]
+    assert first.startswith("barnabas ")
+    assert f"PLAINTEXT://127.0.0.1:{broker.port} data={broker.data_dir} node=1 in " in first
+
+
+def test_sigterm_stops_cleanly_within_a_second_with_clients_waiting(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    with WireClient(broker.host, broker.port) as client:
+        client.request(MetadataRequest(topics=None), 9)
+        started = time.monotonic()
+        os.kill(broker.pid, signal.SIGTERM)
+
+        assert client.is_closed_by_peer()
+        assert broker._process is not None
+        assert broker._process.wait(timeout=10) == 0
+    assert time.monotonic() - started < 5  # the promise is one second; the bound leaves room for a busy machine
+    assert (broker.data_dir / ".kafka_cleanshutdown").exists()
+
+
+def test_a_taken_port_stops_the_start_with_one_line(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+
+        outcome = serve(listeners(port), f"log.dirs={tmp_path}")
+
+    assert outcome.returncode == 1
+    assert one_line(outcome.stderr) == f"barnabas: listener PLAINTEXT: can't listen on 127.0.0.1:{port}: Address already in use"
+
+
+def test_a_directory_in_use_stops_the_start_with_one_line(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+
+    outcome = serve(listeners(free_port()), f"log.dirs={broker.data_dir}")
+    broker.stop()
+
+    assert outcome.returncode == 1
+    assert str(broker.data_dir) in one_line(outcome.stderr)
+
+
+def test_a_wrong_value_stops_the_start_with_the_key_and_the_range(tmp_path: Path) -> None:
+    outcome = serve("num.partitions=0", f"log.dirs={tmp_path}")
+
+    assert outcome.returncode == 1
+    line = one_line(outcome.stderr)
+    assert "num.partitions" in line
+    assert "0" in line
+    assert "1" in line
+
+
+def test_voters_on_other_hosts_stop_the_start_with_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093,2@other.example:9093\n"
+        f"listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\nlog.dirs={tmp_path}\n"
+    )
+
+    outcome = serve(config=config)
+
+    assert outcome.returncode == 1
+    assert "controller.quorum.voters" in one_line(outcome.stderr)
+
+
+def test_an_unformatted_directory_is_not_served_without_being_asked_to_format(tmp_path: Path) -> None:
+    outcome = serve(listeners(free_port()), f"log.dirs={tmp_path / 'data'}", "barnabas.auto.format=false")
+
+    assert outcome.returncode == 1
+    assert "barnabas format" in one_line(outcome.stderr)
+
+
+def test_each_client_is_told_the_address_of_the_listener_it_came_by(tmp_path: Path) -> None:
+    inner, outer = free_port(), free_port()
+    settings = {
+        "listeners": f"INNER://127.0.0.1:{inner},OUTER://127.0.0.1:{outer}",
+        "advertised.listeners": f"INNER://127.0.0.1:{inner},OUTER://outer.example:{outer}",
+        "listener.security.protocol.map": "INNER:PLAINTEXT,OUTER:PLAINTEXT",
+        "inter.broker.listener.name": "INNER",
+    }
+    broker = BrokerProcess(tmp_path, settings)
+    broker.port = inner
+    broker.start()
+    told = []
+    for port in (inner, outer):
+        with WireClient("127.0.0.1", port) as client:
+            (known,) = client.request(MetadataRequest(topics=[]), 9).brokers
+            told.append((known.host, known.port))
+    broker.stop()
+
+    assert told == [("127.0.0.1", inner), ("outer.example", outer)]
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_ids_of_cluster_and_topics_survive_a_restart(tmp_path: Path, way: str) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+
+    def facts() -> tuple[str, bytes]:
+        with WireClient(broker.host, broker.port) as client:
+            response = client.request(MetadataRequest(topics=None), 12)
+            return response.cluster_id, response.topics[0].topic_id
+
+    from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+    with WireClient(broker.host, broker.port) as client:
+        client.request(CreateTopicsRequest(topics=[CreatableTopic(name="kept", num_partitions=1, replication_factor=1)]), 7)
+    before = facts()
+    getattr(broker, way)()
+    broker.start()
+    after = facts()
+    broker.stop()
+
+    assert after == before
