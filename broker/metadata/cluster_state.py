@@ -44,6 +44,8 @@ class ClusterState:
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.is_in_transaction = False
+        self.has_skipped = False
+        """Whether there were records that ask for something not kept here: this state does not tell all that the log tells."""
         self._buffered: list[Any] = []
         self._warned_types: set[str] = set()
         self._changes = _Changes()
@@ -106,7 +108,10 @@ class ClusterState:
         name = type(record).__name__
         if isinstance(record, records.UnknownMetadataRecord):
             name = f"{record.key} (version {record.version})"
-        if name not in _MEANINGLESS_HERE and name not in self._warned_types:
+        if name in _MEANINGLESS_HERE:
+            return
+        self.has_skipped = True
+        if name not in self._warned_types:
             self._warned_types.add(name)
             logger.warning("metadata records of type %s are skipped: what they ask for is not supported", name)
 
@@ -217,6 +222,7 @@ class ClusterState:
             is_in_controlled_shutdown=record.in_controlled_shutdown,
             incarnation_id=record.incarnation_id,
             log_dirs=tuple(record.log_dirs),
+            registration=record,
         )
         self._changes.brokers[record.broker_id] = None
 

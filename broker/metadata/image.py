@@ -9,6 +9,7 @@ Source: org.apache.kafka.image and org.apache.kafka.metadata (BrokerRegistration
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 NO_LEADER = -1
 
@@ -30,6 +31,8 @@ class BrokerImage:
     is_in_controlled_shutdown: bool = False
     incarnation_id: bytes = bytes(16)
     log_dirs: tuple[bytes, ...] = ()
+    registration: Any = None
+    """The RegisterBrokerRecord it began with, for what is only stored: security protocols and feature ranges."""
 
     @property
     def is_active(self) -> bool:

@@ -42,6 +42,10 @@ class MetadataLog:
         self.quorum_state = quorum_state
         self.is_new = True
         """Whether the log has no record of the cluster yet: a new cluster, or one that crashed in its first moment."""
+        self.loaded_end_offset = 0
+        self.loaded_epoch = 0
+        self.loaded_timestamp = 0
+        self.replayed_records_count = 0
 
     @classmethod
     def open(cls, root: Path, config: ServerConfig, *, now_ms: int) -> MetadataLog:
@@ -65,7 +69,8 @@ class MetadataLog:
     @property
     def last_epoch(self) -> int:
         """The newest leader epoch that the log or the quorum state knows; 0 before the first."""
-        return max(self.log.leader_epochs.latest_epoch or 0, 0 if self.quorum_state is None else self.quorum_state.leader_epoch, 0)
+        voted = 0 if self.quorum_state is None else self.quorum_state.leader_epoch
+        return max(self.log.leader_epochs.latest_epoch or 0, voted, self.loaded_epoch, 0)
 
     def load(self, replay: Callable[[Sequence[Any]], None]) -> None:
         """Hand everything in the log to `replay`, batch by batch, the newest snapshot's records first. Raises StorageError."""
@@ -79,13 +84,20 @@ class MetadataLog:
                 self.log.truncate_fully_and_start_at(offset)
         elif offset > 0:
             raise StorageError(f"{self.log.directory} starts at offset {offset}, and the snapshot that leads there is missing")
+        if snapshot is not None:
+            self.loaded_epoch = snapshot.epoch
         while offset < self.log.log_end_offset:
             for batch in self._read(offset):
                 # The first read may begin inside a batch that the snapshot covers in part only if the snapshot is of another log.
                 if not batch.is_control and batch.base_offset >= offset:
                     self.is_new = False
                     replay(batch.records)
+                    self.replayed_records_count += len(batch.records)
+                self.loaded_epoch = max(self.loaded_epoch, batch.epoch)
+                self.loaded_timestamp = batch.timestamp
                 offset = max(offset, batch.last_offset + 1)
+
+        self.loaded_end_offset = offset
 
     def bootstrap_records(self) -> list[Any]:
         """What a new cluster's log begins with."""

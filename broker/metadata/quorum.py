@@ -13,10 +13,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from broker.clock import Clock
 from broker.metadata.metadata_log import MetadataLog
+from broker.metadata.snapshot_writer import encode_snapshot, write_snapshot
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 
@@ -24,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 PENDING_PROPOSALS_MAX = 10_000
 """Proposals that may wait for their commit; more are refused, and clients try again."""
+
+SNAPSHOT_RECORDS_MIN = 1000
+"""Records replayed at a start, some 30 ms of it, from which on a snapshot is written."""
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs `function(*arguments)` off the loop."""
@@ -48,6 +53,15 @@ class Quorum(Protocol):
 
         Raises KafkaError NOT_CONTROLLER when this node does not lead, and then nothing was appended.
         """
+        ...
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether the log was long when it was loaded: the next start is faster with a snapshot of the state it led to."""
+        ...
+
+    async def write_snapshot(self, records: Sequence[Any]) -> None:
+        """Store `records`, which make the state that the log led to when it was loaded, in its place."""
         ...
 
 
@@ -111,6 +125,16 @@ class SingleNodeQuorum:
         self._pending.append(_Proposal(end_offset, records, on_committed))
         if self._committer is None:
             self._committer = asyncio.get_running_loop().create_task(self._commit_pending())
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        return self._log.replayed_records_count >= SNAPSHOT_RECORDS_MIN
+
+    async def write_snapshot(self, records: Sequence[Any]) -> None:
+        log = self._log
+        epoch = log.loaded_epoch
+        content = encode_snapshot(records, epoch=epoch, last_timestamp=log.loaded_timestamp, now_ms=self._clock.now_ms())
+        await self._run_blocking(partial(write_snapshot, log.log.directory, content, end_offset=log.loaded_end_offset, epoch=epoch))
 
     async def close(self) -> None:
         """Commit what is pending, then close the log."""

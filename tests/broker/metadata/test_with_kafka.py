@@ -14,6 +14,7 @@ import pytest
 from broker.handlers import create_partitions, create_topics, delete_topics, describe_configs, incremental_alter_configs
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.snapshot import read_newest_snapshot
+from broker.metadata.snapshot_writer import state_records
 from config.loading import load_server_config
 from protocol import codec
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
@@ -137,15 +138,18 @@ async def test_kafkas_tool_decodes_our_log(recording: Recording, tmp_path: Path)
     await room.client.allocate_producer_ids()
     await room.close()
     again = await open_room(tmp_path)
+    await again.quorum.write_snapshot(list(state_records(again.cache.state)))
     await again.close()
 
-    segment = str(tmp_path / "__cluster_metadata-0/00000000000000000000.log")
-    dumped = java_tool("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", segment)
+    directory = tmp_path / "__cluster_metadata-0"
+    files = ",".join(str(path) for path in (directory / "00000000000000000000.log", *directory.glob("*.checkpoint")))
+    dumped = java_tool("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", files)
 
     assert dumped.returncode == 0, dumped.stderr
     for kind in ("FEATURE_LEVEL", "REGISTER_BROKER", "TOPIC", "CONFIG", "PARTITION", "PARTITION_CHANGE", "PRODUCER_IDS"):
         assert f'"type":"{kind}_RECORD"' in dumped.stdout
     assert dumped.stdout.count("LeaderChange") == 2
+    assert dumped.stdout.count("SnapshotHeader") == dumped.stdout.count("SnapshotFooter") == 1
     assert "isvalid: false" not in dumped.stdout
 
 

@@ -1,0 +1,102 @@
+"""Writing a snapshot: the cluster's state as the records that would make it, and the file that holds them.
+
+Without snapshots every start would replay all that ever happened. The file appears whole under its name or not at all.
+
+Source: org.apache.kafka.image (the write methods), org.apache.kafka.snapshot.RecordsSnapshotWriter (KIP-630).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import BrokerImage, PartitionImage, TopicImage
+from broker.metadata.record_format import METADATA_VERSION_FEATURE, build_metadata_batch
+from protocol import codec
+from protocol.messages.stored.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from protocol.messages.stored.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from protocol.records import ControlType, build_control_batch
+from storage.files import replace_file
+
+SNAPSHOTS_KEPT = 2
+RECORDS_PER_BATCH = 1000
+
+
+def state_records(state: ClusterState) -> Iterator[Any]:
+    """Records that make `state` when they are replayed. The metadata version comes first: it says how to read the others."""
+    for name in sorted(state.features, key=lambda name: (name != METADATA_VERSION_FEATURE, name)):
+        yield FeatureLevelRecord(name=name, feature_level=state.features[name])
+    for broker in state.brokers.values():
+        yield _registration(broker)
+    for topic in state.topics.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        for index, partition in enumerate(topic.partitions):
+            yield _partition(topic, index, partition)
+    for (resource_type, resource_name), configs in state.configs.items():
+        for name, value in configs.items():
+            yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+    if state.next_producer_id > 0:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=state.next_producer_id)
+
+
+def encode_snapshot(records: Sequence[Any], *, epoch: int, last_timestamp: int, now_ms: int) -> bytes:
+    """The file's content: a header, the records in batches, a footer."""
+    header = codec.encode(SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp), 0)
+    content = build_control_batch(ControlType.SNAPSHOT_HEADER, header, timestamp=now_ms, partition_leader_epoch=epoch)
+    for start in range(0, len(records), RECORDS_PER_BATCH):
+        batch = records[start : start + RECORDS_PER_BATCH]
+        content += build_metadata_batch(batch, base_offset=1 + start, epoch=epoch, now_ms=now_ms)
+    footer = codec.encode(SnapshotFooterRecord(), 0)
+    content += build_control_batch(
+        ControlType.SNAPSHOT_FOOTER, footer, timestamp=now_ms, base_offset=1 + len(records), partition_leader_epoch=epoch
+    )
+    return bytes(content)
+
+
+def write_snapshot(directory: Path, content: bytes, *, end_offset: int, epoch: int) -> None:
+    """Write the file durably, then delete all but the newest few. Blocks. Raises StorageError."""
+    replace_file(directory / f"{end_offset:020d}-{epoch:010d}.checkpoint", content)
+    for old in sorted(directory.glob("*.checkpoint"))[:-SNAPSHOTS_KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
+    record = broker.registration
+    return RegisterBrokerRecord(
+        broker_id=broker.node_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=record.end_points,
+        features=record.features,
+        rack=broker.rack,
+        fenced=broker.is_fenced,
+        in_controlled_shutdown=broker.is_in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs),
+    )
+
+
+def _partition(topic: TopicImage, index: int, partition: PartitionImage) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic.topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )
