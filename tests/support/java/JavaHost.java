@@ -58,7 +58,7 @@ public class JavaHost {
         System.setOut(System.err);
         Exit.setExitProcedure((status, message) -> exitTool(status));
         Exit.setHaltProcedure((status, message) -> exitTool(status));
-        Exit.setShutdownHookAdder((name, runnable) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> { });
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             ObjectNode answer;
