@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -284,9 +285,9 @@ class LogManager:
         online = self.online_directories
         if not online:
             raise StorageError("no log directory is online")
-        counts = {directory.path: 0 for directory in online}
-        for log in self._logs.values():
-            counts[log.directory.parent] += 1
+        if len(online) == 1:
+            return online[0]
+        counts = Counter(log.directory.parent for log in self._logs.values())
         return min(online, key=lambda directory: counts[directory.path])
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:

@@ -181,7 +181,7 @@ class LogSegment:
             self._check_indexes()
         except CorruptIndexError:
             self.rebuild_indexes()
-        self._reload_max_timestamp()
+        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
         start = self.offset_index.last_position
         last_offset = self.base_offset - 1
         self._recent_positions.clear()
@@ -189,6 +189,8 @@ class LogSegment:
         self._recent_floor = last_offset if start == 0 else MAX_RELATIVE_OFFSET + self.base_offset
         for position, header in self.iterate_batches(start):
             last_offset = header.last_offset
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, last_offset
             self._note_recent(position, last_offset)
             self._recent_floor = min(self._recent_floor, header.base_offset - 1)
         return last_offset + 1
@@ -260,8 +262,8 @@ class LogSegment:
         """The segment's largest timestamp and the last offset of its batch; (-1, base offset) without timestamps."""
         if self.max_timestamp is None:
             self._load()
-            self._reload_max_timestamp()
-        assert self.max_timestamp is not None
+            # Closing a segment leaves its largest timestamp in the last entry.
+            self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
         return TimeEntry(self.max_timestamp, self.offset_of_max_timestamp)
 
     def largest_timestamp(self) -> int:
@@ -367,8 +369,7 @@ class LogSegment:
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Account for a batch that is in the file: largest timestamp, index entries."""
-        assert self.max_timestamp is not None
-        if max_timestamp > self.max_timestamp:
+        if self.max_timestamp is None or max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes:

@@ -13,7 +13,6 @@ from storage.log import Log
 from storage.validation import AppendOrigin
 from tests.support.kafka import java_tool
 
-
 NOW_MS = 1_700_000_000_000
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 CONFIG = replace(LogConfig(), segment_bytes=12_000, index_interval_bytes=1000, file_delete_delay_ms=0)
