@@ -145,7 +145,7 @@ class GroupMetadataManager:
         ):
             group.update_member(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
             group.await_join(member, reply)
-            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!r} joins again: {_reason(request)}")
+            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {request.reason!a}")
         # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
         is_told_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
         reply.complete(group.join_response(member_id, with_members=is_told_members))
@@ -172,7 +172,7 @@ class GroupMetadataManager:
         group.await_join(member, reply)
         # It cannot send heartbeats before it is answered, so its session is not what ends the waiting of a client that is gone.
         self._rebalance.reschedule_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!r}: {_reason(request)}")
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!a}: {request.reason!a}")
 
     def _rejoin_static_member(
         self,
@@ -200,7 +200,7 @@ class GroupMetadataManager:
                 lambda error: self._static_member_stored(context, group, member, old_member, old_leader_id, error),
             )
         # In the sync phase the leader may be computing with the old id already: that generation cannot be used.
-        return self._rebalance.maybe_prepare_or_complete_join(group, f"static member {member.group_instance_id!r} is back")
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"static member {member.group_instance_id!a} is back")
 
     def _static_member_stored(
         self,
@@ -320,7 +320,7 @@ class GroupMetadataManager:
                 group.validate_member(member_id, leaving.group_instance_id)
             except KafkaError as e:
                 return e.code
-        log.info("group %r: member %r leaves: %s", group.group_id, member_id, leaving.reason or "no reason given")
+        log.info("group %a: member %a leaves: %a", group.group_id, member_id, leaving.reason)
         self._rebalance.remove_member(group, member_id)
         return ErrorCode.NONE
 
@@ -386,10 +386,6 @@ def _protocols(request: JoinGroupRequest) -> dict[str, bytes]:
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """Version 0 has no rebalance timeout of its own: the session timeout is both (KIP-62)."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
-
-
-def _reason(request: JoinGroupRequest) -> str:
-    return request.reason or "no reason given"
 
 
 def _join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:

@@ -52,7 +52,7 @@ class Rebalance:
         self._timers.cancel(_sync_key(group))
         is_initial = group.is_empty
         group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
-        log.info("group %r generation %d prepares a rebalance: %s", group.group_id, group.generation, reason)
+        log.info("group %a generation %d prepares a rebalance: %s", group.group_id, group.generation, reason)
         if is_initial:
             delay_ms = self._config.initial_rebalance_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -92,7 +92,7 @@ class Rebalance:
             return None
         for member in list(group.members.values()):
             if not member.is_awaiting_join and not member.is_static:
-                log.info("group %r drops member %r, which did not rejoin in time", group.group_id, member.member_id)
+                log.info("group %a drops member %a, which did not rejoin in time", group.group_id, member.member_id)
                 self.remove_member(group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members are left and none of them came: wait on, until their sessions end or one comes.
@@ -101,9 +101,9 @@ class Rebalance:
         group.new_member_added = False
         group.start_next_generation(self._clock.now_ms())
         if group.is_empty:
-            log.info("group %r generation %d is empty", group.group_id, group.generation)
+            log.info("group %a generation %d is empty", group.group_id, group.generation)
             return CoordinatorResult([group_metadata_record(group, {})], lambda error: _warn_not_stored(group, error))
-        log.info("group %r generation %d has %d members", group.group_id, group.generation, len(group.members))
+        log.info("group %a generation %d has %d members", group.group_id, group.generation, len(group.members))
         self._answer_joins(group)
         return None
 
@@ -167,16 +167,16 @@ class Rebalance:
         if group.state is GroupState.DEAD:
             return None
         if member_id in group.pending_join_members:
-            log.info("group %r drops pending member %r, which never joined", group.group_id, member_id)
+            log.info("group %a drops pending member %a, which never joined", group.group_id, member_id)
             self.remove_member(group, member_id)
             return self._complete_join_if_last_missing(group)
         member = group.members.get(member_id)
         if member is None or member.has_satisfied_heartbeat:
             return None
-        log.info("group %r drops member %r: no heartbeat within its session timeout", group.group_id, member_id)
+        log.info("group %a drops member %a: no heartbeat within its session timeout", group.group_id, member_id)
         self.remove_member(group, member_id)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            return self.prepare(group, f"member {member_id!r} failed")
+            return self.prepare(group, f"member {member_id!a} failed")
         return self._complete_join_if_last_missing(group)
 
     def _complete_join_if_last_missing(self, group: ClassicGroup) -> CoordinatorResult | None:
@@ -205,4 +205,4 @@ def _sync_key(group: ClassicGroup) -> TimerKey:
 def _warn_not_stored(group: ClassicGroup, error: ErrorCode) -> None:
     # Harmless: after a restart the last stored generation comes back, with members whose sessions soon end.
     if error is not ErrorCode.NONE:
-        log.warning("group %r: that it is empty could not be stored: %s", group.group_id, error.name)
+        log.warning("group %a: that it is empty could not be stored: %s", group.group_id, error.name)

@@ -1,5 +1,8 @@
 """Transcripts of a classic group's membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
+import pytest
+
+from broker.groups import group_metadata_manager
 from protocol.errors import ErrorCode
 from tests.broker.groups.transcript import Transcript, stable_group
 
@@ -336,3 +339,47 @@ def test_new_group_is_gone_when_it_cannot_be_stored():
 
     script.expect("a join NOT_COORDINATOR")
     assert script.coordinator.list_groups() == []
+
+
+def test_member_ids_handed_out_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """A client that asks for ids and never joins costs memory and a timer each time."""
+    monkeypatch.setattr(group_metadata_manager, "MAX_PENDING_MEMBERS", 2)
+    script = Transcript()
+    for name in "abc":
+        script.join(name, version=4)
+
+    script.expect_last("b join MEMBER_ID_REQUIRED", "c join GROUP_MAX_SIZE_REACHED")
+
+
+def test_membership_larger_than_can_be_stored_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(group_metadata_manager, "MAX_MEMBERSHIP_SIZE_BYTES", 10)
+    script = Transcript()
+
+    script.join("a")
+
+    script.expect_last("a join GROUP_MAX_SIZE_REACHED")
+
+
+def test_leader_that_syncs_twice_is_answered_twice_and_the_log_wins():
+    """Kafka keeps the first assignment in memory and the second in its log; they must not differ."""
+    script = Transcript()
+    script.join("a")
+    script.advance(0)
+    script.skip()
+    script.log.is_holding = True
+
+    script.sync("a", a="A")
+    script.sync("a", a="B")
+    script.log.commit()
+    script.sync("a")
+    script.restart()
+    script.sync("a")
+
+    script.expect(
+        "log: group generation=1 a=A",
+        "a sync REBALANCE_IN_PROGRESS",
+        "log: group generation=1 a=B",
+        "a sync assignment=A",
+        "a sync assignment=B",
+        "a sync assignment=B",
+    )

@@ -1,0 +1,89 @@
+"""Records of `__consumer_offsets` against bytes that Apache Kafka 4.3.1 wrote."""
+
+import pytest
+
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.records import CoordinatorRecord, empty_group_record, group_metadata_record, offset_tombstone, read_record
+from protocol.errors import DecodeError
+from protocol.messages.stored.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+
+GROUP_KEY = bytes.fromhex("000200026731")
+NEW_GROUP = bytes.fromhex("0003000000000000ffffffff000001a1fc21e8c100000000")
+STABLE_GROUP = bytes.fromhex(
+    "00030008636f6e73756d657200000001000572616e67650028636c692d39646131663761632d636364382d343838652d623134362d646566633933363930306562"
+    "000001a1fc21e941000000010028636c692d39646131663761632d636364382d343838652d623134362d646566633933363930306562ffff0003636c69000a2f31"
+    "32372e302e302e31000493e00000afc80000000e00000000000100027431000000000000001600000000000100027431000000010000000000000000"
+)
+EMPTIED_GROUP = bytes.fromhex("00030008636f6e73756d657200000002ffffffff000001a1fc21e99e00000000")
+OFFSET_KEY = bytes.fromhex("0001000673696d706c650002743100000000")
+OFFSET = bytes.fromhex("0004000000000000000300000000056d657461000001a1fc21e9b9010010e80ef2b6127a4c559a9b4e525c6f4c5c")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(GROUP_KEY, NEW_GROUP), (GROUP_KEY, STABLE_GROUP), (GROUP_KEY, EMPTIED_GROUP), (OFFSET_KEY, OFFSET)]
+)
+def test_what_kafka_wrote_is_written_the_same(key: bytes, value: bytes):
+    record = read_record(key, value)
+
+    assert record is not None
+    written = record.encode(now_ms=123)
+    assert (written.key, written.value, written.timestamp) == (key, value, 123)
+
+
+def test_group_that_kafka_stored_is_stored_again_from_its_members():
+    record = read_record(GROUP_KEY, STABLE_GROUP)
+    assert record is not None
+    group = ClassicGroup.from_record("g1", record.value)
+
+    assignments = {member.member_id: member.assignment for member in group.members.values()}
+    again = group_metadata_record(group, assignments).encode(0)
+
+    assert (again.key, again.value) == (GROUP_KEY, STABLE_GROUP)
+    assert group.subscribed_topics == {"t1"}
+
+
+def test_new_group_is_stored_as_kafka_stores_it():
+    assert empty_group_record(ClassicGroup("g1", 0x1A1FC21E8C1)).encode(0).value == NEW_GROUP
+
+
+def test_tombstone_has_the_key_of_what_it_ends():
+    tombstone = offset_tombstone("simple", "t1", 0).encode(0)
+
+    assert (tombstone.key, tombstone.value) == (OFFSET_KEY, None)
+
+
+def test_commit_with_a_retention_time_takes_the_version_that_carries_it():
+    record = CoordinatorRecord(OffsetCommitKey(group="g"), OffsetCommitValue(offset=1, commit_timestamp=2, expire_timestamp=3))
+
+    read = read_record(record.encode(0).key, record.encode(0).value)
+
+    assert read is not None and read.value == record.value
+
+
+def test_key_of_very_old_brokers_is_an_offsets_key():
+    record = read_record(b"\0\0" + OFFSET_KEY[2:], OFFSET)
+
+    assert record is not None and record.key == OffsetCommitKey(group="simple", topic="t1", partition=0)
+
+
+@pytest.mark.parametrize("record_type", [3, 4, 5, 6, 7, 8, 15, 16, 99])
+def test_records_of_other_kinds_are_left_alone(record_type: int):
+    key = record_type.to_bytes(2, "big") + b"\0\1g\0\1m"
+
+    assert read_record(key, b"\0\0anything") is None
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\0", b"\0\1", b"\0\2\0\5abc"])
+def test_malformed_key_is_refused(key: bytes | None):
+    with pytest.raises(DecodeError):
+        read_record(key, None)
+
+
+@pytest.mark.parametrize("size", range(len(STABLE_GROUP)))
+def test_cut_value_is_refused(size: int):
+    with pytest.raises(DecodeError):
+        read_record(GROUP_KEY, STABLE_GROUP[:size])
+
+
+def test_group_tombstone_is_read():
+    assert read_record(GROUP_KEY, None) == CoordinatorRecord(GroupMetadataKey(group="g1"), None)

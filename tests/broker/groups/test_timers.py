@@ -1,0 +1,81 @@
+"""Named timers that are pushed back far more often than they fire."""
+
+from broker.groups.records import CoordinatorResult
+from broker.groups.timers import GroupTimers, Operation
+from tests.support.clock import ManualClock
+
+
+class Bench:
+    """Timers whose operations only say their name; `fired` has who fired when."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.fired: list[tuple[str, int]] = []
+        self.timers = GroupTimers(self.clock, lambda operation: self._run(operation))
+
+    def _run(self, operation: Operation) -> None:
+        operation()
+
+    def schedule(self, key: str, delay_ms: int, name: str) -> None:
+        def operation() -> CoordinatorResult | None:
+            self.fired.append((name, self.clock.monotonic_ms()))
+            return None
+
+        self.timers.schedule((key,), delay_ms, operation)
+
+
+def test_timer_fires_once_when_it_is_due():
+    bench = Bench()
+
+    bench.schedule("a", 10, "first")
+    bench.clock.advance(100)
+
+    assert bench.fired == [("first", 10)]
+    assert len(bench.timers) == 0
+
+
+def test_timer_pushed_back_fires_at_its_last_deadline_only():
+    bench = Bench()
+    bench.schedule("a", 10, "first")
+
+    for _ in range(3):
+        bench.clock.advance(9)
+        bench.schedule("a", 10, "again")
+    bench.clock.advance(100)
+
+    assert bench.fired == [("again", 37)]
+
+
+def test_timer_pulled_forward_fires_early():
+    bench = Bench()
+
+    bench.schedule("a", 100, "late")
+    bench.schedule("a", 10, "early")
+    bench.clock.advance(200)
+
+    assert bench.fired == [("early", 10)]
+
+
+def test_pushing_back_arms_no_second_timer():
+    bench = Bench()
+
+    for _ in range(100):
+        bench.schedule("a", 10, "again")
+
+    assert len(bench.clock.pending_timers) == 1
+
+
+def test_cancelled_timers_do_not_fire():
+    bench = Bench()
+    bench.schedule("a", 10, "a")
+    bench.schedule("b", 10, "b")
+    bench.schedule("c", 10, "c")
+
+    bench.timers.cancel(("a",))
+    bench.timers.cancel(("unknown",))
+    bench.clock.advance(5)
+    bench.timers.cancel_all()
+    bench.clock.advance(100)
+
+    assert bench.fired == []
+    assert bench.clock.pending_timers == []
