@@ -6,7 +6,8 @@ Source: ActivationRecordsGenerator, ClusterControlManager, ReplicationControlMan
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER, PartitionImage, TopicImage
@@ -38,7 +39,8 @@ _UNFENCE = -1
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-class ProducerIdBlock(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
     """Producer ids that one broker may hand out: `count` of them from `first` on."""
 
     first: int

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.cluster_control import activation_records, election_records, fencing_records, producer_id_block, registration_records
+from broker.metadata.cluster_control import (
+    ProducerIdBlock,
+    activation_records,
+    election_records,
+    fencing_records,
+    producer_id_block,
+    registration_records,
+)
 from broker.metadata.cluster_state import ClusterState
 from protocol.errors import KafkaError
 from protocol.messages.stored import metadata_records as records
@@ -116,7 +123,7 @@ def test_producer_id_blocks_follow_each_other() -> None:
         state.replay(record)
     second, _ = producer_id_block(state, node_id=1, broker_epoch=10)
 
-    assert (first, second) == ((0, 1000), (1000, 1000))
+    assert (first, second) == (ProducerIdBlock(0, 1000), ProducerIdBlock(1000, 1000))
 
 
 def test_the_last_producer_ids_are_not_handed_out_twice() -> None:
