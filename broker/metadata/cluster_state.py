@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.metadata.image import INTERNAL_TOPICS, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
+from broker.metadata.topic_names import collision_key, has_collision_characters
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
 
@@ -40,6 +41,7 @@ class ClusterState:
         self.brokers: dict[int, BrokerImage] = {}
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.names_by_collision_key: dict[str, list[str]] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
@@ -129,6 +131,8 @@ class ClusterState:
         topic = TopicImage(record.name, record.topic_id, [], record.name in INTERNAL_TOPICS)
         self.topics[record.name] = topic
         self.topics_by_id[record.topic_id] = topic
+        if has_collision_characters(record.name):
+            self.names_by_collision_key.setdefault(collision_key(record.name), []).append(record.name)
         self._changes.created[record.name] = topic
 
     def _apply_partition(self, record: records.PartitionRecord) -> None:
@@ -181,6 +185,8 @@ class ClusterState:
         del self.topics_by_id[record.topic_id]
         del self.topics[topic.name]
         self.configs.pop((RESOURCE_TOPIC, topic.name), None)
+        if has_collision_characters(topic.name):
+            self.names_by_collision_key[collision_key(topic.name)].remove(topic.name)
         self._changes.forget_topic(topic)
 
     # Configs, features, producer ids

@@ -139,11 +139,9 @@ class TopicControl:
         if name in self._state.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if has_collision_characters(name):
-            key = collision_key(name)
-            # Creating topics is rare: a walk here is cheaper than an index kept on every replay.
-            for existing in self._state.topics:
-                if collision_key(existing) == key:
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {existing}")
+            colliding = self._state.names_by_collision_key.get(collision_key(name))
+            if colliding:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding[0]}")
 
     def _creation_configs(self, topic: CreatableTopic) -> dict[str, str]:
         nulls = [config.name for config in topic.configs if config.value is None]

@@ -159,6 +159,14 @@ def test_an_existing_or_colliding_name_is_refused() -> None:
     assert colliding.error_message == "Topic 'a_b' collides with existing topic: a.b"
 
 
+def test_a_deleted_topic_collides_with_nothing() -> None:
+    controller = make_controller(1)
+    controller.replay(controller.topics.create_topics(creation("a.b", 1, 1)).records)
+    controller.replay(controller.topics.delete_topics(_deletion(names=["a.b"]), 5).records)
+
+    assert controller.topics.create_topics(creation("a_b", 1, 1)).response.topics[0].error_code == 0
+
+
 def test_a_name_asked_for_twice_is_refused_once_and_the_others_are_created() -> None:
     request = CreateTopicsRequest(topics=creation("d", 1, 1).topics * 2 + creation("t", 1, 1).topics)
 
