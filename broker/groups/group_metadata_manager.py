@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 JOIN_VERSION_REQUIRES_MEMBER_ID = 4
 """From this version on a dynamic member's first JoinGroup only fetches its member id (KIP-394)."""
 
+MEMBER_ID_PREFIX_MAX = 1000
+"""Characters of a client or instance id that go into a member id. Ours: with all of it an id could be too long for any response."""
+
 JOIN_VERSION_SKIPS_ASSIGNMENT = 9
 """From this version on a returning static leader can be told to lead without computing an assignment (KIP-814)."""
 
@@ -232,7 +235,7 @@ class GroupMetadataManager:
         group.complete_join(member, response)
 
     def _generate_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{uuid.UUID(int=self._random.getrandbits(128), version=4)}"
+        return f"{prefix[:MEMBER_ID_PREFIX_MAX]}-{uuid.UUID(int=self._random.getrandbits(128), version=4)}"
 
     # SyncGroup.
 

@@ -46,12 +46,13 @@ RESPONSE_ERRORS = {
 
 
 class _Write:
-    """One append in flight: told its outcome once, by the log, by the clock or by unloading, whichever comes first."""
+    """One append in flight. `outcome` is what the log said of it; its result is told once, by the log, the clock or unloading."""
 
-    __slots__ = ("is_told", "result", "timer")
+    __slots__ = ("is_told", "outcome", "result", "timer")
 
     def __init__(self, result: CoordinatorResult) -> None:
         self.result = result
+        self.outcome: ErrorCode | None = None
         self.is_told = False
         self.timer: Timer | None = None
 
@@ -99,22 +100,29 @@ class GroupCoordinatorShard:
         after all: memory must not forget what the log has.
         """
         assert self.is_loaded, "nothing is written before the log is read"
+        now_ms = self._clock.now_ms()
+        try:
+            records = [record.encode(now_ms) for record in result.records]
+        except ValueError as e:
+            # A name longer than a stored string may be; Kafka fails the request in the same way.
+            log.error("partition %d: a record cannot be encoded: %s", self.partition, e)
+            result.on_committed(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         write = _Write(result)
         self._writes.append(write)
-        now_ms = self._clock.now_ms()
-        records = [record.encode(now_ms) for record in result.records]
         self._log.append(self.partition, records, lambda error: self._finish_write(write, error))
-        if not write.is_told and write in self._writes:
+        if write.outcome is None:
             write.timer = self._clock.call_later(self._config.commit_timeout_ms, write.tell, ErrorCode.REQUEST_TIMED_OUT)
 
     def _finish_write(self, write: _Write, error: ErrorCode) -> None:
-        if self.is_unloaded:
-            return
-        self._writes.remove(write)
-        if error is ErrorCode.NONE:
-            for record in write.result.records:
-                self._replay(record)
-        write.tell(error)
+        """Replay in the order of the log, whatever the order in which its appends are told done."""
+        write.outcome = error
+        while self._writes and (outcome := self._writes[0].outcome) is not None:
+            finished = self._writes.popleft()
+            if outcome is ErrorCode.NONE:
+                for record in finished.result.records:
+                    self._replay(record)
+            finished.tell(outcome)
         self._run_waiting()
 
     def run(self, result: CoordinatorResult | None) -> None:

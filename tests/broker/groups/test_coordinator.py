@@ -3,7 +3,7 @@
 import pytest
 
 from broker.groups.shard import LOAD_RECORDS_PER_STEP
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch
 from tests.broker.groups.transcript import Transcript, stable_group
 
@@ -146,6 +146,31 @@ def test_resigning_answers_commits_in_flight():
     script.log.commit()
 
     script.expect("commit 5 NOT_COORDINATOR", "error NOT_COORDINATOR")
+
+
+def test_appends_told_done_out_of_order_are_replayed_in_the_logs_order():
+    script = Transcript()
+    script.log.is_holding = True
+    script.commit(5)
+    script.commit(6)
+    script.skip()
+
+    first, second = script.log.held
+    second(ErrorCode.NONE)
+    script.expect()
+    first(ErrorCode.NONE)
+    script.fetch(0)
+
+    script.expect("commit 5 OK", "commit 6 OK", "fetch t-0=6")
+
+
+def test_name_too_long_for_a_record_fails_its_own_request_only():
+    script = Transcript()
+
+    script.commit(5, group_id="g" * 40_000)
+    script.commit(6)
+
+    script.expect("commit 5 UNKNOWN_SERVER_ERROR", "log: t-0=6", "commit 6 OK")
 
 
 def test_election_of_a_later_epoch_loads_again():

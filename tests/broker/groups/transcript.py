@@ -50,7 +50,7 @@ class MemoryLog:
         self.next_offset = 0
         self.is_holding = False
         self.fail_with: ErrorCode | None = None
-        self._held: list[Callable[[ErrorCode], None]] = []
+        self.held: list[Callable[[ErrorCode], None]] = []
 
     def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
         if self.fail_with is not None:
@@ -58,7 +58,7 @@ class MemoryLog:
             return
         self.append_batch(build_batch(records))
         if self.is_holding:
-            self._held.append(on_committed)
+            self.held.append(on_committed)
         else:
             on_committed(ErrorCode.NONE)
 
@@ -69,7 +69,7 @@ class MemoryLog:
         self.batches.append(batch)
 
     def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         for on_committed in held:
             on_committed(error)
 
@@ -199,7 +199,7 @@ class Transcript:
         """An OffsetCommit for t-`partition`; without a member it is that of a simple consumer."""
         context = RequestContext(8, version, 0, name, "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, self.clock.now_ms())
         request = OffsetCommitRequest(
-            group_id="g",
+            group_id=fields.pop("group_id", "g"),
             generation_id_or_member_epoch=generation,
             member_id=self.member_ids.get(name, name),
             retention_time_ms=fields.pop("retention_time_ms", -1),
