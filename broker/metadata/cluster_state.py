@@ -186,7 +186,10 @@ class ClusterState:
         del self.topics[topic.name]
         self.configs.pop((RESOURCE_TOPIC, topic.name), None)
         if has_collision_characters(topic.name):
-            self.names_by_collision_key[collision_key(topic.name)].remove(topic.name)
+            key = collision_key(topic.name)
+            self.names_by_collision_key[key].remove(topic.name)
+            if not self.names_by_collision_key[key]:
+                del self.names_by_collision_key[key]
         self._changes.forget_topic(topic)
 
     # Configs, features, producer ids

@@ -51,13 +51,13 @@ def test_a_leader_change_raises_both_epochs_and_an_isr_change_only_one() -> None
     assert (after_leader.leader, after_leader.isr, after_leader.leader_epoch, after_leader.partition_epoch) == (2, (1, 2), 1, 2)
 
 
-def test_removing_a_topic_takes_its_configs_along() -> None:
-    state = _replayed(*_topic(), records.ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1"))
+def test_removing_a_topic_takes_everything_of_it_along() -> None:
+    state = _replayed(*_topic("t_1"), records.ConfigRecord(resource_type=2, resource_name="t_1", name="retention.ms", value="1"))
     state.take_delta()
 
     state.replay(records.RemoveTopicRecord(topic_id=TOPIC_ID))
 
-    assert (state.topics, state.topics_by_id, state.configs) == ({}, {}, {})
+    assert (state.topics, state.topics_by_id, state.configs, state.names_by_collision_key) == ({}, {}, {}, {})
     assert [topic.topic_id for topic in state.take_delta().deleted_topics] == [TOPIC_ID]
 
 
