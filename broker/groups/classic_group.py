@@ -96,11 +96,6 @@ class ClassicGroup:
         return self.state is GroupState.EMPTY
 
     @property
-    def is_simple(self) -> bool:
-        """Whether only offsets were ever committed under this id, by consumers that manage their partitions themselves."""
-        return self.protocol_type is None and self.is_empty and not self.pending_join_members
-
-    @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 

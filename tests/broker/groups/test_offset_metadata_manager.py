@@ -20,7 +20,7 @@ def test_simple_consumer_commits_without_a_group():
 
     script.expect("log: t-0=5", "commit 5 OK", "fetch t-0=5")
     (group,) = script.coordinator.list_groups()
-    assert group.is_simple
+    assert (group.protocol_type, group.members) == (None, {})
 
 
 def test_metadata_comes_back_as_it_was_committed():

@@ -88,6 +88,7 @@ class Transcript:
         self.metadata = MetadataCache(state, cluster_id="c", node_id=1, config=ServerConfig())
         self.member_ids: dict[str, str] = {}
         self._lines: list[str] = []
+        self._waiting: list[Deferred] = []
         self._shown_batches = 0
         self._restarts = 0
         self.create_topic("__consumer_offsets")
@@ -109,6 +110,7 @@ class Transcript:
         for timer in self.clock.pending_timers:
             timer.cancel()
         self._restarts += 1
+        self._waiting = []
         self.coordinator = self._start()
         if is_loaded:
             self.advance(0)
@@ -238,11 +240,17 @@ class Transcript:
         except KafkaError as e:
             response = e
         if isinstance(response, Deferred):
+            self._waiting.append(response)
             response.when_done(answered)
         else:
             answered(response)
 
     # What came out.
+
+    @property
+    def unanswered_count(self) -> int:
+        """How many requests to the present coordinator still wait."""
+        return sum(not reply.is_done for reply in self._waiting)
 
     @property
     def lines(self) -> list[str]:
