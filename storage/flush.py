@@ -107,7 +107,7 @@ class FlushState:
         for segment in self._rolled:
             segment.write_indexes()
             paths += segment.index_paths()
-        files = tuple(segment.file.acquire() for segment in (*self._rolled, active))
+        files = tuple(segment.share_file() for segment in (*self._rolled, active))
         work = FlushWork(end_offset, self._generation, files, tuple(paths), directory if self._directory_is_dirty else None)
         self._is_requested = self._directory_is_dirty = False
         self._since_ms = None

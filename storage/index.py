@@ -11,11 +11,14 @@ Formats (Kafka's OffsetIndex and TimeIndex): int32 offset - base, int32 position
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 from struct import Struct
 from typing import ClassVar, NamedTuple
+
+logger = logging.getLogger(__name__)
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
@@ -132,7 +135,11 @@ class SegmentIndex:
         entries += packed
         self._count += 1
         if self._count - self._written >= UNWRITTEN_LIMIT:
-            self.write_out()
+            try:
+                self.write_out()
+            except OSError as error:
+                # The data is written: the entries wait in memory, and the next flush, which needs them on disk, fails instead.
+                logger.warning("cannot write %s: %s", self.path, error)
 
     def _keep(self, count: int) -> None:
         """Cut to the first `count` entries, in memory and on disk."""

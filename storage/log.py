@@ -22,7 +22,7 @@ from storage.flush import FlushState, FlushWork
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.log_results import AppendResult, LogRead
 from storage.log_segments import LogSegments
-from storage.producer_state import ProducerStateManager
+from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from storage.recovery import complete_transaction, load_log, rebuild_producer_state, replay_batch
 from storage.segment import LogSegment, TimestampOffset
 from storage.timestamp_search import find_max_timestamp, find_offset_by_timestamp
@@ -34,22 +34,26 @@ class Log:
     """See the module's docstring. Make one with `Log.open`."""
 
     def __init__(
-        self, directory: Path, topic: str, partition: int, topic_id: bytes, config: LogConfig, random_below: Callable[[int], int]
+        self,
+        directory: Path,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        random_below: Callable[[int], int],
+        producer_id_expiration_ms: int,
     ) -> None:
         self.directory = directory
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
         self.config = config
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
-        self.last_stable_offset = 0
+        self.log_start_offset = self.last_stable_offset = self.high_watermark = self.log_end_offset = 0
         self.recovery_point = 0
         self.segments = LogSegments()
         self.leader_epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT)
-        self.producers = ProducerStateManager(directory)
-        self._deletions = retention.DelayedDeletions()
+        self.producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms)
+        self.deletions = retention.DelayedDeletions()
         self._random_below = random_below
         self._flushes = FlushState()
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
@@ -68,12 +72,13 @@ class Log:
         recovery_point: int = 0,
         was_clean_stop: bool = False,
         random_below: Callable[[int], int] = lambda limit: 0,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     ) -> Log:
         """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
 
         The high watermark starts at the log start offset: whoever knows better sets it."""
         try:
-            log = cls(directory, topic, partition, topic_id, config, random_below)
+            log = cls(directory, topic, partition, topic_id, config, random_below, producer_id_expiration_ms)
             loaded = load_log(
                 directory, config, log.producers, log.leader_epochs,
                 log_start_offset=log_start_offset, recovery_point=recovery_point, was_clean_stop=was_clean_stop, now_ms=now_ms,
@@ -134,15 +139,14 @@ class Log:
         size_bytes = sum(header.size_bytes for header in headers)
         max_timestamp = max(header.max_timestamp for header in headers)
         segment = self._segment_for(size_bytes, max_timestamp, first.base_offset, last.last_offset, now_ms)
-        for header in headers:
-            if header.partition_leader_epoch >= 0:
-                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
         try:
             segment.append_batches(records[:size_bytes], headers)
         except OSError as error:
             raise self._storage_error("append to", error) from error
         position = 0
         for header in headers:
+            if header.partition_leader_epoch >= 0:
+                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._note_aborted(replay_batch(self.producers, header, records[position : position + header.size_bytes]))
             position += header.size_bytes
@@ -295,7 +299,7 @@ class Log:
             self._flushes.note_paths([snapshot])
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention; returns how many segments were removed. Their files go after file.delete.delay.ms."""
+        """Apply retention; returns how many segments were removed. Their files wait in `deletions` for file.delete.delay.ms."""
         try:
             count = retention.count_deletable(
                 self.segments, self.config,
@@ -311,10 +315,6 @@ class Log:
             raise self._storage_error("delete segments of", error) from error
         self.set_log_start_offset(max(self.log_start_offset, self.segments.first.base_offset))
         return count
-
-    def take_due_deletions(self, now_ms: int) -> list[retention.PendingDeletion]:
-        """Files whose delay is over, for `retention.delete_files` off the loop; they are no longer this log's."""
-        return self._deletions.take_due(now_ms)
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
@@ -476,7 +476,7 @@ class Log:
         self.set_high_watermark(self.high_watermark)
 
     def _remove_segments(self, removed: list[LogSegment], now_ms: int) -> None:
-        self._deletions.add(removed, self.producers, now_ms + self.config.file_delete_delay_ms)
+        self.deletions.add(removed, self.producers, now_ms + self.config.file_delete_delay_ms)
         self._flushes.forget(removed)
 
     def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:

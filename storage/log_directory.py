@@ -41,6 +41,23 @@ class DirectoryListing:
 
 
 @dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """A checkpoint as it was read, and when it was written."""
+
+    offsets: dict[TopicPartition, int]
+    written_ns: int
+
+    def find(self, key: TopicPartition, created_ns: int) -> int:
+        """The partition's offset; 0 without one, or when the checkpoint is not younger than the partition.
+
+        It is then about an earlier topic of that name. Kafka rewrites its checkpoints at each deletion, with three fsyncs."""
+        return self.offsets.get(key, 0) if self.written_ns > created_ns else 0
+
+
+NO_CHECKPOINT = _Checkpoint({}, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointWork:
     """The offsets of one directory's logs, to be written off the loop."""
 
@@ -75,9 +92,7 @@ class LogDirectory:
         self.is_offline = False
         self.meta: MetaProperties | None = None
         self.clean_shutdown_epoch: int | None = None
-        self.recovery_points: dict[TopicPartition, int] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.recovery_points = self.high_watermarks = self.log_start_offsets = NO_CHECKPOINT
         self._lock: int | None = None
 
     @property
@@ -136,12 +151,15 @@ class LogDirectory:
                     logger.warning("%s is no partition's directory and is left alone", entry.path)
         return DirectoryListing(dict(sorted(partitions.items())), deleted)
 
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+    def _read_checkpoint(self, name: str) -> _Checkpoint:
+        path = self.path / name
         try:
-            return read_offset_checkpoint(self.path / name)
+            return _Checkpoint(read_offset_checkpoint(path), path.stat().st_mtime_ns)
+        except FileNotFoundError:
+            return NO_CHECKPOINT
         except CorruptFileError as error:
             logger.warning("ignored a checkpoint: %s", error)
-            return {}
+            return NO_CHECKPOINT
 
 
 def check_identities(directories: list[LogDirectory]) -> None:

@@ -32,10 +32,12 @@ from storage.files import (
 from storage.log import Log
 from storage.log_directory import CheckpointWork, LogDirectory, check_identities
 from storage.meta_properties import NO_BROKER_EPOCH, read_partition_metadata, write_partition_metadata
+from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 
 logger = logging.getLogger(__name__)
 
 DELETE_AT_ONCE = 0
+NO_TOPIC_ID = bytes(16)
 _HEX_BITS = 128
 
 
@@ -71,10 +73,12 @@ class LogManager:
         log_dirs: Iterable[str | Path],
         *,
         random_source: random.Random,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         on_directory_failure: Callable[[Path, StorageError], None] | None = None,
     ) -> None:
         self.directories = [LogDirectory(Path(log_dir)) for log_dir in log_dirs]
         self._random = random_source
+        self._producer_id_expiration_ms = producer_id_expiration_ms
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], Log] = {}
         self._deleted: list[_DeletedDirectory] = []
@@ -151,7 +155,16 @@ class LogManager:
                 path.mkdir(exist_ok=True)
             # Bound to its topic before the first batch; durable with the log's first flush.
             write_partition_metadata(path, topic_id, fsync=False)
-            log = Log.open(path, topic, partition, topic_id, config, now_ms=now_ms, random_below=self._random.randrange)
+            log = Log.open(
+                path,
+                topic,
+                partition,
+                topic_id,
+                config,
+                now_ms=now_ms,
+                random_below=self._random.randrange,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
         except StorageError as error:
             self.mark_offline(directory.path, error)
             raise
@@ -196,7 +209,7 @@ class LogManager:
 
     def take_due_deletions(self, now_ms: int) -> DeletionWork | None:
         """What may be removed now, to be run off the loop; None when there is nothing."""
-        files = [deletion for log in self._logs.values() for deletion in log.take_due_deletions(now_ms)]
+        files = [deletion for log in self._logs.values() for deletion in log.deletions.take_due(now_ms)]
         due: list[Path] = []
         for deleted in self._deleted:
             if deleted.due_ms is None:
@@ -261,11 +274,13 @@ class LogManager:
             other = self._logs.get((topic, partition))
             if other is not None:
                 raise StorageError(f"{topic}-{partition} is in {other.directory.parent} and in {directory.path}", path=path)
-            log_id = topic_id or known_id or bytes(16)
+            log_id = topic_id or known_id or NO_TOPIC_ID
             key = TopicPartition(topic, partition)
             self._logs[key] = self._open_log(directory, key, path, log_id, config_of(topic), now_ms)
 
     def _open_log(self, directory: LogDirectory, key: TopicPartition, path: Path, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        with storage_errors("stat", path):
+            created_ns = (path / PARTITION_METADATA).stat().st_mtime_ns if topic_id != NO_TOPIC_ID else 0
         log = Log.open(
             path,
             key.topic,
@@ -273,12 +288,13 @@ class LogManager:
             topic_id,
             config,
             now_ms=now_ms,
-            log_start_offset=directory.log_start_offsets.get(key, 0),
-            recovery_point=directory.recovery_points.get(key, 0),
+            log_start_offset=directory.log_start_offsets.find(key, created_ns),
+            recovery_point=directory.recovery_points.find(key, created_ns),
             was_clean_stop=directory.was_clean_stop,
             random_below=self._random.randrange,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
         )
-        log.set_high_watermark(directory.high_watermarks.get(key, 0))
+        log.set_high_watermark(directory.high_watermarks.find(key, created_ns))
         return log
 
     def _directory_for_new_log(self) -> LogDirectory:

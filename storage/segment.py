@@ -285,9 +285,9 @@ class LogSegment:
     def fd(self) -> int:
         return (self._file or self._open_file()).fd
 
-    @property
-    def file(self) -> SegmentFile:
-        return self._file or self._open_file()
+    def share_file(self) -> SegmentFile:
+        """A reference of the caller's own; a closed segment stays closed."""
+        return SegmentFile.open(self.log_path) if self._file is None else self._file.acquire()
 
     @property
     def is_loaded(self) -> bool:

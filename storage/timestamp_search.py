@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.records import iterate_records
 from storage.log_segments import LogSegments
 from storage.segment import TimestampOffset
@@ -15,7 +19,8 @@ def find_offset_by_timestamp(segments: LogSegments, timestamp: int, *, start_off
         is_young_enough = segment.largest_timestamp() >= timestamp
         segments.note_read(segment)
         if is_young_enough:
-            found = segment.find_by_timestamp(timestamp, start_offset)
+            with _refusing_malformed_records():
+                found = segment.find_by_timestamp(timestamp, start_offset)
             return found if found is not None and found.offset < end_offset else None
     return None
 
@@ -30,9 +35,19 @@ def find_max_timestamp(segments: LogSegments) -> TimestampOffset | None:
             best, best_entry = segment, entry
     if best is None or best_entry is None:
         return None
-    for position, header in best.iterate_batches(best.find_position(best_entry.offset)):
-        if header.max_timestamp == best_entry.timestamp:
-            for record in iterate_records(best.read_batch(position, header.size_bytes)):
-                if record.timestamp >= best_entry.timestamp:
-                    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    with _refusing_malformed_records():
+        for position, header in best.iterate_batches(best.find_position(best_entry.offset)):
+            if header.max_timestamp == best_entry.timestamp:
+                for record in iterate_records(best.read_batch(position, header.size_bytes)):
+                    if record.timestamp >= best_entry.timestamp:
+                        return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None
+
+
+@contextmanager
+def _refusing_malformed_records() -> Iterator[None]:
+    """A producer can have malformed records under a valid checksum appended: whoever searches them gets CORRUPT_MESSAGE."""
+    try:
+        yield
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be searched: {error}") from error

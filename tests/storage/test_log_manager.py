@@ -187,6 +187,26 @@ def test_topic_made_again_after_a_deletion_starts_empty(log_dir: Path) -> None:
     assert append(again).base_offset == 0
 
 
+def test_checkpoints_of_a_deleted_topic_say_nothing_about_its_successor(log_dir: Path) -> None:
+    """Else a kill before the next checkpoint would hide or remove acknowledged records of the new topic."""
+    manager = start(log_dir)
+    old = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    append(old, 9)
+    append(old, 9)
+    old.set_high_watermark(18)
+    old.set_log_start_offset(18)
+    manager.write_checkpoints()
+    manager.delete_log("t", 0)
+    append(manager.create_log("t", 0, bytes(range(1, 17)), CONFIG, NOW_MS), 9)
+    kill(manager)
+
+    found = start(log_dir).find_log("t", 0)
+
+    assert found is not None
+    assert (found.log_start_offset, found.recovery_point) == (0, 0)
+    assert read_all_offsets(found) == list(range(9))
+
+
 def test_deletion_interrupted_by_a_kill_is_finished(log_dir: Path) -> None:
     manager = start(log_dir)
     manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)

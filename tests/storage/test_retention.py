@@ -102,8 +102,8 @@ def test_deleted_files_keep_their_content_until_the_delay_is_over(open_log: Open
     log.delete_old_segments(NOW_MS)
     renamed = sorted(path.name for path in directory.glob("*.deleted"))
 
-    early = log.take_due_deletions(NOW_MS + 59_999)
-    due = log.take_due_deletions(NOW_MS + 60_000)
+    early = log.deletions.take_due(NOW_MS + 59_999)
+    due = log.deletions.take_due(NOW_MS + 60_000)
     for deletion in due:
         delete_files(deletion)
 
