@@ -111,9 +111,10 @@ class Broker:
         metadata, controller, metadata_log = self._load_metadata(log_manager)
         log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
+        await self._activate(controller, metadata_log, log_manager)
+        # Subscribed now, they see each partition once, with the leader epoch of this start.
         replica_manager = self._make_replica_manager(metadata, log_manager)
         coordinator = self._make_coordinator(metadata, replica_manager)
-        await self._activate(controller, metadata_log, log_manager)
         background = Background(config, self._clock, log_manager, replica_manager, self.run_blocking)
         background.start()
         self._undo.append(background.stop)
@@ -244,14 +245,21 @@ class Broker:
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         if self.config.barnabas_metrics_listener:
-            await self._serve_metrics()
+            await self._serve_metrics(services)
         for listener in self.listeners:
             await listener.start(apis.handle)
         self._undo.append(lambda: [listener.stop() for listener in self.listeners] and None)
 
-    async def _serve_metrics(self) -> None:
+    async def _serve_metrics(self, services: Services) -> None:
+        from broker.metrics_gauges import add_broker_gauges
         from broker.metrics_http import MetricsServer
 
+        add_broker_gauges(
+            self.metrics,
+            replica_manager=services.replica_manager,
+            group_coordinator=services.group_coordinator,
+            metadata=services.metadata,
+        )
         host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
         server = MetricsServer(self.metrics)
         await server.start(host.strip("[]"), int(port))

@@ -157,7 +157,8 @@ class GroupCoordinatorShard:
                         yield
         self.is_loaded = True
         self.group_manager.on_loaded(self.run)
-        log.info(
+        log.log(
+            logging.INFO if replayed_count else logging.DEBUG,
             "loaded %d groups from %d records of partition %d, epoch %d",
             len(self.group_manager.groups),
             replayed_count,
