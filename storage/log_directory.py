@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,27 +58,58 @@ class _Checkpoint:
 NO_CHECKPOINT = _Checkpoint({}, 0)
 
 
+class CheckpointWriter:
+    """Writes one directory's checkpoints from worker threads: one at a time, and never an older state over a newer one.
+
+    The only lock of the storage: two periodic tasks may hand out work at once, and both would write the same temporary file."""
+
+    __slots__ = ("_lock", "_written_sequence", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._written_sequence = 0
+
+    def write(self, work: CheckpointWork) -> None:
+        with self._lock:
+            if work.sequence <= self._written_sequence:
+                return
+            write_offset_checkpoint(self.path / RECOVERY_POINT_CHECKPOINT, work.recovery_points)
+            write_offset_checkpoint(self.path / LOG_START_OFFSET_CHECKPOINT, work.log_start_offsets)
+            write_offset_checkpoint(self.path / HIGH_WATERMARK_CHECKPOINT, work.high_watermarks)
+            self._written_sequence = work.sequence
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointWork:
     """The offsets of one directory's logs, to be written off the loop."""
 
-    path: Path
+    writer: CheckpointWriter
+    sequence: int
     recovery_points: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
 
+    @property
+    def path(self) -> Path:
+        """The log directory."""
+        return self.writer.path
+
     def run(self) -> None:
-        """Replace the three files durably; blocks. StorageError when the disk fails."""
-        write_offset_checkpoint(self.path / RECOVERY_POINT_CHECKPOINT, self.recovery_points)
-        write_offset_checkpoint(self.path / LOG_START_OFFSET_CHECKPOINT, self.log_start_offsets)
-        write_offset_checkpoint(self.path / HIGH_WATERMARK_CHECKPOINT, self.high_watermarks)
+        """Replace the three files durably; blocks. StorageError, with the directory as its path, when the disk fails."""
+        try:
+            self.writer.write(self)
+        except StorageError as error:
+            raise StorageError(str(error), path=self.path) from error
 
 
 class LogDirectory:
     """See the module's docstring."""
 
     __slots__ = (
+        "_checkpoint_sequence",
         "_lock",
+        "_writer",
         "clean_shutdown_epoch",
         "high_watermarks",
         "is_offline",
@@ -94,6 +126,8 @@ class LogDirectory:
         self.clean_shutdown_epoch: int | None = None
         self.recovery_points = self.high_watermarks = self.log_start_offsets = NO_CHECKPOINT
         self._lock: int | None = None
+        self._writer = CheckpointWriter(path)
+        self._checkpoint_sequence = 0
 
     @property
     def was_clean_stop(self) -> bool:
@@ -127,6 +161,16 @@ class LogDirectory:
         self.recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self.log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+
+    def take_checkpoint(
+        self,
+        *,
+        recovery_points: Mapping[TopicPartition, int],
+        high_watermarks: Mapping[TopicPartition, int],
+        log_start_offsets: Mapping[TopicPartition, int],
+    ) -> CheckpointWork:
+        self._checkpoint_sequence += 1
+        return CheckpointWork(self._writer, self._checkpoint_sequence, recovery_points, high_watermarks, log_start_offsets)
 
     def end(self, broker_epoch: int) -> None:
         """Mark the stop as clean: the last thing that is written."""

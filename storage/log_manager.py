@@ -118,10 +118,12 @@ class LogManager:
                 self.mark_offline(directory.path, error)
 
     def mark_offline(self, path: Path, error: StorageError) -> None:
-        """The disk failed: forget the directory's logs without touching it again, and tell the owner."""
-        directory = next(directory for directory in self.directories if directory.path == path)
-        if directory.is_offline:
+        """The disk failed at `path`, a log directory or something in it: forget the directory's logs without touching it again,
+        and tell the owner."""
+        directory = next((each for each in self.directories if each.path == path or each.path in path.parents), None)
+        if directory is None or directory.is_offline:
             return
+        path = directory.path
         directory.is_offline = True
         logger.error("log directory %s is offline: %s", path, error)
         for key, log in list(self._logs.items()):
@@ -311,8 +313,7 @@ class LogManager:
 
     def _checkpoint_of(self, directory: LogDirectory) -> CheckpointWork:
         logs = self._logs_in(directory)
-        return CheckpointWork(
-            directory.path,
+        return directory.take_checkpoint(
             recovery_points={TopicPartition(log.topic, log.partition): log.recovery_point for log in logs},
             high_watermarks={TopicPartition(log.topic, log.partition): log.high_watermark for log in logs},
             log_start_offsets={

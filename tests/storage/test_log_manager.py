@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,31 @@ def test_checkpoints_are_kafkas_files(log_dir: Path) -> None:
     assert read_offset_checkpoint(log_dir / "recovery-point-offset-checkpoint") == {("t", 0): 5}
     assert read_offset_checkpoint(log_dir / "replication-offset-checkpoint") == {("t", 0): 4}
     assert read_offset_checkpoint(log_dir / "log-start-offset-checkpoint") == {("t", 0): 2}
+
+
+def test_an_older_checkpoint_never_replaces_a_newer_one(log_dir: Path) -> None:
+    manager = start(log_dir)
+    log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    older = manager.take_checkpoints()
+    append(log, 5)
+    log.set_high_watermark(5)
+    newer = manager.take_checkpoints()
+
+    for work in newer + older:
+        work.run()
+
+    assert read_offset_checkpoint(log_dir / "replication-offset-checkpoint") == {("t", 0): 5}
+
+
+def test_checkpoints_written_by_several_threads_at_once_stay_whole(log_dir: Path) -> None:
+    manager = start(log_dir)
+    manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    works = [work for _ in range(40) for work in manager.take_checkpoints()]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda work: work.run(), works))
+
+    assert read_offset_checkpoint(log_dir / "recovery-point-offset-checkpoint") == {("t", 0): 0}
 
 
 def test_checkpointed_watermarks_survive_a_kill(log_dir: Path) -> None:
