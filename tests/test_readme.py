@@ -1,0 +1,91 @@
+"""The README's examples, run as they stand there against a broker with the embedded defaults (only the port is another)."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.kafka import class_path, kafka_jars
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+README = (CHECKOUT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+TIMEOUT_S = 120
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("readme"))
+    process.settings = {}
+    process.start()
+    yield process
+    process.stop()
+
+
+def block(language: str, containing: str) -> str:
+    (found,) = [text for kind, text in BLOCKS if kind == language and containing in text]
+    return str(found)
+
+
+def run(command: list[str], directory: Path, env: dict[str, str] | None = None) -> str:
+    outcome = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **(env or {})}, check=False
+    )
+    assert outcome.returncode == 0, outcome.stdout[-2000:] + outcome.stderr[-4000:]
+    return outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("containing", "printed"), [("from kafka import", "b'hello'"), ("aiokafka", "b'1'"), ("confluent_kafka", "b'a' b'alpha'")]
+)
+def test_python_examples(broker: BrokerProcess, tmp_path: Path, containing: str, printed: str) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(block("python", containing).replace("localhost:9092", broker.bootstrap))
+
+    assert run([sys.executable, str(script)], tmp_path).strip() == printed
+
+
+def test_java_example(broker: BrokerProcess, tmp_path: Path) -> None:
+    kafka_jars()
+    source = tmp_path / "Hello.java"
+    source.write_text(block("java", "class Hello").replace("localhost:9092", broker.bootstrap))
+
+    assert "from Java" in run(["java", "-cp", class_path(), str(source)], tmp_path)
+
+
+def test_command_line_example(broker: BrokerProcess, tmp_path: Path) -> None:
+    kafka_jars()
+    for name, main_class in TOOLS.items():
+        tool = tmp_path / name
+        tool.write_text(f'#!/bin/sh\nexec java -XX:TieredStopAtLevel=1 -cp "{class_path()}" {main_class} "$@"\n')
+        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    script = block("sh", "kafka-topics.sh").replace("localhost:9092", broker.bootstrap)
+
+    printed = run(["sh", "-e", "-c", script], tmp_path, {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+
+    assert "first" in printed
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (CHECKOUT / target).exists(), target
+
+
+def test_the_two_commands_are_targets_of_the_makefile() -> None:
+    makefile = (CHECKOUT / "Makefile").read_text()
+
+    for target in re.findall(r"(?:`|^    )make ([a-z-]+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
