@@ -111,6 +111,8 @@ def rebuild_producer_state(
             if header.producer_id >= 0:
                 batch = segment.read_batch(position, header.size_bytes) if header.is_control else b""
                 replay_batch(producers, header, batch)
+        if not segment.is_active:
+            segment.unload()  # there may be thousands
     producers.update_map_end_offset(end_offset)
 
 
@@ -218,6 +220,7 @@ def _recover_segments(
             producers.update_map_end_offset(segment.base_offset)
             producers.take_snapshot(fsync=False)
         recovered = _recover_segment(segment, producers, epochs, last_offset)
+        segment.unload()
         last_offset = recovered.last_offset
         # A file cut exactly between two batches looks whole. Where nothing was ever compacted, the hole before the next one tells.
         leaves_hole = not config.is_compacted and recovered.is_gapless and segments.end_offset_of(index, last_offset + 1) > last_offset + 1

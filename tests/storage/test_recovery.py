@@ -170,6 +170,22 @@ def test_recovery_point_does_not_pass_what_was_synchronised(open_log: OpenLog) -
     assert reopened.durable_end_offset == reopened.log_end_offset
 
 
+@pytest.mark.parametrize("was_clean_stop", [False, True])
+def test_loading_many_segments_leaves_one_open(open_log: OpenLog, directory: Path, was_clean_stop: bool) -> None:
+    log = open_log(segment_bytes=1000)
+    for sequence in range(200):
+        append_idempotent(log, sequence)
+    log.close()
+    for snapshot in directory.glob("*.snapshot"):
+        snapshot.unlink()
+
+    reopened = open_log(segment_bytes=1000, was_clean_stop=was_clean_stop)
+
+    assert len(reopened.segments) > 20
+    assert [segment.is_loaded for segment in reopened.segments].count(True) == 1
+    assert append_idempotent(reopened, 198).is_duplicate
+
+
 # -- torn tails ---------------------------------------------------------------------------------------------------------
 
 
