@@ -33,7 +33,7 @@ bench: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m bench
 
 bench-compare: $(VENV)/.installed $(VENV)/.test-dependencies
-	$(BIN)/python -m bench --compare
+	$(BIN)/python -m bench compare
 
 crash: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.crash --rounds $(ROUNDS)

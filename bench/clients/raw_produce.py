@@ -1,7 +1,8 @@
-"""A producer that costs next to nothing itself: pre-encoded Produce v7 requests of one 50-byte record over one connection.
+"""A producer that costs next to nothing itself: pre-encoded Produce v7 requests of 50-byte records over one connection.
 
 Lock-step (one request in flight) shows latency; pipelined (64 in flight) shows the broker's cost a request. Only the correlation id
-differs between requests, so the client's share of the CPU is a `send` and a `recv`. Run as a module it drives any Kafka broker:
+differs between requests, so the client's share of the CPU is a `send` and a `recv`; with `--idempotence` each request has its own
+sequence number and is encoded beforehand too. Run as a module it drives any Kafka broker:
 `python -m bench.clients.raw_produce --port 9092 --topic t --requests 20000 --in-flight 1` prints one JSON line.
 """
 
@@ -12,19 +13,26 @@ import json
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter, process_time
 
+from bench.clients.wire import WireClient, receive_exactly
+from bench.usage import cpu_seconds
+from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records import SimpleRecord, build_batch
 
 CLIENT_ID = b"bench"
-RECORD_SIZE = 50  # bytes of value
 PRODUCE_VERSION = 7
+INIT_PRODUCER_ID_VERSION = 1
+RECEIVE_SIZE = 65536  # bytes
+TIMEOUT_S = 30
+TIMESTAMP_MS = 1_750_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RawProduceResult:
-    """`latencies_us` are p50, p99 and the maximum in microseconds; zeros when pipelined."""
+    """Latencies in microseconds; zeros when pipelined."""
 
     requests: int
     in_flight: int
@@ -34,74 +42,114 @@ class RawProduceResult:
     p99_us: float
     max_us: float
     client_cpu_seconds: float
+    broker_cpu_seconds: float
 
 
-def produce_request(topic: str, partition: int, *, acks: int, records: bytes, correlation_id: int = 0) -> bytearray:
-    """One framed Produce v7 request; its correlation id is at bytes [8, 12)."""
+def produce_request(topic: str, partitions: int, *, acks: int, records: bytes, correlation_id: int = 0) -> bytearray:
+    """One framed Produce v7 request with `records` for partitions [0, `partitions`); its correlation id is at bytes [8, 12)."""
     name = topic.encode()
-    body = struct.pack(">hhi", -1, acks, 30_000) + struct.pack(">ih", 1, len(name)) + name
-    body += struct.pack(">iii", 1, partition, len(records)) + records
+    body = struct.pack(">hhi", -1, acks, 30_000) + struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", partitions)
+    body += b"".join(struct.pack(">ii", partition, len(records)) + records for partition in range(partitions))
     header = struct.pack(">hhih", 0, PRODUCE_VERSION, correlation_id, len(CLIENT_ID)) + CLIENT_ID
     return bytearray(struct.pack(">i", len(header) + len(body)) + header + body)
 
 
-def run(host: str, port: int, topic: str, *, requests: int, in_flight: int, acks: int, warmup: int) -> RawProduceResult:
+def encode_requests(options: argparse.Namespace) -> list[bytearray]:
+    """The requests in the order of sending: one for all, or one for each sequence number of a new idempotent producer."""
+    record = SimpleRecord(None, b"x" * options.size, timestamp=TIMESTAMP_MS)
+    if not options.idempotence:
+        return [produce_request(options.topic, options.partitions, acks=options.acks, records=bytes(build_batch([record])))]
+    with WireClient(options.host, options.port) as client:
+        answer = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_PRODUCER_ID_VERSION)
+    if answer.error_code:
+        raise RuntimeError(f"no producer id: error {answer.error_code}")
+    requests = []
+    for sequence in range(options.warmup + options.requests):
+        batch = build_batch([record], producer_id=answer.producer_id, producer_epoch=answer.producer_epoch, base_sequence=sequence)
+        requests.append(produce_request(options.topic, options.partitions, acks=options.acks, records=bytes(batch)))
+    return requests
+
+
+def run(options: argparse.Namespace) -> RawProduceResult:
     """Send `warmup` and then `requests` produce requests; raises RuntimeError when the broker answers with an error."""
-    records = bytes(build_batch([SimpleRecord(None, b"x" * RECORD_SIZE, timestamp=1_750_000_000_000)]))
-    request = produce_request(topic, 0, acks=acks, records=records)
-    with socket.create_connection((host, port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        send = _lock_step if in_flight == 1 else _pipelined
-        send(connection, request, warmup, in_flight)
+    requests = encode_requests(options)
+    measured_requests = requests[options.warmup :] or requests
+    with connect(options.host, options.port) as connection:
+        send = lock_step if options.in_flight == 1 else pipelined
+        send(connection, requests, options.warmup, options.in_flight)
+        broker_cpu = cpu_seconds(options.broker_pid) if options.broker_pid else 0.0
         cpu, started = process_time(), perf_counter()
-        latencies = send(connection, request, requests, in_flight)
+        latencies = send(connection, measured_requests, options.requests, options.in_flight)
         seconds, cpu = perf_counter() - started, process_time() - cpu
+        broker_cpu = cpu_seconds(options.broker_pid) - broker_cpu if options.broker_pid else 0.0
     latencies.sort()
     count = len(latencies)
     p50, p99, longest = (latencies[count // 2], latencies[count * 99 // 100], latencies[-1]) if count else (0.0, 0.0, 0.0)
-    return RawProduceResult(requests, in_flight, seconds, requests / seconds, p50 * 1e6, p99 * 1e6, longest * 1e6, cpu)
+    return RawProduceResult(
+        options.requests, options.in_flight, seconds, options.requests / seconds, p50 * 1e6, p99 * 1e6, longest * 1e6, cpu, broker_cpu
+    )
 
 
-def _lock_step(connection: socket.socket, request: bytearray, count: int, in_flight: int) -> list[float]:
+def connect(host: str, port: int) -> socket.socket:
+    """A blocking connection whose time limit is the kernel's: one of Python's would add a poll to each recv."""
+    connection = socket.create_connection((host, port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", TIMEOUT_S, 0))
+    return connection
+
+
+def lock_step(connection: socket.socket, requests: Sequence[bytearray], count: int, in_flight: int = 1) -> list[float]:
+    """Sends `count` requests, each after the answer to the one before, and returns their latencies in seconds."""
     latencies = []
+    request_count = len(requests)
+    expected_size = 0  # bytes of the answer before: all are alike
     for correlation_id in range(count):
+        request = requests[correlation_id % request_count]
         struct.pack_into(">i", request, 8, correlation_id)
         started = perf_counter()
         connection.sendall(request)
-        answer = connection.recv(4096)
+        answer = connection.recv(RECEIVE_SIZE)
+        if len(answer) < expected_size:
+            answer += receive_exactly(connection, expected_size - len(answer))
         latencies.append(perf_counter() - started)
-        _check(answer, correlation_id)
+        expected_size = len(answer)
+        check_answer(answer, correlation_id)
     return latencies
 
 
-def _pipelined(connection: socket.socket, request: bytearray, count: int, in_flight: int) -> list[float]:
-    """Keep `in_flight` requests unanswered, topping up by half a window at a time."""
+def pipelined(connection: socket.socket, requests: Sequence[bytearray], count: int, in_flight: int) -> list[float]:
+    """Keeps `in_flight` requests unanswered, topping up by half a window at a time. Returns no latencies."""
     sent = received = 0
     response_size = 0  # bytes, the same for every response
     unparsed_size = 0  # bytes of a response that has arrived in part
-    buffered = b""
+    request_count = len(requests)
     while received < count:
         window = min(in_flight - (sent - received), count - sent)
         if window >= in_flight // 2 or (window and sent + window == count):
-            for place in range(window):
-                struct.pack_into(">i", request, 8, sent + place)
+            buffered = bytearray()
+            for place in range(sent, sent + window):
+                request = requests[place % request_count]
+                struct.pack_into(">i", request, 8, place)
                 buffered += request
             connection.sendall(buffered)
-            buffered = b""
             sent += window
-        data = connection.recv(65536)
+        data = connection.recv(RECEIVE_SIZE)
         if not data:
             raise RuntimeError("the broker closed the connection")
         if response_size == 0:
-            (response_size,) = struct.unpack_from(">i", data)
-            response_size += 4
-            _check(data, 0)
+            if len(data) < 4:
+                data += receive_exactly(connection, 4 - len(data))
+            response_size = 4 + struct.unpack_from(">i", data)[0]
+            if len(data) < response_size:
+                data += receive_exactly(connection, response_size - len(data))
+            check_answer(data, 0)
         arrived, unparsed_size = divmod(unparsed_size + len(data), response_size)
         received += arrived
     return []
 
 
-def _check(answer: bytes, correlation_id: int) -> None:
+def check_answer(answer: bytes, correlation_id: int) -> None:
+    """Raises RuntimeError unless the first partition of a Produce v7 response was appended to."""
     if len(answer) < 20:
         raise RuntimeError(f"short answer: {answer!r}")
     (name_size,) = struct.unpack_from(">h", answer, 12)
@@ -118,12 +166,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--acks", type=int, default=1)
+    parser.add_argument("--size", type=int, default=50, help="bytes of a record's value")
+    parser.add_argument("--partitions", type=int, default=1, help="partitions in each request, one record for each")
     parser.add_argument("--warmup", type=int, default=2_000)
-    options = parser.parse_args(arguments)
-    result = run(
-        options.host, options.port, options.topic, requests=options.requests, in_flight=options.in_flight, acks=options.acks, warmup=options.warmup
-    )
-    print(json.dumps(asdict(result)))
+    parser.add_argument("--idempotence", action="store_true")
+    parser.add_argument("--broker-pid", type=int)
+    print(json.dumps(asdict(run(parser.parse_args(arguments)))))
     return 0
 
 

@@ -1,0 +1,78 @@
+"""`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench profile ROW`.
+
+`ROWS=a,b` (or `--rows a,b`) selects rows; `python -m bench list` names them all. Everything stays on loopback and in a folder
+that is removed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from bench import report
+from bench.campaign import measure
+from bench.rows import ROWS, select
+from bench.servers import BARNABAS, KAFKA, PRODUCTS, Product, check_available
+
+COMPARED_RUNS = 5
+# A single product is measured for a quick look; Python has no JIT to warm, so a tenth suffices for caches and allocator.
+MEASURED_RUNS = 3
+MEASURED_WARMUP = 0.1
+
+
+def main(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    if options.command == "list":
+        for row in ROWS.values():
+            print(f"{row.name:28} {'core' if row.is_core else '':5} {row.title}")
+        return 0
+    if options.command == "profile":
+        from bench.profiling import profile
+
+        return profile(options.row, scale=options.scale, output_dir=options.output, data_dir=options.data_dir)
+    products = [BARNABAS, KAFKA] if options.command == "compare" else [PRODUCTS[options.product]]
+    return _measure(options, products)
+
+
+def _measure(options: argparse.Namespace, products: list[Product]) -> int:
+    for product in products:
+        check_available(product)
+    is_hot = KAFKA in products
+    runs = options.runs or (COMPARED_RUNS if is_hot else MEASURED_RUNS)
+    warmup = options.warmup if options.warmup is not None else (1.0 if is_hot else MEASURED_WARMUP)
+    results = measure(select(options.rows), products, runs=runs, scale=options.scale, warmup=warmup, data_dir=options.data_dir)
+    print()
+    print(report.table(results))
+    if options.save:
+        print(f"\nsaved: {report.save(results, scale=options.scale, warmup=warmup)}")
+    return 1 if any(note.startswith("failed") for result in results for note in result.notes) else 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--scale", type=float, default=1.0, help="multiplies every volume; 1.0 is what published figures use")
+    common.add_argument("--data-dir", type=Path, help="where the brokers' data goes (a folder of its own, removed at the end)")
+    measured = argparse.ArgumentParser(add_help=False, parents=[common])
+    measured.add_argument("--rows", default=os.environ.get("ROWS", ""), help="comma-separated names; the core rows without it")
+    measured.add_argument("--runs", type=int, help=f"of each row; {MEASURED_RUNS}, or {COMPARED_RUNS} with Apache Kafka")
+    measured.add_argument("--warmup", type=float, help="1.0 is about ten million records; 0 is none")
+    measured.add_argument("--save", action="store_true", help="write JSON to bench/results")
+
+    parser = argparse.ArgumentParser(prog="python -m bench", description="measure a broker; see docs/performance.md")
+    commands = parser.add_subparsers(dest="command")
+    run = commands.add_parser("run", parents=[measured], help="one product (the command that runs without a name)")
+    run.add_argument("--product", choices=tuple(PRODUCTS), default=BARNABAS.name)
+    commands.add_parser("compare", parents=[measured], help="Barnabas and Apache Kafka in turn")
+    commands.add_parser("list", help="the names of the rows")
+    profile = commands.add_parser("profile", parents=[common], help="a flame graph of Barnabas under a row")
+    profile.add_argument("row", choices=tuple(ROWS))
+    profile.add_argument("--output", type=Path, default=Path("bench/results/profiles"))
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments = ["run", *arguments]
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

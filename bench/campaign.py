@@ -1,0 +1,96 @@
+"""One sitting: brokers started and warmed, then every row run by run, the products in turn.
+
+Alternating run by run is what makes a comparison mean something on a noisy machine: both see the same minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import produce_rows
+from bench.rows import Row
+from bench.servers import Product
+from bench.session import MeasurementError, Session
+
+WARMUP_RECORDS_100B = 10_000_000
+
+
+@dataclass(slots=True)
+class Result:
+    """The values of a row's figures for one product, one element for each run."""
+
+    row: Row
+    product: Product
+    values: dict[str, list[float]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def measure(
+    rows: Sequence[Row], products: Sequence[Product], *, runs: int, scale: float, warmup: float, data_dir: Path | None
+) -> list[Result]:
+    """Measures all rows for all products in one sitting; a row that fails says so in its notes and the others go on."""
+    results = []
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=data_dir) as folder, contextlib.ExitStack() as stack:
+        sessions = []
+        for product in products:
+            session = Session(product, Path(folder) / product.name, scale)
+            session.directory.mkdir()
+            stack.callback(session.close)
+            session.open()
+            sessions.append(session)
+        for session in sessions:
+            warm(session, warmup)
+        for row in rows:
+            row_results = [Result(row, session.product) for session in sessions]
+            for run in range(min(runs, row.runs_max)):
+                turns = list(zip(sessions, row_results, strict=True))
+                for session, result in turns if run % 2 == 0 else reversed(turns):
+                    _run(session, result)
+            results += row_results
+    return results
+
+
+def warm(session: Session, factor: float) -> None:
+    """Runs every kind of core load once, so that a JIT has seen it: ten million small records at factor 1. Nothing at factor 0."""
+    if factor <= 0:
+        return
+    _say(f"{session.product.title}: warming up")
+    volumes = Session(session.product, session.directory, factor, _server=session.server, _names=session._names)
+    with volumes.topic(produce_rows.PARTITIONS) as topic:
+        volumes.librdkafka("produce", topic, volumes.scaled(WARMUP_RECORDS_100B), produce_rows.SMALL_SIZE)
+        volumes.librdkafka(
+            "consume", topic, volumes.scaled(WARMUP_RECORDS_100B), produce_rows.SMALL_SIZE, "--partitions", str(produce_rows.PARTITIONS)
+        )
+    for load in (produce_rows.lock_step, produce_rows.pipelined, produce_rows.librdkafka_1kb, produce_rows.librdkafka_lz4):
+        load(volumes)
+
+
+def _run(session: Session, result: Result) -> None:
+    started = time.monotonic()
+    try:
+        outcome = result.row.measure(session)
+    except (MeasurementError, OSError, RuntimeError) as e:
+        outcome_text = f"failed: {e}"
+        result.notes.append(outcome_text)
+    else:
+        for key, value in outcome.values.items():
+            result.values.setdefault(key, []).append(value)
+        result.notes += outcome.notes
+        shown = (
+            f"{figure.title} {outcome.values[figure.key]:.4g} {figure.unit}"
+            for figure in result.row.figures
+            if figure.key in outcome.values
+        )
+        outcome_text = ", ".join(shown)
+    result.seconds += time.monotonic() - started
+    _say(f"{result.row.name} · {session.product.title}: {outcome_text}"[:400])
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -1,0 +1,188 @@
+"""The table of rows: what is measured, in which unit, and what is aimed at.
+
+A row is one measurement that yields one or more figures. `CORE` rows make the performance table of docs/performance.md; the others run
+when they are asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench import consume_rows, lifecycle_rows, produce_rows
+from bench.session import Outcome, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a row. `limit` is an absolute target, `kafka_factor` one relative to Apache Kafka in the same sitting (0.5: half of
+    its). `recorded` is what Apache Kafka 4.3.1, hot, gave on the machine where the targets were set: for orientation where it does not
+    run beside."""
+
+    key: str
+    title: str
+    unit: str
+    lower_is_better: bool = True
+    limit: float | None = None
+    kafka_factor: float | None = None
+    recorded: float | None = None
+
+    def is_met(self, value: float, kafka: float | None) -> bool | None:
+        """Whether `value` reaches the target; None without one, or when it is relative and Kafka's figure is not known."""
+        goals = [goal for goal in (self.limit, self._relative_goal(kafka)) if goal is not None]
+        if not goals:
+            return None
+        return all(value <= goal if self.lower_is_better else value >= goal for goal in goals)
+
+    def _relative_goal(self, kafka: float | None) -> float | None:
+        return None if self.kafka_factor is None or kafka is None else self.kafka_factor * kafka
+
+    @property
+    def target(self) -> str:
+        """The target as text: `≤ 60`, `≥ 1 × Kafka`, or nothing."""
+        sign = "≤" if self.lower_is_better else "≥"
+        parts = [] if self.limit is None else [f"{sign} {self.limit:,g}"]
+        if self.kafka_factor is not None:
+            parts.append(f"{sign} {self.kafka_factor:g} × Kafka")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`runs_max` bounds how often a long measurement is repeated."""
+
+    name: str
+    title: str
+    measure: Callable[[Session], Outcome]
+    figures: tuple[Figure, ...]
+    is_core: bool = False
+    runs_max: int = 100
+
+
+def _rate(
+    key: str, title: str, unit: str, *, limit: float | None = None, kafka: float | None = None, recorded: float | None = None
+) -> Figure:
+    return Figure(key, title, unit, lower_is_better=False, limit=limit, kafka_factor=kafka, recorded=recorded)
+
+
+def _lock_step_figures(
+    p50: float | None = None, cpu: float | None = None, recorded: tuple[float, float] | None = None
+) -> tuple[Figure, ...]:
+    recorded_p50, recorded_cpu = recorded or (None, None)
+    return (
+        Figure("p50_us", "p50", "µs", limit=p50, recorded=recorded_p50),
+        Figure("p99_us", "p99", "µs"),
+        Figure("cpu_us", "CPU per request", "µs", limit=cpu, recorded=recorded_cpu),
+    )
+
+
+CORE = (
+    Row(
+        "start",
+        "start, clean, one topic",
+        lifecycle_rows.start,
+        (
+            Figure("port_open_s", "to the open port", "s", limit=0.25, recorded=1.92),
+            Figure("first_ack_s", "to the first acked produce", "s", limit=0.3, recorded=2.05),
+        ),
+        is_core=True,
+        runs_max=3,
+    ),
+    Row(
+        "memory",
+        "resident memory",
+        lifecycle_rows.memory,
+        (
+            Figure("idle_mb", "idle", "MB", limit=60, recorded=387),
+            Figure("loaded_mb", "after 8 GB in and out", "MB", limit=150, recorded=1187),
+            Figure("peak_mb", "peak", "MB"),
+            Figure("loaded_pss_mb", "PSS after 8 GB in and out", "MB"),
+        ),
+        is_core=True,
+        runs_max=1,
+    ),
+    Row("lock-step", "produce, 1 in flight, acks=1", produce_rows.lock_step, _lock_step_figures(60, 50, (39, 57)), is_core=True),
+    Row(
+        "pipelined",
+        "produce, 64 in flight, acks=1",
+        produce_rows.pipelined,
+        (
+            _rate("requests_per_s", "requests", "/s", limit=45_000, recorded=28_495),
+            Figure("cpu_us", "CPU per request", "µs", limit=20, recorded=34.5),
+        ),
+        is_core=True,
+    ),
+    Row(
+        "produce-1kb",
+        "librdkafka produce 1 KB, acks=all, 1 partition",
+        produce_rows.librdkafka_1kb,
+        (
+            _rate("mb_per_s", "throughput", "MB/s", kafka=1.0, recorded=689),
+            Figure("cpu_s_per_gb", "CPU per GB", "s", limit=0.6, recorded=1.20),
+        ),
+        is_core=True,
+    ),
+    Row(
+        "produce-100b",
+        "librdkafka produce 100 B, acks=all, 6 partitions",
+        produce_rows.librdkafka_100b,
+        (
+            _rate("records_per_s", "records", "/s", kafka=1.0, recorded=1_490_000),
+            Figure("cpu_s_per_gb", "CPU per GB", "s", kafka_factor=0.5, recorded=5.2),
+        ),
+        is_core=True,
+    ),
+    Row(
+        "produce-lz4",
+        "librdkafka produce 1 KB lz4, repeated pattern, acks=all, 6 partitions",
+        produce_rows.librdkafka_lz4,
+        (
+            _rate("mb_per_s", "throughput, uncompressed", "MB/s", kafka=1.0, recorded=1137),
+            Figure("cpu_s_per_gb", "CPU per GB, uncompressed", "s", kafka_factor=0.5, recorded=0.81),
+        ),
+        is_core=True,
+    ),
+    Row(
+        "produce-lz4-text",
+        "librdkafka produce 1 KB lz4, text, acks=all, 6 partitions",
+        produce_rows.librdkafka_lz4_text,
+        (
+            _rate("mb_per_s", "throughput, uncompressed", "MB/s", kafka=1.0),
+            Figure("cpu_s_per_gb", "CPU per GB, uncompressed", "s", kafka_factor=0.5),
+        ),
+        is_core=True,
+    ),
+    Row(
+        "consume-1kb",
+        "librdkafka consume 1 KB, 1 partition",
+        consume_rows.librdkafka_1kb,
+        (
+            _rate("mb_per_s", "throughput", "MB/s", kafka=1.0, recorded=1342),
+            Figure("cpu_s_per_gb", "CPU per GB", "s", limit=0.1, recorded=0.176),
+        ),
+        is_core=True,
+    ),
+)
+
+FURTHER = (
+    Row("lock-step-idempotent", "produce, 1 in flight, acks=1, idempotent", produce_rows.lock_step_idempotent, _lock_step_figures()),
+    Row("lock-step-10-partitions", "produce to 10 partitions, 1 in flight", produce_rows.lock_step_10_partitions, _lock_step_figures()),
+    Row("lock-step-100-partitions", "produce to 100 partitions, 1 in flight", produce_rows.lock_step_100_partitions, _lock_step_figures()),
+    Row(
+        "produce-1kb-6-partitions",
+        "librdkafka produce 1 KB, acks=all, 6 partitions",
+        produce_rows.librdkafka_1kb_6_partitions,
+        (_rate("mb_per_s", "throughput", "MB/s"), Figure("cpu_s_per_gb", "CPU per GB", "s")),
+    ),
+)
+
+ROWS = {row.name: row for row in CORE + FURTHER}
+
+
+def select(names: str) -> list[Row]:
+    """The rows of a comma-separated list, the core rows for an empty one. Raises SystemExit for a name that is not in the table."""
+    wanted = [name for name in names.replace(" ", ",").split(",") if name]
+    unknown = [name for name in wanted if name not in ROWS]
+    if unknown:
+        raise SystemExit(f"no such row: {', '.join(unknown)}; there are: {', '.join(ROWS)}")
+    return [ROWS[name] for name in wanted] if wanted else list(CORE)
