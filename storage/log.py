@@ -379,20 +379,20 @@ class Log:
                 segment.write_closing_indexes()
         except OSError as error:
             raise self._storage_error("close", error) from error
+        self._flushes.note_paths(self.segments.active.index_paths())
         snapshot = self.producers.take_snapshot()
         if snapshot is not None:
-            self._flushes.note_paths([snapshot, *self.segments.active.index_paths()])
+            self._flushes.note_paths([snapshot])
         self.leader_epochs.flush()
 
     def close(self) -> None:
         """Write the state, make everything durable, free every descriptor; blocks."""
         self.write_state()
         self.flush()
-        for segment in self.segments:
-            segment.abandon()
+        self.abandon()
 
     def abandon(self) -> None:
-        """Free every descriptor without writing: the disk failed, or the log is about to be deleted."""
+        """Free every descriptor without writing: all is written, the disk failed, or the log is about to be deleted."""
         for segment in self.segments:
             segment.abandon()
 

@@ -334,8 +334,10 @@ class LogManager:
             for log, work in works:
                 if work is not None:
                     log.flushed(work)
-        for log in logs:
-            log.close()
+                log.abandon()
+        else:
+            for log in logs:
+                log.close()
         self._checkpoint_of(directory).run()
         directory.end(broker_epoch)
 

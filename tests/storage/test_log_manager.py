@@ -80,6 +80,34 @@ def test_clean_stop_keeps_watermarks_and_duplicate_window_without_a_scan(log_dir
     assert append_idempotent(found, 56).is_duplicate
 
 
+def test_clean_stop_without_syncfs_synchronises_file_by_file(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.log_manager.can_sync_filesystem", lambda: False)
+    manager = start(log_dir)
+    append_idempotent(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS), 0)
+
+    manager.close_clean()
+
+    restarted = start(log_dir)
+    found = restarted.find_log("t", 0)
+    assert found is not None
+    assert (restarted.directories[0].was_clean_stop, found.recovery_point) == (True, 1)
+    assert append_idempotent(found, 0).is_duplicate
+
+
+def test_stop_that_cannot_synchronise_leaves_no_marker(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = start(log_dir)
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
+
+    def failing_syncfs(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("storage.log_manager.sync_filesystem", failing_syncfs)
+    manager.close_clean()
+
+    assert not (log_dir / ".kafka_cleanshutdown").exists()
+    assert not (log_dir / "recovery-point-offset-checkpoint").exists()
+
+
 def test_marker_of_a_clean_stop_counts_once(log_dir: Path) -> None:
     start(log_dir).close_clean()
 
