@@ -160,7 +160,12 @@ class Broker:
         config = self.config
         if config.barnabas_auto_format and not any((Path(path) / "meta.properties").exists() for path in config.log_dirs):
             format_directories(config, uuid_to_text(new_id(secrets.token_bytes)), ignore_formatted=True, random_bytes=secrets.token_bytes)
-        log_manager = LogManager(config.log_dirs, random_source=self._random, on_directory_failure=self._directory_failed)
+        log_manager = LogManager(
+            config.log_dirs,
+            random_source=self._random,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            on_directory_failure=self._directory_failed,
+        )
         log_manager.lock()
         self._undo.append(log_manager.unlock)
         identity = next((d.meta for d in log_manager.directories if d.meta is not None), None)
