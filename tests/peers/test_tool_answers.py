@@ -1,0 +1,97 @@
+"""The same command line tool, the same arguments, once against Apache Kafka and once against Barnabas: the same answer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.clients.adapters import ConfluentKafka
+from tests.support.broker import BrokerProcess
+from tests.support.java_host import JavaHost
+from tests.support.kafka import KafkaServer, kafka_jars
+from tests.support.messages import Message
+from tests.support.process import ServerProcess
+
+TOPICS = "TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+GROUPS = "consumer.group.ConsumerGroupCommand"
+CONSUME = "consumer.ConsoleConsumer"
+OFFSETS = "GetOffsetShell"
+READ_ALL = "--group group-1 --from-beginning --max-messages 20 --timeout-ms 15000"
+
+# In this order against each server: later commands see what earlier ones did.
+COMMANDS = [
+    (TOPICS, "--create --topic orders --partitions 2 --config retention.ms=100000000"),
+    (TOPICS, "--create --topic orders"),
+    (TOPICS, "--create --topic wrong/name"),
+    (TOPICS, "--create --topic other --config retention.ms=soon"),
+    (TOPICS, "--create --topic other --config no.such.config=1"),
+    (TOPICS, "--create --topic other --replication-factor 3"),
+    (TOPICS, "--create --topic assigned --replica-assignment 1,1"),
+    (TOPICS, "--create --topic misassigned --replica-assignment 7"),
+    (TOPICS, "--create --topic with.dot"),
+    (TOPICS, "--create --topic with_dot"),
+    (TOPICS, "--describe --topic missing"),
+    (TOPICS, "--describe --under-replicated-partitions"),
+    (TOPICS, "--alter --topic orders --partitions 1"),
+    (TOPICS, "--alter --topic orders --partitions 2"),
+    (TOPICS, "--delete --topic missing"),
+    (CONFIGS, "--entity-type topics --entity-name orders --describe"),
+    (CONFIGS, "--entity-type topics --entity-name missing --describe"),
+    (CONFIGS, "--entity-type topics --entity-name orders --alter --add-config no.such.config=1"),
+    (CONFIGS, "--entity-type topics --entity-name orders --alter --add-config cleanup.policy=[compact,delete]"),
+    (CONFIGS, "--entity-type topics --entity-name assigned --alter --delete-config retention.ms"),
+    (CONSUME, f"--topic assigned {READ_ALL}"),
+    (GROUPS, "--list --state"),
+    (GROUPS, "--describe --group group-1"),
+    (GROUPS, "--describe --group group-1 --members"),
+    (GROUPS, "--describe --group group-1 --state"),
+    (GROUPS, "--describe --group missing"),
+    (GROUPS, "--group group-1 --topic assigned --reset-offsets --to-datetime 2026-09-21T14:13:20.010 --dry-run"),
+    (GROUPS, "--group group-1 --topic assigned --reset-offsets --shift-by -3 --execute"),
+    (GROUPS, "--describe --group group-1"),
+    (OFFSETS, "--topic assigned"),
+    (OFFSETS, "--topic assigned --time earliest"),
+    (OFFSETS, "--topic assigned --time max-timestamp"),
+    (OFFSETS, "--topic assigned --time 1790000000010"),
+    (OFFSETS, "--topic assigned --time earliest-local"),
+    (TOPICS, "--delete --topic assigned"),
+    (TOPICS, "--list"),
+]
+
+
+def answers(server: ServerProcess, java_host: JavaHost) -> list[str]:
+    """What each command printed and its exit status, without what must differ: ports, ids and stack traces."""
+    printed = []
+    for tool, arguments in COMMANDS:
+        if tool == CONSUME:
+            ConfluentKafka().produce(server, "assigned", [Message(0, b"k", b"v%d" % n, (), 1_790_000_000_000 + n) for n in range(20)])
+        result = java_host.tool(tool, "--bootstrap-server", server.bootstrap, *arguments.split(), expected_status=None)
+        lines = [line for line in f"{result.stdout}\n{result.stderr}".splitlines() if not re.match(r"\s+(at |\.\.\. \d+ more)", line)]
+        printed.append(f"status {result.status}\n" + "\n".join(lines).replace(server.bootstrap, "SERVER"))
+    return printed
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory, java_host: JavaHost) -> list[tuple[str, str]]:
+    """The answers of Apache Kafka and of Barnabas to each command."""
+    kafka_jars()
+    root: Path = tmp_path_factory.mktemp("answers")
+    servers = [KafkaServer(root / "kafka"), BrokerProcess(root / "barnabas", {"node.id": "1"})]
+    found = []
+    for server in servers:
+        server.start()
+        try:
+            found.append(answers(server, java_host))
+        finally:
+            server.stop()
+    return list(zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[f"{tool.split('.')[-1]} {arguments}" for tool, arguments in COMMANDS])
+def test_barnabas_answers_as_kafka_does(both: list[tuple[str, str]], number: int) -> None:
+    kafka_answer, barnabas_answer = both[number]
+
+    assert barnabas_answer == kafka_answer
