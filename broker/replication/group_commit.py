@@ -10,7 +10,7 @@ A failed round is final: the kernel may have dropped the pages that it could not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -55,45 +55,52 @@ class GroupCommitter:
         self._dirty: dict[Partition, None] = {}
         self._is_running = False
         self._is_failed = False
-        self._when_idle: list[Callable[[], None]] = []
+        self._after_next_round: list[Callable[[], None]] = []
+        self._after_this_round: list[Callable[[], None]] = []
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._is_running and not self._dirty
-
-    def request(self, partition: Partition) -> None:
-        """Make everything that `partition`'s log holds now durable, in this round or the next."""
+    def add(self, partition: Partition) -> None:
+        """Make everything that `partition`'s log holds now durable, in the next round; `start` follows."""
         self._dirty[partition] = None
-        if not self._is_running:
+
+    def start(self) -> None:
+        """Begin a round with what was added, unless one is running: its end begins the next."""
+        if not self._is_running and self._dirty:
             self._start_round()
 
-    def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once nothing is dirty or running any more, at once if that is so: for checkpoints that follow a flush."""
-        if self.is_idle:
-            callback()
+    def when_flushed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once all that was added so far is durable or has failed; at once if there is nothing."""
+        if self._dirty:
+            self._after_next_round.append(callback)
+        elif self._is_running:
+            self._after_this_round.append(callback)
         else:
-            self._when_idle.append(callback)
+            callback()
 
     def _start_round(self) -> None:
-        """Take what is dirty and run it; at once again if there was nothing to do for it."""
         dirty, self._dirty = self._dirty, {}
-        works: list[tuple[Partition, FlushWork]] = []
-        if not self._is_failed:
-            try:
-                for partition in dirty:
-                    work = None if partition.is_deleted or partition.is_offline else partition.log.take_flush()
-                    if work is not None:
-                        works.append((partition, work))
-            except StorageError as error:
-                self._fail(works, error)
-                works = []
+        callbacks, self._after_next_round = self._after_next_round, []
+        self._after_this_round += callbacks
+        works = self._take_works(dirty)
         if not works:
-            self._tell_idle()
+            self._finish_round()
             return
         self._is_running = True
         self.round_count += 1
         future = self._run_blocking(run_flushes, self.log_dir, [work for _, work in works])
         future.add_done_callback(lambda done: self._end_round(works, done))
+
+    def _take_works(self, dirty: dict[Partition, None]) -> list[tuple[Partition, FlushWork]]:
+        works: list[tuple[Partition, FlushWork]] = []
+        try:
+            for partition in dirty:
+                if not (self._is_failed or partition.is_deleted or partition.is_offline):
+                    work = partition.log.take_flush()
+                    if work is not None:
+                        works.append((partition, work))
+        except StorageError as error:
+            self._fail(works, error)
+            return []
+        return works
 
     def _end_round(self, works: list[tuple[Partition, FlushWork]], done: BlockingResult) -> None:
         self._is_running = False
@@ -101,28 +108,30 @@ class GroupCommitter:
             done.result()
         except StorageError as error:
             self._fail(works, error)
+            self._finish_round()
             return
+        flushed: list[Partition] = []
         for partition, work in works:
-            partition.log.flushed(work)
-        if self._dirty:
-            self._start_round()  # before waking anyone: what they append next makes the round after it
-        for partition, _ in works:
+            if partition.is_deleted or partition.is_offline:
+                work.release()  # its log was given up while the round ran
+            else:
+                partition.log.flushed(work)
+                flushed.append(partition)
+        self._finish_round(flushed)
+
+    def _finish_round(self, flushed: Sequence[Partition] = ()) -> None:
+        callbacks, self._after_this_round = self._after_this_round, []
+        self.start()  # before waking anyone: what they append next makes the round after it
+        for partition in flushed:
             self._on_flushed(partition)
-        if self.is_idle:
-            self._tell_idle()
+        for callback in callbacks:
+            callback()
 
     def _fail(self, works: list[tuple[Partition, FlushWork]], error: StorageError) -> None:
         self._is_failed = True
-        self._dirty.clear()
         for _, work in works:
             work.release()
         self._on_failure(self.log_dir, error)
-        self._tell_idle()
-
-    def _tell_idle(self) -> None:
-        waiting, self._when_idle = self._when_idle, []
-        for callback in waiting:
-            callback()
 
 
 def run_flushes(log_dir: Path, works: list[FlushWork]) -> None:

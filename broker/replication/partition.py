@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from storage.log import AppendResult, EpochEndOffset, Log
 
 ALL_IN_SYNC = -1  # acks=all
+LONG_MAX = 2**63 - 1  # flush.messages: never, which is left to the kernel
 FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
 
 # AlterPartition errors after which the controller certainly did not apply the change: the committed ISR stands.
@@ -88,6 +89,7 @@ class Partition:
         "_min_isr",
         "_node_id",
         "followers",
+        "has_flush_limit",
         "is_deleted",
         "is_leader",
         "is_offline",
@@ -137,6 +139,7 @@ class Partition:
         self.metrics = metrics
         self._node_id = node_id
         self._environment = environment
+        self.has_flush_limit = False
         self.waits_for_flush = False
         self._min_isr = 1
         self._is_plain = False  # one replica, no waiting for fsync: the high watermark is the log end
@@ -189,6 +192,7 @@ class Partition:
             self.log.update_config(config)
         config = self.log.config
         self._min_isr = min(config.min_insync_replicas, max(1, len(self.replicas)))
+        self.has_flush_limit = config.flush_messages < LONG_MAX
         self.waits_for_flush = config.flush_messages == FLUSH_EVERY_MESSAGE
         self._is_plain = not self.followers and not self.waits_for_flush
 
@@ -206,6 +210,12 @@ class Partition:
         return len(self.isr) < self._min_isr
 
     @property
+    def is_flush_due(self) -> bool:
+        """Whether flush.messages records or more are not durable yet."""
+        log = self.log
+        return log.log_end_offset - log.durable_end_offset >= log.config.flush_messages
+
+    @property
     def is_under_replicated(self) -> bool:
         return self.is_leader and len(self.isr) < len(self.replicas)
 
@@ -219,13 +229,15 @@ class Partition:
     def get_readable_log(self, current_leader_epoch: int, only_leader: bool) -> Log:
         """The log, if a request of that epoch may be answered here; the epoch is checked before the leadership, as in Kafka."""
         self.check_leader_epoch(current_leader_epoch)
-        if self.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        if self.is_deleted:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if only_leader and not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.is_offline or self.is_deleted or (only_leader and not self.is_leader):
+            raise KafkaError(self._absence_error())
         return self.log
+
+    def _absence_error(self) -> ErrorCode:
+        """Why the leader's log is not to be had here."""
+        if self.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def end_offset(self, isolation: FetchIsolation) -> int:
         """Where a reader of that isolation has to stop (exclusive)."""
@@ -239,10 +251,8 @@ class Partition:
         """How a produce with acks=all that ends at `required_offset` (exclusive) is to be answered, None while it has to wait.
 
         The ISR is counted with changes in flight, as the high watermark is (Kafka's checkEnoughReplicasReachOffset)."""
-        if self.is_offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.is_leader or self.is_offline:
+            return self._absence_error()
         if self.log.high_watermark < required_offset:
             return None
         if len(self.maximal_isr) < self._min_isr:
@@ -251,10 +261,8 @@ class Partition:
 
     def find_flush_error(self, required_offset: int) -> ErrorCode | None:
         """The same for acks=1 on a topic with flush.messages=1: it waits for the leader's own disk alone."""
-        if self.is_offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.is_leader or self.is_offline:
+            return self._absence_error()
         if self.waits_for_flush and self.log.durable_end_offset < required_offset:
             return None
         return ErrorCode.NONE

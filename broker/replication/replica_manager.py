@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
@@ -161,8 +161,7 @@ class ReplicaManager:
                 if pending is None:
                     pending = {}
                 pending[partition] = result
-        for partition, is_high_watermark_moved in changed:
-            self._after_append(partition, is_high_watermark_moved)
+        self._after_append(changed)
         if pending is None:
             on_done(results)
             return None
@@ -183,14 +182,16 @@ class ReplicaManager:
     def _advance(self, partition: Partition) -> bool:
         return partition.maybe_advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
 
-    def _after_append(self, partition: Partition, is_high_watermark_moved: bool) -> None:
-        """Wake who waits for it. After all partitions of the request are appended: one that waits for several gets them together."""
-        if partition.waits_for_flush:
-            self._committer_of(partition.log).request(partition)
-        if is_high_watermark_moved:
-            self.on_progress(partition)
-        elif partition.followers:
-            self.fetch_purgatory.notify(partition)  # followers read up to the log end
+    def _after_append(self, changed: list[tuple[Partition, bool]]) -> None:
+        """Begin to flush what has to be, and wake who waits for what was appended. After all partitions of the request are
+        appended: a fetch that waits for several gets them together."""
+        for partition, is_high_watermark_moved in changed:
+            if partition.has_flush_limit and partition.is_flush_due:
+                self.request_flush((partition,))
+            if is_high_watermark_moved:
+                self.on_progress(partition)
+            elif partition.followers:
+                self.fetch_purgatory.notify(partition)  # followers read up to the log end
 
     # -- fetch -------------------------------------------------------------------------------------------------------
 
@@ -370,37 +371,52 @@ class ReplicaManager:
 
     # -- disks -------------------------------------------------------------------------------------------------------
 
-    def fail_log_dir(self, log_dir: Path, error: StorageError) -> None:
-        """`log_dir` is lost: its partitions answer KAFKA_STORAGE_ERROR from now on, who waits for them is told."""
-        if log_dir in self._failed_log_dirs:
-            return
-        self._failed_log_dirs.add(log_dir)
-        log.error("log directory failed dir=%s error=%s", log_dir, error)
-        lost = [partition for partition in self.partitions() if partition.log.directory.parent == log_dir]
-        for partition in lost:
-            partition.is_offline = True
-        for partition in lost:
-            self.on_progress(partition)
-        if self._on_log_dir_failure is not None:
-            self._on_log_dir_failure(log_dir, error)
-
     def request_flush(self, partitions: Iterable[Partition]) -> None:
-        """Begin to make everything that these partitions hold now durable."""
-        for partition in tuple(partitions):
+        """Make the partitions' logs durable off the loop, by group commit."""
+        committers: dict[GroupCommitter, None] = {}
+        for partition in partitions:
             if not partition.is_offline:
-                self._committer_of(partition.log).request(partition)
+                committer = self._committer_of(partition.log)
+                committer.add(partition)
+                committers[committer] = None
+        for committer in committers:
+            committer.start()
 
     def when_flushed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once no flush is under way or asked for in any log directory."""
-        committers = list(self._committers.values())
+        """Call `callback` once every flush requested so far has ended."""
+        left = len(self._committers)
 
-        def next_one() -> None:
-            if committers:
-                committers.pop().when_idle(next_one)
-            else:
+        def count_down() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
                 callback()
 
-        next_one()
+        if left == 0:
+            callback()
+        for committer in tuple(self._committers.values()):
+            committer.when_flushed(count_down)
+
+    def fail_log_dir(self, path: Path | str, error: StorageError) -> None:
+        """The log directory at `path`, or the one that `path` lies in, is lost: its partitions answer KAFKA_STORAGE_ERROR from
+        now on, and who waits for them is told. Telling it twice does no harm."""
+        path = Path(path)
+        lost = [
+            partition
+            for partition in self.partitions()
+            if not partition.is_offline and partition.log.directory.parent in (path, *path.parents)
+        ]
+        log_dirs = {partition.log.directory.parent: None for partition in lost} or {path: None}
+        for partition in lost:
+            partition.is_offline = True
+        for log_dir in log_dirs:
+            if log_dir not in self._failed_log_dirs:
+                self._failed_log_dirs.add(log_dir)
+                log.error("log directory failed dir=%s error=%s", log_dir, error)
+                if self._on_log_dir_failure is not None:
+                    self._on_log_dir_failure(log_dir, error)
+        for partition in lost:
+            self.on_progress(partition)
 
     def _committer_of(self, partition_log: Log) -> GroupCommitter:
         log_dir = partition_log.directory.parent
@@ -411,6 +427,6 @@ class ReplicaManager:
             )
         return committer
 
-    def _on_flushed(self, partition: Any) -> None:
+    def _on_flushed(self, partition: Partition) -> None:
         self._advance(partition)
         self.on_progress(partition)

@@ -1,0 +1,145 @@
+"""flush.messages as group commit: who waits for the disk, how rounds gather, and what a failed fsync means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.errors import ErrorCode
+from storage.errors import StorageError
+from storage.log import Log
+from tests.broker.replication.world import World, batch, values
+
+
+def test_acknowledgement_and_high_watermark_wait_for_the_disk(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="1")
+
+    leader_only = world.produce("a", batch("x"), acks=1)
+    all_in_sync = world.produce("a", batch("y"), acks=-1)
+    assert leader_only == [] and all_in_sync == []
+    assert world.partition("a").log.high_watermark == 0
+    world.executor.run()
+    world.executor.run()
+
+    assert leader_only[0].base_offset == 0
+    assert all_in_sync[0].base_offset == 1
+    assert world.partition("a").log.high_watermark == 2
+
+
+def test_acks_zero_does_not_wait(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="1")
+
+    assert len(world.produce("a", batch("x"), acks=0)) == 1
+
+
+def test_appends_during_a_round_share_the_next_one(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=10, flush_messages="1")
+    first = world.produce("a", batch("x"), index=0)
+    later = [world.produce("a", batch("x"), index=index) for index in range(10)]
+    assert len(world.executor.pending) == 1
+
+    world.executor.run()
+    assert len(first) == 1 and not any(later)
+    assert len(world.executor.pending) == 1
+    world.executor.run()
+
+    assert all(later)
+    assert world.executor.pending == []
+
+
+def test_consumer_waits_for_the_disk_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="1")
+    waiting = world.fetch("a", 0, max_wait_ms=500)
+    world.produce("a", batch("x"))
+    assert waiting == []
+
+    world.executor.run()
+
+    assert values(waiting[0].records) == ["x"]
+
+
+def test_flush_messages_above_one_flushes_when_that_many_are_dirty_and_nobody_waits(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="3")
+
+    answers = world.produce("a", batch("0", "1"))
+    assert len(answers) == 1 and world.executor.pending == []
+    world.produce("a", batch("2"))
+    world.executor.run()
+
+    assert world.partition("a").log.durable_end_offset == 3
+
+
+def test_failed_fsync_takes_the_log_directory_offline(tmp_path: Path) -> None:
+    """An fsync is never retried: the kernel may have dropped the pages it could not write."""
+    world = World(tmp_path)
+    world.create_topic("a", partitions=2, flush_messages="1")
+    answers = world.produce("a", batch("x"))
+
+    world.executor.run(StorageError("EIO", path=tmp_path))
+
+    assert answers[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.fetch("a", 0, index=1)[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.failed_log_dirs == [tmp_path]
+    assert world.produce("a", batch("y"), index=1)[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.executor.pending == []
+
+
+def test_topic_deleted_while_its_round_runs_is_let_go(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="1")
+    answers = world.produce("a", batch("x"))
+
+    world.delete_topic("a")
+    world.executor.run()
+
+    assert answers[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_when_flushed_calls_back_after_all_that_was_requested_before_even_if_more_keeps_coming(tmp_path: Path) -> None:
+    """The recovery point checkpoint follows a flush; a busy topic with flush.messages=1 must not starve it."""
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="1")
+    world.create_topic("b")
+    calls: list[str] = []
+    world.produce("b", batch("x"))
+    world.produce("a", batch("x"))
+    world.replica_manager.request_flush([world.partition("b")])
+    world.replica_manager.when_flushed(lambda: calls.append("flushed"))
+    world.produce("a", batch("y"))
+
+    world.executor.run()
+    assert calls == []
+    world.produce("a", batch("z"))
+    world.executor.run()
+
+    assert calls == ["flushed"]
+    assert world.partition("b").log.durable_end_offset == 1
+    assert len(world.executor.pending) == 1
+
+
+def test_turning_flushing_off_releases_who_waits(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="1")
+    answers = world.produce("a", batch("x"))
+
+    world.set_topic_config("a", "flush.messages", "1000")
+
+    assert answers[0].error_code is ErrorCode.NONE
+
+
+def test_acknowledged_records_are_there_after_a_kill(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    topic_id = world.create_topic("a", flush_messages="1")
+    answers = world.produce("a", batch("x", "y"))
+    world.executor.run()
+    assert len(answers) == 1
+
+    log = world.partition("a").log
+    reopened = Log.open(log.directory, "a", 0, topic_id, log.config, now_ms=world.clock.now_ms(), recovery_point=log.recovery_point)
+
+    read = reopened.read(0, max_bytes=1 << 20, end_offset=reopened.log_end_offset)
+    assert values(read.records) == ["x", "y"]
