@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import consume_rows, lifecycle_rows, produce_rows
+from bench import consume_rows, endurance_rows, group_rows, latency_rows, lifecycle_rows, platform_rows, produce_rows, scaling_rows
 from bench.session import Outcome, Session
 
 
@@ -75,6 +75,19 @@ def _lock_step_figures(
         Figure("cpu_us", "CPU per request", "µs", limit=cpu, recorded=recorded_cpu),
     )
 
+
+_LATENCY_FIGURES = (
+    Figure("p50_us", "p50", "µs"),
+    Figure("p99_us", "p99", "µs"),
+    Figure("p999_us", "p99.9", "µs"),
+    Figure("max_us", "longest", "µs"),
+    Figure("cpu_us", "CPU per request", "µs"),
+)
+_CONSUME_FIGURES = (
+    _rate("mb_per_s", "together", "MB/s"),
+    _rate("slowest_mb_per_s", "the slowest", "MB/s"),
+    Figure("cpu_s_per_gb", "CPU per GB", "s"),
+)
 
 CORE = (
     Row(
@@ -173,6 +186,94 @@ FURTHER = (
         "librdkafka produce 1 KB, acks=all, 6 partitions",
         produce_rows.librdkafka_1kb_6_partitions,
         (_rate("mb_per_s", "throughput", "MB/s"), Figure("cpu_s_per_gb", "CPU per GB", "s")),
+    ),
+    *(
+        Row(f"rate-{rate}-acks-{name}", f"{rate:,} records/s × 1 KB, acks={name}", latency_rows.at_rate(rate, acks=acks), _LATENCY_FIGURES)
+        for rate in latency_rows.RATES
+        for name, acks in (("1", 1), ("all", -1))
+    ),
+    *(
+        Row(
+            f"end-to-end-{rate}",
+            f"produce to fetch, {rate:,} records/s × 1 KB",
+            latency_rows.at_rate(rate, acks=1, is_end_to_end=True),
+            _LATENCY_FIGURES,
+        )
+        for rate in latency_rows.END_TO_END_RATES
+    ),
+    *(Row(f"tail-{count}", f"{count} at the tail of one partition", consume_rows.tail(count), _CONSUME_FIGURES) for count in (1, 12)),
+    *(Row(f"cold-{count}", f"{count} from the disk", consume_rows.cold(count), _CONSUME_FIGURES, runs_max=3) for count in (1, 12)),
+    *(
+        Row(
+            f"rebalance-{count}",
+            f"a group of {count} joins again and syncs",
+            group_rows.rebalance(count),
+            (Figure("rebalance_ms", "median", "ms"), Figure("longest_ms", "longest", "ms")),
+        )
+        for count in (1, 10, 100)
+    ),
+    Row(
+        "idle-connections",
+        "2,000 idle connections",
+        endurance_rows.idle_connections,
+        (Figure("kb_per_connection", "memory each", "kB"), Figure("idle_cpu_percent", "CPU while idle", "%")),
+        runs_max=1,
+    ),
+    Row(
+        "many-partitions",
+        "1,000 partitions",
+        endurance_rows.many_partitions,
+        (
+            Figure("create_s", "created in", "s"),
+            Figure("kb_per_partition", "memory each", "kB"),
+            Figure("idle_cpu_percent", "CPU while idle", "%"),
+            Figure("clean_start_s", "start after a stop", "s"),
+            Figure("recovery_s", "start after kill -9", "s"),
+        ),
+        runs_max=1,
+    ),
+    Row(
+        "recovery",
+        "kill -9 after 4 GB",
+        endurance_rows.recovery,
+        (Figure("recovery_s", "start", "s"), Figure("s_per_gb", "per GB", "s")),
+        runs_max=2,
+    ),
+    *(
+        Row(
+            f"flushed-{count}",
+            f"flush.messages=1, {count} producers",
+            endurance_rows.flushed(count),
+            (_rate("requests_per_s", "requests", "/s"), Figure("p50_us", "p50", "µs"), Figure("p99_us", "p99", "µs")),
+        )
+        for count in (1, 8, 64)
+    ),
+    Row(
+        "raw-limit",
+        "no broker: recv + pwrite, and sendfile",
+        platform_rows.raw_limit,
+        (
+            _rate("in_mb_per_s", "in", "MB/s"),
+            Figure("in_cpu_s_per_gb", "CPU per GB in", "s"),
+            _rate("out_mb_per_s", "out", "MB/s"),
+            Figure("out_cpu_s_per_gb", "CPU per GB out", "s"),
+        ),
+    ),
+    *(
+        Row(
+            f"scale-{what}-{count}",
+            f"lock-step produce with {count:,} {what.replace('-', ' ')}",
+            measure(count),
+            _lock_step_figures(),
+            runs_max=3,
+        )
+        for what, measure, counts in (
+            ("partitions", scaling_rows.partitions, scaling_rows.COUNTS),
+            ("connections", scaling_rows.connections, scaling_rows.COUNTS),
+            ("segments", scaling_rows.segments, scaling_rows.COUNTS[:-1]),
+            ("producer-ids", scaling_rows.producer_ids, scaling_rows.COUNTS),
+        )
+        for count in counts
     ),
 )
 

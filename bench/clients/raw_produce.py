@@ -55,19 +55,29 @@ def produce_request(topic: str, partitions: int, *, acks: int, records: bytes, c
 
 
 def encode_requests(options: argparse.Namespace) -> list[bytearray]:
-    """The requests in the order of sending: one for all, or one for each sequence number of a new idempotent producer."""
+    """The requests in the order of sending: one for all, or one for each sequence number of new idempotent producers in turn."""
     record = SimpleRecord(None, b"x" * options.size, timestamp=TIMESTAMP_MS)
     if not options.idempotence:
         return [produce_request(options.topic, options.partitions, acks=options.acks, records=bytes(build_batch([record])))]
-    with WireClient(options.host, options.port) as client:
-        answer = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_PRODUCER_ID_VERSION)
-    if answer.error_code:
-        raise RuntimeError(f"no producer id: error {answer.error_code}")
+    producer_ids = _new_producer_ids(options)
     requests = []
-    for sequence in range(options.warmup + options.requests):
-        batch = build_batch([record], producer_id=answer.producer_id, producer_epoch=answer.producer_epoch, base_sequence=sequence)
+    for place in range(options.warmup + options.requests):
+        sequence, producer = divmod(place, options.producers)
+        batch = build_batch([record], producer_id=producer_ids[producer], producer_epoch=0, base_sequence=sequence)
         requests.append(produce_request(options.topic, options.partitions, acks=options.acks, records=bytes(batch)))
     return requests
+
+
+def _new_producer_ids(options: argparse.Namespace) -> list[int]:
+    """Ids that the broker has just given out, all with epoch 0."""
+    producer_ids = []
+    with WireClient(options.host, options.port) as client:
+        for _ in range(options.producers):
+            answer = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_PRODUCER_ID_VERSION)
+            if answer.error_code or answer.producer_epoch:
+                raise RuntimeError(f"no new producer id: {answer}")
+            producer_ids.append(answer.producer_id)
+    return producer_ids
 
 
 def run(options: argparse.Namespace) -> RawProduceResult:
@@ -170,6 +180,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--partitions", type=int, default=1, help="partitions in each request, one record for each")
     parser.add_argument("--warmup", type=int, default=2_000)
     parser.add_argument("--idempotence", action="store_true")
+    parser.add_argument("--producers", type=int, default=1, help="idempotent producers that take turns")
     parser.add_argument("--broker-pid", type=int)
     print(json.dumps(asdict(run(parser.parse_args(arguments)))))
     return 0

@@ -1,0 +1,73 @@
+"""Time per request as things pile up: it must not grow with partitions, connections, segments or producer ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.endurance_rows import DESCRIPTORS_SPARE, raise_descriptor_limit
+from bench.session import Outcome, Session, client_note
+
+COUNTS = (10, 100, 1_000, 10_000)
+REQUESTS = 20_000
+SEGMENT_BYTES = 1024 * 1024  # the least that Apache Kafka 4 takes
+SEGMENT_RECORD_SIZE = 1_000
+DESCRIPTORS_PER_PARTITION = 4
+
+
+def partitions(count: int) -> Callable[[Session], Outcome]:
+    """Lock-step produce to each of `count` partitions in turn."""
+
+    def measure(session: Session) -> Outcome:
+        raise_descriptor_limit(min(count * DESCRIPTORS_PER_PARTITION, 18_000) + DESCRIPTORS_SPARE)
+        with session.fresh() as fresh:
+            fresh.create_topic("many", count)
+            return _in_turn(fresh, "many", connections=1, partitions=count, warmup=count)
+
+    return measure
+
+
+def connections(count: int) -> Callable[[Session], Outcome]:
+    """Lock-step produce over each of `count` connections in turn, one request in flight among them all."""
+
+    def measure(session: Session) -> Outcome:
+        raise_descriptor_limit(count + DESCRIPTORS_SPARE)
+        with session.fresh() as fresh:
+            fresh.create_topic("many", 1)
+            return _in_turn(fresh, "many", connections=count, partitions=1, warmup=count)
+
+    return measure
+
+
+def segments(count: int) -> Callable[[Session], Outcome]:
+    """Lock-step produce to a log of `count` segments of 1 MiB."""
+
+    def measure(session: Session) -> Outcome:
+        with session.topic(1, {"segment.bytes": str(SEGMENT_BYTES)}) as topic:
+            session.librdkafka("produce", topic, count * SEGMENT_BYTES // SEGMENT_RECORD_SIZE, SEGMENT_RECORD_SIZE)
+            return _in_turn(session, topic, connections=1, partitions=1, warmup=1_000)
+
+    return measure
+
+
+def producer_ids(count: int) -> Callable[[Session], Outcome]:
+    """Lock-step idempotent produce to one partition by each of `count` producers in turn."""
+
+    def measure(session: Session) -> Outcome:
+        requests = session.scaled(REQUESTS)
+        with session.topic() as topic:
+            options = ["--requests", str(requests), "--warmup", str(count), "--idempotence", "--producers", str(count)]
+            return _outcome(session.client("raw_produce", "--topic", topic, *options))
+
+    return measure
+
+
+def _in_turn(session: Session, topic: str, *, connections: int, partitions: int, warmup: int) -> Outcome:
+    """`warmup` requests reach every partition and connection before the clock starts."""
+    options = ["--connections", str(connections), "--active", "1", "--partitions", str(partitions)]
+    options += ["--requests", str(session.scaled(REQUESTS)), "--warmup", str(warmup)]
+    return _outcome(session.client("many_producers", "--topic", topic, *options))
+
+
+def _outcome(result: dict[str, float]) -> Outcome:
+    values = {"p50_us": result["p50_us"], "p99_us": result["p99_us"], "cpu_us": 1e6 * result["broker_cpu_seconds"] / result["requests"]}
+    return Outcome(values, client_note(result))
