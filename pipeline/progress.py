@@ -1,0 +1,61 @@
+"""Turns Spark's progress reports into lines that a person can read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class ProgressPrinter:
+    """Prints each batch once, however often its report is seen, and a total at the end."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._last_batch_id = -1
+        self._started = time.monotonic()
+        self._batches = 0
+        self._records = 0
+        self._behind: int | None = None
+
+    def print_new(self, reports: Sequence[Any]) -> None:
+        """`reports` are the query's latest, oldest first; those without records (a wait for data) say nothing."""
+        for report in reports:
+            if report["batchId"] <= self._last_batch_id or not report["numInputRows"]:
+                continue
+            self._last_batch_id = report["batchId"]
+            self._batches += 1
+            self._records += report["numInputRows"]
+            self._behind = offsets_behind(report)
+            self._say(batch_line(report))
+
+    def print_total(self, *, stopped: bool) -> None:
+        seconds = time.monotonic() - self._started
+        end = "stopped" if stopped else "done"
+        behind = f", {self._behind:,} offsets behind" if self._behind else ""
+        self._say(f"{end}: {self._records:,} records in {self._batches} batches, {seconds:.1f} s{behind}")
+
+
+def batch_line(report: Any) -> str:
+    """For example: batch 12: 250,000 records in 3.2 s (78,125/s), 1,200 offsets behind."""
+    records = report["numInputRows"]
+    seconds = report["durationMs"].get("triggerExecution", 0) / 1000
+    rate = f" ({records / seconds:,.0f}/s)" if seconds else ""
+    behind = offsets_behind(report)
+    return f"batch {report['batchId']}: {records:,} records in {seconds:.1f} s{rate}" + (f", {behind:,} offsets behind" if behind else "")
+
+
+def offsets_behind(report: Any) -> int:
+    """How far the topics' ends, as the batch was planned, lie beyond the batch's end: summed over all partitions."""
+    behind = 0
+    for source in report["sources"]:
+        end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
+        behind += sum(max(0, offset - end.get(partition, offset)) for partition, offset in latest.items())
+    return behind
+
+
+def _offsets(source_offset: Any) -> dict[tuple[str, str], int]:
+    """{"topic": {"0": 12}}, which Spark gives as an object or as its JSON text, by topic and partition."""
+    parsed = json.loads(source_offset) if isinstance(source_offset, str) else source_offset
+    return {(topic, number): offset for topic, offsets in (parsed or {}).items() for number, offset in offsets.items()}

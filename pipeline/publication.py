@@ -1,0 +1,120 @@
+"""Puts one batch's files into an archive so that every reader sees each record at most once at any moment, and once in the end.
+
+An archive is a folder of Parquet files that any reader may list at any time, without a table of contents:
+
+    topic=T/day=YYYY-MM-DD/batch-<id>-<plan>-<number>.parquet   what readers see
+    _staging/batch-<id>-<plan>-<attempt>/topic=T/day=…/…        what a run of a batch wrote; readers skip names with _
+    _staging/batch-<id>-<plan>                                  a small file with the name of the attempt that counts
+    _checkpoint/                                                Spark's own, unless it was told another place
+
+A batch is known by Spark's batch id and its plan, a digest of the offsets that the checkpoint gave it. It is published in
+three steps: Spark writes an attempt in a folder of its own (a driver that was killed may leave one that still writes);
+the decision for it is written in one move; its files are moved one by one to names that follow from the batch alone. A
+crash before the decision leaves nothing visible, and one after it leaves moves that the next run of the batch finishes.
+Only moves of single files need be atomic. When the checkpoint planned the batch anew (after a power cut took its end),
+what the old plan had published is removed first: a batch is replaced whole.
+
+One process at a time may publish into an archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Callable, Mapping
+
+from pipeline.hadoop_files import HadoopFiles
+
+STAGING = "_staging"
+CHECKPOINT = "_checkpoint"
+PLAN_DIGITS = 12
+PUBLISHED_PATTERN = "topic=*/day=*/batch-*.parquet"
+PUBLISHED_NAME = re.compile(r"batch-(\d+)-([0-9a-f]+)-(\d+)\.parquet$")
+
+
+class PublicationError(Exception):
+    """The archive and its checkpoint do not belong together, or the archive was changed by someone else."""
+
+
+class Publisher:
+    """Publishes the batches of one streaming query into one archive. Owns everything under `root` but the checkpoint."""
+
+    def __init__(self, files: HadoopFiles, root: str, checkpoint: str) -> None:
+        self._files = files
+        self._root = root.rstrip("/")
+        self._staging = f"{self._root}/{STAGING}"
+        self._checkpoint = checkpoint.rstrip("/")
+        self._unsettled: Mapping[int, list[str]] = {}
+
+    def open(self) -> None:
+        """Looks at what is published beyond the checkpoint's last batch: that one batch may have been cut short.
+
+        Raises PublicationError when there is more than that: then the checkpoint is not this archive's, or an older one,
+        and to go on would archive records twice.
+        """
+        committed = [int(name) for name in self._files.names(f"{self._checkpoint}/commits") if name.isdecimal()]
+        next_batch = max(committed, default=-1) + 1
+        unsettled: dict[int, list[str]] = {}
+        for path in self._files.glob(f"{self._root}/{PUBLISHED_PATTERN}"):
+            match = PUBLISHED_NAME.search(path)
+            if match and int(match[1]) >= next_batch:
+                unsettled.setdefault(int(match[1]), []).append(path)
+        if max(unsettled, default=next_batch) > next_batch:
+            raise PublicationError(
+                f"{self._root} holds batch {max(unsettled)}, but the checkpoint {self._checkpoint} ends before batch {next_batch}: "
+                "it is not this archive's, or an older copy; use the right one, or archive to another folder"
+            )
+        self._unsettled = unsettled
+        self._files.make_directories(self._staging)
+
+    def publish(self, batch_id: int, write: Callable[[str], None]) -> None:
+        """Makes the batch visible. `write(folder)` writes its rows there by topic and day; it is not called when a
+        killed run had decided on files for the same plan: those are what readers may have seen, and they are finished.
+        """
+        batch = f"batch-{batch_id:012d}-{self._plan(batch_id)}"
+        decision = f"{self._staging}/{batch}"
+        if not self._files.exists(decision):
+            self._remove_other_plans(batch_id)
+            attempt = f"{batch}-{uuid.uuid4().hex}"
+            write(f"{self._staging}/{attempt}")
+            self._files.write_text(decision, attempt)
+        attempt = self._files.read_text(decision)
+        self._move_files(f"{self._staging}/{attempt}", batch)
+        self._clean_staging(keep=(batch, attempt))
+
+    def _plan(self, batch_id: int) -> str:
+        """What tells this batch from another of the same id: the offsets at which the one before ended and this one ends."""
+        logs = [f"{self._checkpoint}/offsets/{number}" for number in (batch_id - 1, batch_id) if number >= 0]
+        # The first lines hold the log's version and the time of planning; the offsets of the sources follow.
+        offsets = [line for log in logs for line in self._files.read_text(log).splitlines()[2:]]
+        return hashlib.sha256("\n".join(offsets).encode()).hexdigest()[:PLAN_DIGITS]
+
+    def _remove_other_plans(self, batch_id: int) -> None:
+        for path in self._unsettled.get(batch_id, ()):
+            self._files.delete(path)
+
+    def _move_files(self, attempt: str, batch: str) -> None:
+        folders = sorted({path.rsplit("/", 1)[0] for path in self._files.glob(f"{attempt}/topic=*/day=*/*.parquet")})
+        for folder in folders:
+            topic, day = folder.split("/")[-2:]
+            target = f"{self._root}/{topic}/{day}"
+            self._files.make_directories(target)
+            for name in self._files.names(folder):
+                if name.endswith(".parquet") and not name.startswith((".", "_")):
+                    self._files.move(f"{folder}/{name}", f"{target}/{batch}-{_task_number(name)}.parquet")
+
+    def _clean_staging(self, keep: tuple[str, str]) -> None:
+        """Drops what older batches and lost attempts left. This batch's decision stays until the next one: Spark may run
+        the batch once more when it is killed before it has noted the end."""
+        for name in self._files.names(self._staging):
+            if name not in keep:
+                self._files.delete(f"{self._staging}/{name}")
+
+
+def _task_number(spark_name: str) -> str:
+    """The number in part-00003-….c000.snappy.parquet and, where a task wrote several files, its piece."""
+    match = re.match(r"part-(\d+)-.*?\.c(\d+)\.", spark_name)
+    if match is None:
+        raise PublicationError(f"not a file that Spark writes: {spark_name}")
+    return match[1] + match[2]

@@ -1,0 +1,122 @@
+"""What the Spark tests share: the pipeline command as a process of its own, records to archive, and plain readers of archives.
+
+The connector's jars are fetched once per machine into the tests' cache.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.messages import Message
+from tests.support.process import ServerProcess
+
+INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
+COMMAND_TIMEOUT_S = 150
+FLUSH_TIMEOUT_S = 60
+CHECKOUT = Path(__file__).resolve().parents[2]
+MASTER = "local[2]"
+DRIVER_MEMORY = "spark.driver.memory=1g"
+
+
+def needs_java() -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which("java") is None, reason=f"Spark needs Java 17; install it with: {INSTALL_JAVA}")
+
+
+def cache_home() -> Path:
+    """The cache folder of the tests: outside the checkout, kept from run to run."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas-tests"
+
+
+def pipeline_command(command: str, server: ServerProcess, *arguments: str, master: str = MASTER) -> list[str]:
+    program = [sys.executable, "-m", "broker.cli.main", "pipeline", command]
+    return [*program, "--bootstrap-servers", server.bootstrap, "--master", master, "--conf", DRIVER_MEMORY, *arguments]
+
+
+def run_pipeline(command: str, server: ServerProcess, *arguments: str, master: str = MASTER) -> subprocess.CompletedProcess[str]:
+    """Runs `barnabas pipeline …` to its end; the exit status is the caller's to check."""
+    line = pipeline_command(command, server, *arguments, master=master)
+    return subprocess.run(
+        line,
+        cwd=CHECKOUT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+        start_new_session=True,
+    )
+
+
+def start_pipeline(command: str, server: ServerProcess, *arguments: str) -> subprocess.Popen[str]:
+    """Starts it in a process group of its own, which `kill_group` ends with all its JVMs."""
+    line = pipeline_command(command, server, *arguments)
+    return subprocess.Popen(
+        line, cwd=CHECKOUT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "XDG_CACHE_HOME": str(cache_home())}
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """kill -9 for the driver's Python and its JVM at once; returns when the first is gone."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended by itself
+    process.wait()
+
+
+def produce(server: ServerProcess, topic: str, messages: Sequence[Message]) -> None:
+    """Sends all with acks=all and returns when all are acked."""
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    for message in messages:
+        options = {} if message.timestamp_ms is None else {"timestamp": message.timestamp_ms}
+        producer.produce(
+            topic,
+            key=message.key,
+            value=message.value,
+            partition=message.partition,
+            headers=list(message.headers),
+            on_delivery=lambda error, _: errors.append(error) if error else None,
+            **options,
+        )
+        producer.poll(0)
+    assert producer.flush(FLUSH_TIMEOUT_S) == 0
+    assert not errors, errors[:3]
+
+
+def read_archive(archive: Path) -> pa.Table:
+    """The archive as a reader sees it that knows nothing of Spark."""
+    if not any(archive.glob("topic=*/day=*/*.parquet")):
+        return pa.table({name: [] for name in ("topic", "partition", "offset")})
+    partitioning = ds.partitioning(pa.schema([("topic", pa.string()), ("day", pa.string())]), flavor="hive")
+    return ds.dataset(archive, partitioning=partitioning).to_table()
+
+
+def positions(table: pa.Table) -> list[tuple[str, int, int]]:
+    """Topic, partition and offset of every row, sorted: equal to what was sent when each record is there once."""
+    return sorted(zip(*(table[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
+
+
+def unsorted_files(archive: Path) -> Iterator[Path]:
+    """The files whose rows are not in the order of partition and offset."""
+    for path in sorted(archive.glob("topic=*/day=*/*.parquet")):
+        table = pq.ParquetFile(path).read(columns=["partition", "offset"])
+        order = list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+        if order != sorted(order):
+            yield path

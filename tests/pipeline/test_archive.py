@@ -1,0 +1,78 @@
+"""`barnabas pipeline archive` as a user runs it, judged by pyarrow.dataset, which knows nothing of Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.clients.topics import create_topic
+from tests.pipeline.spark_support import positions, produce, read_archive, run_pipeline, unsorted_files
+from tests.support.messages import Message
+from tests.support.process import ServerProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+BEFORE_MIDNIGHT_MS = int(datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp() * 1000)
+
+
+def numbered(count: int, *, partitions: int = 3, first: int = 0) -> list[Message]:
+    """Records of which every other one is a day later."""
+    return [
+        Message(i % partitions, b"key-%d" % i, b"value-%d" % i, (("n", b"%d" % i),), BEFORE_MIDNIGHT_MS + (i % 2))
+        for i in range(first, first + count)
+    ]
+
+
+def expected(topic: str, count: int, partitions: int = 3) -> list[tuple[str, int, int]]:
+    return sorted((topic, i % partitions, i // partitions) for i in range(count))
+
+
+def test_once_archives_every_record_once_in_sorted_files_by_topic_and_utc_day(
+    server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    create_topic(server, topic_name, partitions=3)
+    produce(server, topic_name, numbered(3000))
+
+    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path), "--once", "--records-per-batch", "1000")
+
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert positions(read_archive(tmp_path)) == expected(topic_name, 3000)
+    assert not list(unsorted_files(tmp_path))
+    assert sorted(path.name for path in (tmp_path / f"topic={topic_name}").iterdir()) == ["day=2026-03-01", "day=2026-03-02"]
+    assert not list(tmp_path.glob("topic=*/day=*/.*")), "hidden checksum files beside the archive's own"
+
+
+def test_rows_hold_key_value_headers_and_timestamp_nulls_included(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    create_topic(server, topic_name)
+    messages = [
+        Message(0, None, b"value", (), BEFORE_MIDNIGHT_MS),
+        Message(0, b"key", None, (("a", b"1"), ("a", None)), BEFORE_MIDNIGHT_MS),
+    ]
+    produce(server, topic_name, messages)
+
+    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path))
+
+    assert result.returncode == 0, result.stderr[-2000:]
+    rows = sorted(read_archive(tmp_path).to_pylist(), key=lambda row: row["offset"])
+    assert [(row["key"], row["value"]) for row in rows] == [(None, b"value"), (b"key", None)]
+    assert rows[1]["headers"] == [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    assert not rows[0]["headers"]
+    assert rows[0]["timestamp"] == datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC)
+
+
+def test_second_run_adds_only_what_came_since(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    create_topic(server, topic_name, partitions=3)
+    produce(server, topic_name, numbered(300))
+    arguments = ("--topic-pattern", f"{topic_name[:-1]}[0-9]", "--to", str(tmp_path))
+    assert run_pipeline("archive", server, *arguments).returncode == 0
+    before = set(tmp_path.glob("topic=*/day=*/*.parquet"))
+    produce(server, topic_name, numbered(300, first=300))
+
+    result = run_pipeline("archive", server, *arguments)
+
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "300 records" in result.stdout
+    assert positions(read_archive(tmp_path)) == expected(topic_name, 600)
+    assert before < set(tmp_path.glob("topic=*/day=*/*.parquet"))
