@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from broker.replication.fetch_data import UNKNOWN_OFFSET, FetchTarget, PartitionRead
+from broker.replication.fetch_data import FetchTarget, PartitionRead
 from protocol.errors import ErrorCode
 
 NO_SESSION_ID = 0
@@ -244,14 +244,12 @@ def _rank(session: FetchSession) -> tuple[bool, int, int]:
 
 def _is_news(read: PartitionRead, target: FetchTarget) -> bool:
     """Whether an incremental response must carry the partition; notes what is told of it."""
-    is_news = len(read.records) > 0 or read.diverging_epoch is not None
+    is_news = len(read.records) > 0 or read.diverging_epoch is not None or read.error_code is not ErrorCode.NONE
+    # With an error the watermark is -1: the partition is told of again once the error is over.
     if read.high_watermark != target.sent_high_watermark:
         target.sent_high_watermark = read.high_watermark
         is_news = True
     if read.log_start_offset != target.sent_log_start_offset:
         target.sent_log_start_offset = read.log_start_offset
-        is_news = True
-    if read.error_code is not ErrorCode.NONE:
-        target.sent_high_watermark = UNKNOWN_OFFSET  # so that the partition is told of again once the error is over
         is_news = True
     return is_news

@@ -244,7 +244,9 @@ def test_returning_follower_counts_for_the_high_watermark_as_soon_as_it_is_propo
     world.follower_fetch(2, "a", end_offset)
     assert [proposal.isr for proposal in world.proposals] == [(1, 2)]
 
-    answers = world.produce("a", batch("x"), acks=-1)
+    answers = world.produce("a", batch("x"), acks=-1, timeout_ms=10 * LAG_MAX_MS)
+    world.clock.advance(LAG_MAX_MS + 1)
+    world.produce("a", batch("y"))
     assert answers == []
     world.follower_fetch(2, "a", end_offset + 1)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,28 @@ def test_metrics_count_messages_and_bytes_of_an_append(tmp_path: Path) -> None:
 
     counters = world.metrics.topic("orders")
     assert (counters.messages_in, counters.bytes_in, counters.total_produce_requests) == (2, len(records), 1)
+
+
+def test_disk_that_fails_in_an_append_takes_its_directory_offline_and_wakes_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders", replicas=(1, 2))
+    waiting = world.produce("orders", batch("a"), acks=-1)
+
+    def fail(*arguments: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    failed = world.produce("orders", batch("b"))
+
+    assert [failed[0].error_code, waiting[0].error_code] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert world.failed_log_dirs == [tmp_path]
+
+
+def test_partition_whose_log_cannot_be_made_answers_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("not a directory")
+    world = World(tmp_path / "broken")
+    world.create_topic("orders")
+
+    assert world.produce("orders", batch("a"))[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
