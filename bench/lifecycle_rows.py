@@ -15,7 +15,7 @@ from bench.usage import peak_resident_megabytes, proportional_megabytes, residen
 from protocol.records import SimpleRecord, build_batch
 from tests.support.process import ServerProcess
 
-STARTS = 5
+STARTS = 3
 STOP_TIMEOUT_S = 30.0
 SETTLE_S = 2.0  # after a start or a load, before memory is read
 MEMORY_RECORDS, MEMORY_RECORD_SIZE, MEMORY_PARTITIONS = 8_000_000, 1_000, 6

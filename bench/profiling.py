@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pstats
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ SAMPLES_PER_SECOND = 500
 TOP_COUNT = 40
 WARMUP_SCALE = 0.1
 SAMPLER_TIMEOUT_S = 60.0
+_LINE_NUMBER = re.compile(r":\d+\)$")
 
 
 class ProfiledServer(BarnabasServer):
@@ -95,21 +97,26 @@ def _by_sampling(sampler: str, row_name: str, scale: float, folder: Path, output
 
 
 def _top_of(folded: str) -> str:
-    """The functions by the share of samples in themselves, with their share including what they call."""
+    """Two tables of the samples: by function, and by the innermost Python function, which takes what the C below it costs."""
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
+    python: Counter[str] = Counter()
     for line in folded.splitlines():
         stack, _, count_text = line.rpartition(" ")
-        frames, count = stack.split(";"), int(count_text)
+        frames, count = [_LINE_NUMBER.sub(")", frame) for frame in stack.split(";")], int(count_text)
         own[frames[-1]] += count
-        for frame in set(frames):
-            total[frame] += count
+        total.update(dict.fromkeys(frames, count))
+        python[next((frame for frame in reversed(frames) if frame.endswith(".py)")), frames[-1])] += count
     samples = sum(own.values()) or 1
-    lines = [f"{samples} samples at {SAMPLES_PER_SECOND} per second, idle ones left out", f"{'own %':>7} {'total %':>8}  function"]
-    lines += [
-        f"{100 * count / samples:7.1f} {100 * total[frame] / samples:8.1f}  {frame}" for frame, count in own.most_common(4 * TOP_COUNT)
-    ]
-    return "\n".join(lines) + "\n"
+
+    def table(title: str, counts: Counter[str]) -> list[str]:
+        lines = [f"{title:>8} {'total %':>8}  function"]
+        return lines + [
+            f"{100 * n / samples:8.1f} {100 * total[frame] / samples:8.1f}  {frame}" for frame, n in counts.most_common(TOP_COUNT)
+        ]
+
+    lines = [f"{samples} samples at {SAMPLES_PER_SECOND} per second, idle ones left out"]
+    return "\n".join([*lines, *table("python %", python), "", *table("own %", own)]) + "\n"
 
 
 def _by_cprofile(row_name: str, scale: float, folder: Path) -> str:

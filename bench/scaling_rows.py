@@ -9,9 +9,11 @@ from bench.session import Outcome, Session, client_note
 
 COUNTS = (10, 100, 1_000, 10_000)
 REQUESTS = 20_000
+WARMUP_REQUESTS = 3_000
 SEGMENT_BYTES = 1024 * 1024  # the least that Apache Kafka 4 takes
 SEGMENT_RECORD_SIZE = 1_000
 DESCRIPTORS_PER_PARTITION = 4
+CONNECTION_LIMITS = {"barnabas.max.connections": "20000", "barnabas.max.connections.per.ip": "20000"}  # Apache Kafka has none
 
 
 def partitions(count: int) -> Callable[[Session], Outcome]:
@@ -21,7 +23,7 @@ def partitions(count: int) -> Callable[[Session], Outcome]:
         raise_descriptor_limit(min(count * DESCRIPTORS_PER_PARTITION, 18_000) + DESCRIPTORS_SPARE)
         with session.fresh() as fresh:
             fresh.create_topic("many", count)
-            return _in_turn(fresh, "many", connections=1, partitions=count, warmup=count)
+            return _in_turn(fresh, "many", connections=1, partitions=count, warmup=max(count, WARMUP_REQUESTS))
 
     return measure
 
@@ -31,9 +33,9 @@ def connections(count: int) -> Callable[[Session], Outcome]:
 
     def measure(session: Session) -> Outcome:
         raise_descriptor_limit(count + DESCRIPTORS_SPARE)
-        with session.fresh() as fresh:
+        with session.fresh(CONNECTION_LIMITS) as fresh:
             fresh.create_topic("many", 1)
-            return _in_turn(fresh, "many", connections=count, partitions=1, warmup=count)
+            return _in_turn(fresh, "many", connections=count, partitions=1, warmup=max(count, WARMUP_REQUESTS))
 
     return measure
 
@@ -44,7 +46,7 @@ def segments(count: int) -> Callable[[Session], Outcome]:
     def measure(session: Session) -> Outcome:
         with session.topic(1, {"segment.bytes": str(SEGMENT_BYTES)}) as topic:
             session.librdkafka("produce", topic, count * SEGMENT_BYTES // SEGMENT_RECORD_SIZE, SEGMENT_RECORD_SIZE)
-            return _in_turn(session, topic, connections=1, partitions=1, warmup=1_000)
+            return _in_turn(session, topic, connections=1, partitions=1, warmup=WARMUP_REQUESTS)
 
     return measure
 
@@ -55,7 +57,8 @@ def producer_ids(count: int) -> Callable[[Session], Outcome]:
     def measure(session: Session) -> Outcome:
         requests = session.scaled(REQUESTS)
         with session.topic() as topic:
-            options = ["--requests", str(requests), "--warmup", str(count), "--idempotence", "--producers", str(count)]
+            options = ["--requests", str(requests), "--warmup", str(max(count, WARMUP_REQUESTS))]
+            options += ["--idempotence", "--producers", str(count)]
             return _outcome(session.client("raw_produce", "--topic", topic, *options))
 
     return measure
