@@ -84,6 +84,7 @@ class ReplicaManager:
         self._topics: dict[str, dict[int, Partition]] = {}
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
         self._failed_log_dirs: set[Path] = set()
+        self._is_loading = True  # until the first partitions came: those that were there before this start
         self._committers: dict[Path, GroupCommitter] = {}
 
     # -- finding -----------------------------------------------------------------------------------------------------
@@ -325,11 +326,14 @@ class ReplicaManager:
             for partition in hosted_partitions:
                 partition.config_changed(self._metadata.log_config(name))
                 changed.append(partition)
+        self._is_loading = self._is_loading and not delta.changed_partitions
         for partition in changed:
             self.on_progress(partition)
 
     def _apply_change(self, change: PartitionChange) -> Partition | None:
         topic, index, image = change.topic, change.partition, change.image
+        if (topic.name, index) in self._unopened:
+            return None  # offline until the next start, as in Kafka
         try:
             partition = self.find_partition(topic.name, index) or self._open_partition(topic.name, index, topic.topic_id)
             if partition.is_offline:
@@ -348,7 +352,11 @@ class ReplicaManager:
         """A Partition over its log, which is made if this broker has none of that topic id yet."""
         partition_log = self._log_manager.find_log(topic, index)
         if partition_log is None:
-            partition_log = self._log_manager.create_log(topic, index, topic_id, self._metadata.log_config(topic), self._clock.now_ms())
+            logs = self._log_manager
+            if self._is_loading and len(logs.online_directories) < len(logs.directories):
+                # Made anew in another directory it would answer with offsets from 0 and hide every acknowledged record.
+                raise StorageError("its log may lie in a directory that is offline")
+            partition_log = logs.create_log(topic, index, topic_id, self._metadata.log_config(topic), self._clock.now_ms())
         partition = Partition(
             topic, index, topic_id, partition_log, node_id=self.node_id, environment=self, metrics=self._metrics.topic(topic)
         )

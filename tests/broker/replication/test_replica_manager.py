@@ -133,3 +133,17 @@ def test_partition_whose_log_cannot_be_made_answers_a_storage_error(tmp_path: Pa
     world.create_topic("orders")
 
     assert world.produce("orders", batch("a"))[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_log_missing_at_the_start_is_not_made_anew_while_a_directory_is_offline(tmp_path: Path) -> None:
+    """It may lie there: an empty one in another directory would hide every acknowledged record."""
+    world = World(tmp_path)
+    world.logs.directories = [tmp_path, tmp_path / "offline"]
+
+    world.create_topic("known", replicas=(1,))
+    world.create_topic("new")
+    world.change_partition("known", leader=-1)
+    world.change_partition("known", leader=1)
+
+    assert world.produce("known", batch("a"))[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.produce("new", batch("a"))[0].error_code is ErrorCode.NONE

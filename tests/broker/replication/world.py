@@ -97,6 +97,8 @@ class DirectoryLogs:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.logs: dict[tuple[str, int], Log] = {}
+        self.directories = [directory]
+        self.online_directories = [directory]
 
     def find_log(self, topic: str, partition: int) -> Log | None:
         return self.logs.get((topic, partition))
