@@ -74,7 +74,7 @@ class ProduceHandler:
             entries, acks=request.acks, timeout_ms=request.timeout_ms, on_done=answer, is_zstd_allowed=version >= ZSTD_VERSION_MIN
         )
         if operation is None:
-            return deferred.value
+            return deferred.value  # type: ignore[no-any-return]
         deferred.on_abandon = lambda: replica_manager.produce_purgatory.cancel(operation)
         return deferred
 

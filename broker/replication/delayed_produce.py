@@ -16,6 +16,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
+    from storage.validation import RecordError
 
 ALL_IN_SYNC = -1
 UNKNOWN_OFFSET = -1
@@ -41,7 +42,7 @@ class PartitionAppendResult:
         self.partition = partition
         self.error_code = ErrorCode.NONE
         self.error_message: str | None = None
-        self.record_errors: list[object] | None = None  # storage.validation.RecordError: which records were refused, and why
+        self.record_errors: list[RecordError] | None = None  # which records were refused, and why
         self.base_offset = UNKNOWN_OFFSET
         self.last_offset = UNKNOWN_OFFSET
         self.log_append_time_ms = UNKNOWN_OFFSET
@@ -77,7 +78,7 @@ class DelayedProduce(DelayedOperation):
             for partition in tuple(self.pending):
                 self._settle(partition)
         elif key in self.pending:
-            self._settle(key)  # type: ignore[arg-type]
+            self._settle(key)
         return not self.pending
 
     def on_expire(self) -> None:

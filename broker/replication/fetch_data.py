@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from storage.log import AbortedTransaction
+    from storage.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1  # in a request: "do not check"
 CONSUMER_REPLICA_ID = -1

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from broker.metadata.image import PartitionImage
     from broker.metrics import BrokerTopicMetrics
     from config.topic import LogConfig
-    from storage.log import AppendResult, EpochEndOffset, Log
+    from storage.leader_epochs import EpochEndOffset
+    from storage.log import Log
+    from storage.log_results import AppendResult
 
 ALL_IN_SYNC = -1  # acks=all
 LONG_MAX = 2**63 - 1  # flush.messages: never, which is left to the kernel
