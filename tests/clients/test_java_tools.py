@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.adapters import CODECS, Client, ConfluentKafka, JavaKafka
 from tests.clients.members import ConfluentMember, poll_until, share_all
-from tests.clients.topics import create_topic
+from tests.clients.topics import create_topic, eventually
 from tests.support.java_host import TOOLS, JavaHost
 from tests.support.kafka import java_tool
 from tests.support.messages import Message
@@ -92,6 +92,7 @@ def test_topic_command_creates_alters_and_deletes(server: ServerProcess, topic_n
 
     created = topics("--create", "--topic", topic_name, "--partitions", "2", "--config", "cleanup.policy=compact")
     topics("--alter", "--topic", topic_name, "--partitions", "3")
+    eventually(lambda: len(topics("--describe", "--topic", topic_name)) == 4)
     described = topics("--describe", "--topic", topic_name)
     again = topics("--create", "--topic", topic_name, expected_status=1)
     topics("--delete", "--topic", topic_name)
@@ -102,7 +103,7 @@ def test_topic_command_creates_alters_and_deletes(server: ServerProcess, topic_n
     )
     assert re.match(rf"\tTopic: {topic_name}\tPartition: 2\tLeader: (\d+)\tReplicas: \1\tIsr: \1\tElr: \tLastKnownElr: ", described[3])
     assert any("already exists" in line for line in again)
-    assert topic_name not in topics("--list")
+    eventually(lambda: topic_name not in topics("--list"))
 
 
 def test_config_command_sets_and_shows_topic_configs(server: ServerProcess, topic_name: str, java_host: JavaHost) -> None:

@@ -7,11 +7,10 @@ import pytest
 from tests.clients.adapters import CODECS, Client
 from tests.clients.conftest import CLIENTS, find_client
 from tests.clients.topics import as_sent, create_topic, in_order
-from tests.support.messages import Message
+from tests.support.messages import RECENT_MS, Message
 from tests.support.process import ServerProcess
 
 PARTITIONS = 3
-NOW_MS = 1_790_000_000_000
 
 
 def sample_messages(producer: Client) -> list[Message]:
@@ -27,14 +26,14 @@ def sample_messages(producer: Client) -> list[Message]:
         (b"long", b"0123456789" * 2_000, ()),
     ]
     return [
-        Message(partition, key, value, headers, NOW_MS + 100 * number + partition)
+        Message(partition, key, value, headers, RECENT_MS + 100 * number + partition)
         for number, (key, value, headers) in enumerate(shapes * 3)
         for partition in range(PARTITIONS)
     ]
 
 
 @pytest.fixture(scope="module")
-def produced(server: ServerProcess, request: pytest.FixtureRequest) -> dict[tuple[str, str], str]:
+def produced() -> dict[tuple[str, str], str]:
     """The topic of each (client, codec), filled when a test first asks for it."""
     return {}
 

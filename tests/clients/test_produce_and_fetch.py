@@ -10,17 +10,16 @@ import pytest
 from tests.clients.adapters import Client, ConfluentKafka, run
 from tests.clients.topics import as_sent, create_topic, in_order
 from tests.support.java_host import JavaHost
-from tests.support.messages import Message
+from tests.support.messages import RECENT_MS, Message
 from tests.support.process import ServerProcess
 
-NOW_MS = 1_790_000_000_000
 LARGE_BYTES = 900_000
 # The smallest limit that all clients accept; a fetch must bring the first record however large it is.
 SMALL_FETCH_BYTES = 1_000
 
 
 def numbered(count: int, *, partitions: int = 1) -> list[Message]:
-    return [Message(number % partitions, b"key-%d" % number, b"value-%d" % number, (), NOW_MS + number) for number in range(count)]
+    return [Message(number % partitions, b"key-%d" % number, b"value-%d" % number, (), RECENT_MS + number) for number in range(count)]
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
@@ -50,7 +49,7 @@ def test_producing_to_an_unknown_topic_creates_it(server: ServerProcess, topic_n
 def test_large_record_comes_back_whole_even_past_the_fetch_limit(server: ServerProcess, topic_name: str, client: Client) -> None:
     """KIP-74: the first batch of a fetch is returned whatever its size, or the consumer would be stuck on it."""
     create_topic(server, topic_name)
-    messages = [Message(0, b"large", bytes([number]) * LARGE_BYTES, (), NOW_MS) for number in range(3)]
+    messages = [Message(0, b"large", bytes([number]) * LARGE_BYTES, (), RECENT_MS) for number in range(3)]
     client.produce(server, topic_name, messages)
 
     records = client.consume(server, topic_name, 3, fetch_bytes=SMALL_FETCH_BYTES)
@@ -73,12 +72,12 @@ def test_kafka_python_finds_offsets_by_timestamp(server: ServerProcess, topic_na
     consumer = kafka.KafkaConsumer(bootstrap_servers=server.bootstrap)
     partition = kafka.TopicPartition(topic_name, 0)
 
-    found = consumer.offsets_for_times({partition: NOW_MS + 42})[partition]
-    beyond = consumer.offsets_for_times({partition: NOW_MS + 1000})[partition]
+    found = consumer.offsets_for_times({partition: RECENT_MS + 42})[partition]
+    beyond = consumer.offsets_for_times({partition: RECENT_MS + 1000})[partition]
     ends = (consumer.beginning_offsets([partition])[partition], consumer.end_offsets([partition])[partition])
     consumer.close()
 
-    assert (found.offset, found.timestamp, beyond, ends) == (42, NOW_MS + 42, None, (0, 100))
+    assert (found.offset, found.timestamp, beyond, ends) == (42, RECENT_MS + 42, None, (0, 100))
 
 
 def test_confluent_kafka_finds_offsets_by_timestamp(server: ServerProcess, topic_name: str) -> None:
@@ -86,7 +85,7 @@ def test_confluent_kafka_finds_offsets_by_timestamp(server: ServerProcess, topic
     ConfluentKafka().produce(server, topic_name, numbered(100))
     consumer = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": "unused"})
 
-    found = consumer.offsets_for_times([confluent_kafka.TopicPartition(topic_name, 0, NOW_MS + 42)], timeout=10)
+    found = consumer.offsets_for_times([confluent_kafka.TopicPartition(topic_name, 0, RECENT_MS + 42)], timeout=10)
     consumer.close()
 
     assert [partition.offset for partition in found] == [42]
@@ -99,7 +98,7 @@ def test_aiokafka_reads_from_a_timestamp_on(server: ServerProcess, topic_name: s
 
     async def read() -> bytes:
         async with aiokafka.AIOKafkaConsumer(topic_name, bootstrap_servers=server.bootstrap) as consumer:
-            consumer.seek(partition, (await consumer.offsets_for_times({partition: NOW_MS + 42}))[partition].offset)
+            consumer.seek(partition, (await consumer.offsets_for_times({partition: RECENT_MS + 42}))[partition].offset)
             value: bytes = (await consumer.getone()).value
             return value
 
@@ -113,7 +112,7 @@ def test_java_shell_finds_offsets_by_timestamp(server: ServerProcess, topic_name
     def offset_at(time: str) -> list[str]:
         return java_host.tool("GetOffsetShell", "--bootstrap-server", server.bootstrap, "--topic", topic_name, "--time", time).lines
 
-    assert offset_at(str(NOW_MS + 42)) == [f"{topic_name}:0:42"]
+    assert offset_at(str(RECENT_MS + 42)) == [f"{topic_name}:0:42"]
     assert offset_at("earliest") == [f"{topic_name}:0:0"]
     assert offset_at("latest") == [f"{topic_name}:0:100"]
     assert offset_at("max-timestamp") == [f"{topic_name}:0:99"]
@@ -126,7 +125,7 @@ def test_log_append_time_replaces_the_clients_time(server: ServerProcess, topic_
     times = {record.timestamp_ms for record in client.consume(server, topic_name, 3)}
 
     assert len(times) >= 1
-    assert times.isdisjoint(range(NOW_MS, NOW_MS + 3))
+    assert times.isdisjoint(range(RECENT_MS, RECENT_MS + 3))
 
 
 def test_consumer_waits_for_records_that_come_later(server: ServerProcess, topic_name: str) -> None:

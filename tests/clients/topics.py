@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.support.messages import Message, Stored
 from tests.support.process import ServerProcess
 
 TIMEOUT_S = 20.0
+EVENTUALLY_INTERVAL_S = 0.05
 
 
 def create_topic(server: ServerProcess, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-    """Creates a topic and returns once the server has it."""
+    """Creates a topic and returns once its leaders serve: a retried first batch of a plain producer may be overtaken."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     futures = admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))])
     futures[name].result(TIMEOUT_S)
+    eventually(lambda: _leaders_serve(admin, name, partitions))
+
+
+def _leaders_serve(admin: AdminClient, name: str, partitions: int) -> bool:
+    answers = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)})
+    return all(answer.exception(TIMEOUT_S) is None for answer in answers.values())
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Returns once a fact holds. Kafka's brokers learn of the controller's changes a moment after it answers."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"did not come true in {TIMEOUT_S} s"
+        time.sleep(EVENTUALLY_INTERVAL_S)
 
 
 def in_order(records: Iterable[Stored]) -> dict[int, list[Message]]:

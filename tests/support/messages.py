@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+
+# A minute ago. Records much older than the topic's retention would be deleted while a test still reads them.
+RECENT_MS = time.time_ns() // 1_000_000 - 60_000
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
