@@ -69,6 +69,8 @@ class Broker:
         self._stopped: asyncio.Future[int] = self._loop.create_future()
         self._undo: list[Callable[[], Any]] = []  # what `stop` does, last first; each may return an awaitable
         self.listeners: list[Listener] = []
+        self._replica_manager: ReplicaManager | None = None
+        self._failed_directories: set[Path] = set()
         self.node_id = config.node_id
         self.cluster_id = ""
 
@@ -213,7 +215,9 @@ class Broker:
             log_manager=log_manager,
             run_blocking=self.run_blocking,
             on_log_dir_failure=log_manager.mark_offline,
+            on_append_bug=lambda: self.request_stop(1),
         )
+        self._replica_manager = replica_manager
         metadata.subscribe(replica_manager.apply)
         return replica_manager
 
@@ -277,8 +281,11 @@ class Broker:
         return self._loop.run_in_executor(self._executor, function, *arguments)
 
     def _directory_failed(self, path: Path, error: StorageError) -> None:
-        """With its last log directory gone a broker has nothing to serve: it stops, as Kafka's does."""
-        if all(Path(directory) == path for directory in self.config.log_dirs):
+        """Its partitions go offline. With the last log directory gone a broker has nothing to serve: it stops, as Kafka's does."""
+        if self._replica_manager is not None:
+            self._replica_manager.fail_log_dir(path, error)
+        self._failed_directories.add(path)
+        if all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
             log.error("no log directory is left, stopping")
             self.request_stop(1)
 

@@ -54,6 +54,7 @@ class ReplicaManager:
     """See the module's docstring.
 
     `alter_isr` sends a proposal to the controller; with one node there are no followers and it is never called.
+    `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop.
     `on_log_dir_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline.
     """
 
@@ -69,6 +70,7 @@ class ReplicaManager:
         run_blocking: RunBlocking,
         alter_isr: Callable[[IsrProposal], None] | None = None,
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
+        on_append_bug: Callable[[], None] | None = None,
     ) -> None:
         self.replica_lag_time_max_ms: int = config.replica_lag_time_max_ms
         self.produce_purgatory = Purgatory(clock)
@@ -81,6 +83,7 @@ class ReplicaManager:
         self._run_blocking = run_blocking
         self._alter_isr = alter_isr
         self._on_log_dir_failure = on_log_dir_failure
+        self._on_append_bug = on_append_bug
         self._topics: dict[str, dict[int, Partition]] = {}
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
         self._failed_log_dirs: set[Path] = set()
@@ -145,6 +148,11 @@ class ReplicaManager:
                 self.fail_log_dir(partition.log.directory.parent, error)
                 result.fail(ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
+            except Exception:
+                # A bug of ours half-way through an append: what is in memory may not be what is on disk. Recovery makes them one.
+                if self._on_append_bug is not None:
+                    self._on_append_bug()
+                raise
             metrics = partition.metrics
             metrics.messages_in += appended.records_count
             metrics.bytes_in += appended.size_bytes
