@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.spark_support import needs_java
+from tests.pipeline.spark_support import needs_java, spark
 from tests.support.fixtures import own_server, server, topic_name
 
-__all__ = ["own_server", "server", "topic_name"]
+__all__ = ["own_server", "server", "spark", "topic_name"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,7 +18,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
+from pipeline.session import open_session
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
 
@@ -28,6 +30,8 @@ FLUSH_TIMEOUT_S = 60
 CHECKOUT = Path(__file__).resolve().parents[2]
 MASTER = "local[2]"
 DRIVER_MEMORY = "spark.driver.memory=1g"
+# 200 shuffle tasks, the default, take longer than all the tests' data.
+SESSION_SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 def needs_java() -> pytest.MarkDecorator:
@@ -37,6 +41,14 @@ def needs_java() -> pytest.MarkDecorator:
 def cache_home() -> Path:
     """The cache folder of the tests: outside the checkout, kept from run to run."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas-tests"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """One session for a module: a start takes about 5 s."""
+    session = open_session("tests", master=MASTER, settings=SESSION_SETTINGS, cache_dir=cache_home() / "barnabas")
+    yield session
+    session.stop()
 
 
 def pipeline_command(command: str, server: ServerProcess, *arguments: str, master: str = MASTER) -> list[str]:
