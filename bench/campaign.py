@@ -6,6 +6,7 @@ Alternating run by run is what makes a comparison mean something on a noisy mach
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from bench.servers import Product
 from bench.session import MeasurementError, Session
 
 WARMUP_RECORDS_100B = 10_000_000
+SETTLE_S = 1.5  # a deleted topic's files go after one second: what is deleted need not be written
 
 
 @dataclass(slots=True)
@@ -72,6 +74,8 @@ def warm(session: Session, factor: float) -> None:
 
 
 def _run(session: Session, result: Result) -> None:
+    time.sleep(SETTLE_S)
+    os.sync()  # no run pays for the bytes that the one before left to be written
     started = time.monotonic()
     try:
         outcome = result.row.measure(session)

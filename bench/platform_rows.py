@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.session import Outcome, Session
 
-MEGABYTES = 4_000
+MEGABYTES = 2_000
 
 
 def raw_limit(session: Session) -> Outcome:

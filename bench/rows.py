@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import consume_rows, endurance_rows, group_rows, latency_rows, lifecycle_rows, platform_rows, produce_rows, scaling_rows
+from bench import (
+    consume_rows,
+    endurance_rows,
+    fairness_rows,
+    group_rows,
+    latency_rows,
+    lifecycle_rows,
+    platform_rows,
+    produce_rows,
+    scaling_rows,
+    spark_rows,
+)
 from bench.session import Outcome, Session
 
 
@@ -101,19 +112,6 @@ CORE = (
         is_core=True,
         runs_max=3,
     ),
-    Row(
-        "memory",
-        "resident memory",
-        lifecycle_rows.memory,
-        (
-            Figure("idle_mb", "idle", "MB", limit=60, recorded=387),
-            Figure("loaded_mb", "after 8 GB in and out", "MB", limit=150, recorded=1187),
-            Figure("peak_mb", "peak", "MB"),
-            Figure("loaded_pss_mb", "PSS after 8 GB in and out", "MB"),
-        ),
-        is_core=True,
-        runs_max=1,
-    ),
     Row("lock-step", "produce, 1 in flight, acks=1", produce_rows.lock_step, _lock_step_figures(60, 50, (39, 57)), is_core=True),
     Row(
         "pipelined",
@@ -174,6 +172,32 @@ CORE = (
             Figure("cpu_s_per_gb", "CPU per GB", "s", limit=0.1, recorded=0.176),
         ),
         is_core=True,
+    ),
+    Row(
+        "raw-limit",
+        "no broker: recv + pwrite, and sendfile",
+        platform_rows.raw_limit,
+        (
+            _rate("in_mb_per_s", "in", "MB/s"),
+            Figure("in_cpu_s_per_gb", "CPU per GB in", "s"),
+            _rate("out_mb_per_s", "out", "MB/s"),
+            Figure("out_cpu_s_per_gb", "CPU per GB out", "s"),
+        ),
+        is_core=True,
+        runs_max=3,
+    ),
+    Row(
+        "memory",
+        "resident memory",
+        lifecycle_rows.memory,
+        (
+            Figure("idle_mb", "idle", "MB", limit=60, recorded=387),
+            Figure("loaded_mb", "after 8 GB in and out", "MB", limit=150, recorded=1187),
+            Figure("peak_mb", "peak", "MB"),
+            Figure("loaded_pss_mb", "PSS after 8 GB in and out", "MB"),
+        ),
+        is_core=True,
+        runs_max=1,
     ),
 )
 
@@ -248,16 +272,34 @@ FURTHER = (
         )
         for count in (1, 8, 64)
     ),
+    *(
+        Row(
+            f"fair-{name}",
+            f"1,000 records/s beside {what}",
+            measure,
+            (
+                Figure("alone_p99_us", "p99 alone", "µs"),
+                Figure("beside_p99_us", "p99 beside", "µs"),
+                Figure("added_p99_us", "added to p99", "µs", limit=2_000),
+                Figure("added_p50_us", "added to p50", "µs"),
+            ),
+        )
+        for name, what, measure in (
+            ("pipelining", "a connection that pipelines without end", fairness_rows.beside_pipelining),
+            ("cold-read", "a consumer of 4 cold GB", fairness_rows.beside_cold_read),
+        )
+    ),
     Row(
-        "raw-limit",
-        "no broker: recv + pwrite, and sendfile",
-        platform_rows.raw_limit,
+        "spark",
+        "Spark's kafka sink and source, 100 B, 6 partitions",
+        spark_rows.batch,
         (
-            _rate("in_mb_per_s", "in", "MB/s"),
-            Figure("in_cpu_s_per_gb", "CPU per GB in", "s"),
-            _rate("out_mb_per_s", "out", "MB/s"),
-            Figure("out_cpu_s_per_gb", "CPU per GB out", "s"),
+            _rate("sink_rows_per_s", "sink", "rows/s"),
+            Figure("sink_cpu_s_per_million", "broker's CPU per million written", "s"),
+            _rate("source_rows_per_s", "source", "rows/s"),
+            Figure("source_cpu_s_per_million", "broker's CPU per million read", "s"),
         ),
+        runs_max=3,
     ),
     *(
         Row(

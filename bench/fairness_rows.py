@@ -1,0 +1,75 @@
+"""What one greedy client does to the others' latency: 1,000 records/s on a connection of its own, first alone and then beside it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench.consume_rows import RECORD_SIZE, drop_from_page_cache
+from bench.session import Outcome, Session
+
+RATE = 1_000  # records per second
+REQUESTS = 8_000
+WARMUP = 1_000
+GREEDY_REQUESTS = 100_000_000  # more than it will get to send: it is ended
+COLD_RECORDS = 4_000_000
+
+Neighbour = Callable[[Session], "Iterator[None]"]
+
+
+def beside_pipelining(session: Session) -> Outcome:
+    """One connection that keeps 64 small produce requests in flight without end."""
+    return _compare(session, _pipelining)
+
+
+def beside_cold_read(session: Session) -> Outcome:
+    """One consumer that reads 4 GB that were dropped from the page cache."""
+    return _compare(session, _cold_read)
+
+
+def _compare(session: Session, neighbour: Neighbour) -> Outcome:
+    alone = _latency(session)
+    with contextmanager(neighbour)(session):
+        beside = _latency(session)
+    return Outcome(
+        {
+            "alone_p99_us": alone["p99_us"],
+            "beside_p99_us": beside["p99_us"],
+            "added_p99_us": beside["p99_us"] - alone["p99_us"],
+            "added_p50_us": beside["p50_us"] - alone["p50_us"],
+        }
+    )
+
+
+def _latency(session: Session) -> dict[str, Any]:
+    requests = str(session.scaled(REQUESTS))
+    with session.topic() as topic:
+        return session.client("open_loop", "--topic", topic, "--rate", str(RATE), "--requests", requests, "--warmup", str(WARMUP))
+
+
+def _pipelining(session: Session) -> Iterator[None]:
+    with session.topic() as topic:
+        options = ["--in-flight", "64", "--requests", str(GREEDY_REQUESTS), "--warmup", "0"]
+        client = session.start_client("raw_produce", "--topic", topic, *options)
+        try:
+            yield
+        finally:
+            _end(client)
+
+
+def _cold_read(session: Session) -> Iterator[None]:
+    records = session.scaled(COLD_RECORDS)
+    topic = session.kept_topic(f"bench-cold-{records}", 1, records, RECORD_SIZE)
+    drop_from_page_cache(session, topic)
+    client = session.start_client("librdkafka_load", "consume", "--topic", topic, "--records", str(records), "--size", str(RECORD_SIZE))
+    try:
+        yield
+    finally:
+        _end(client)
+
+
+def _end(client: subprocess.Popen[str]) -> None:
+    client.kill()
+    client.communicate()
