@@ -56,6 +56,9 @@ def offsets_behind(report: Any) -> int:
 
 
 def _offsets(source_offset: Any) -> dict[tuple[str, str], int]:
-    """{"topic": {"0": 12}}, which Spark gives as an object or as its JSON text, by topic and partition."""
-    parsed = json.loads(source_offset) if isinstance(source_offset, str) else source_offset
-    return {(topic, number): offset for topic, offsets in (parsed or {}).items() for number, offset in offsets.items()}
+    """{"topic": {"0": 12}}, which Spark gives as an object or as its JSON text, by topic and partition. Nothing for what is
+    not known, which Spark gives in several ways: a batch that is run again has no latest offset.
+    """
+    if isinstance(source_offset, str):
+        source_offset = json.loads(source_offset) if source_offset.startswith("{") else None
+    return {(topic, number): offset for topic, offsets in (source_offset or {}).items() for number, offset in offsets.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pipeline.progress import ProgressPrinter, batch_line
 
 
@@ -15,6 +17,14 @@ def report(batch_id: int, records: int, *, end: int = 10, latest: int = 10) -> d
 def test_batch_line_says_records_seconds_rate_and_what_is_left() -> None:
     assert batch_line(report(3, 5000, end=10, latest=1210)) == "batch 3: 5,000 records in 2.0 s (2,500/s), 1,200 offsets behind"
     assert batch_line(report(4, 5000)) == "batch 4: 5,000 records in 2.0 s (2,500/s)"
+
+
+@pytest.mark.parametrize("unknown", ["", "null", "<none>", None])
+def test_batch_that_is_run_again_has_no_latest_offset(unknown: str | None) -> None:
+    again = report(3, 5000)
+    again["sources"][0]["latestOffset"] = unknown
+
+    assert batch_line(again) == "batch 3: 5,000 records in 2.0 s (2,500/s)"
 
 
 def test_each_batch_is_printed_once_and_waits_say_nothing() -> None:
