@@ -34,6 +34,21 @@ class Deferred:
         if self._callback is not None:
             self._callback(value)
 
+    def resolve(self, compute: Callable[..., Any], *arguments: Any) -> None:
+        """Complete with what `compute` returns, or with what it raises: whoever ends a wait must not suffer from its answer."""
+        try:
+            value = compute(*arguments)
+        except Exception as e:
+            value = e
+        self.complete(value)
+
+    def take(self) -> Any:
+        """The value of a Deferred that is complete; raises it if it is an exception."""
+        assert self.is_done, "take() is for what was answered at once"
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
     def when_done(self, callback: Callable[[Any], None]) -> None:
         """Call `callback(value)` on completion, at once if already complete."""
         assert self._callback is None, "a Deferred has one consumer"

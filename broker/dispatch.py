@@ -23,7 +23,8 @@ from broker.network.request_pipeline import Chunks
 from protocol import codec
 from protocol.apis import APIS, Api
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import decode_request_header, skip_tags
+from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, skip_tags
+from protocol.templates import PreparedResponse
 
 log = logging.getLogger("barnabas.dispatch")
 
@@ -85,21 +86,27 @@ class KafkaApis:
         """Run the request in `frame` (valid only during this call): its response's chunks, a Deferred of them, or None for no
         response. Raises CloseConnection or DecodeError when the connection has to be closed."""
         started_ns = perf_counter_ns()
-        header = decode_request_header(frame)
-        route = self._routes.get(header.api_key << 16 | header.api_version) if header.api_version >= 0 else None
+        try:
+            api_key, api_version, correlation_id, client_id_size = REQUEST_HEADER.unpack_from(frame)
+        except struct.error as e:
+            raise DecodeError(f"request header cut after {len(frame)} bytes") from e
+        position = HEADER_SIZE_MIN + client_id_size if client_id_size > 0 else HEADER_SIZE_MIN
+        route = self._routes.get(api_key << 16 | api_version)
         if route is None:
-            route = self._find_route(header.api_key, header.api_version)
+            route = self._find_route(api_key, api_version)
             if route is None:
-                return [_unsupported_api_versions(header.correlation_id)]
-        position = skip_tags(frame, header.body_position) if route.has_request_tags else header.body_position
+                return [_unsupported_api_versions(correlation_id)]
+        client_id = frame[HEADER_SIZE_MIN:position]
+        if client_id != facts.client_id_bytes:
+            facts.client_id_text = decode_client_id(client_id, client_id_size)
+            facts.client_id_bytes = bytes(client_id)
+        if route.has_request_tags:
+            position = skip_tags(frame, position)
         request, _ = route.decode(frame, position)
-        if header.client_id != facts.client_id_bytes:
-            facts.client_id_text = _client_id(header.client_id)
-            facts.client_id_bytes = header.client_id
         context = RequestContext(
-            route.api_key,
-            route.version,
-            header.correlation_id,
+            api_key,
+            api_version,
+            correlation_id,
             facts.client_id_text,
             facts.listener_name,
             facts.client_host,
@@ -113,6 +120,10 @@ class KafkaApis:
             raise
         except Exception as e:
             outcome = self._response_to_failure(route, context, request, e)
+        if type(outcome) is PreparedResponse:
+            chunks = [outcome.to_frame(correlation_id)]
+            route.measure(perf_counter_ns() - started_ns)
+            return chunks
         if type(outcome) is Deferred:
             return self._deferred(route, context, request, outcome, started_ns)
         if outcome is None:
@@ -120,7 +131,7 @@ class KafkaApis:
             return None
         if type(outcome) is CoroutineType:
             return self._awaited(route, context, request, outcome, started_ns)
-        chunks = self._encode(route, header.correlation_id, outcome)
+        chunks = self._encode(route, correlation_id, outcome)
         route.measure(perf_counter_ns() - started_ns)
         return chunks
 
@@ -152,7 +163,10 @@ class KafkaApis:
             try:
                 if isinstance(value, Exception):
                     value = self._response_to_failure(route, context, request, value)
-                chunks = self._encode(route, context.correlation_id, value)
+                if type(value) is PreparedResponse:
+                    chunks = [value.to_frame(context.correlation_id)]
+                else:
+                    chunks = self._encode(route, context.correlation_id, value)
             except Exception as e:
                 encoded.complete(e)
                 return
@@ -223,13 +237,6 @@ class KafkaApis:
             module = importlib.import_module(f"broker.handlers.{api.stem}")
             found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
         return found
-
-
-def _client_id(raw: bytes) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as e:
-        raise DecodeError("client id is not UTF-8") from e
 
 
 def _unsupported_api_versions(correlation_id: int) -> bytes:

@@ -21,8 +21,8 @@ POOLED_BUFFER_SIZE = FIRST_ALLOCATION_MAX + 64 * 1024  # bytes; room for a clien
 POOLED_BUFFERS_MAX = 8
 
 _SIZE = struct.Struct(">i")
-_HEADER = struct.Struct(">hhih")  # api key, api version, correlation id, client id length
-HEADER_SIZE_MIN = 8  # bytes; api key, api version, correlation id
+REQUEST_HEADER = struct.Struct(">hhih")  # API key, API version, correlation id, client id's size (-1: null); then the client id
+HEADER_SIZE_MIN = REQUEST_HEADER.size  # bytes; header v2 has a tag section behind the client id, see `skip_tags`
 
 
 class BufferPool:
@@ -164,36 +164,14 @@ class FrameAssembler:
             self._pool.give_back(buffer)
 
 
-class RequestHeader:
-    """The header of one request. `body_position` is where the body starts in the frame."""
-
-    __slots__ = ("api_key", "api_version", "body_position", "client_id", "correlation_id")
-
-    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: bytes, body_position: int) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id  # as it came, not yet checked to be UTF-8; null and absent are b""
-        self.body_position = body_position
-
-
-def decode_request_header(frame: memoryview) -> RequestHeader:
-    """Read a request header v1, up to and including the client id; raises DecodeError.
-
-    The tag section that header v2 adds is left for `skip_tags`, because whether it is there depends on the API's version.
-    """
+def decode_client_id(raw: memoryview, declared_size: int) -> str:
+    """The client id as text, "" for null; `raw` is what the frame holds of it. Raises DecodeError when it is cut or not UTF-8."""
+    if declared_size < -1 or len(raw) != max(declared_size, 0):
+        raise DecodeError(f"client id of {declared_size} bytes, {len(raw)} are there")
     try:
-        api_key, api_version, correlation_id, client_id_size = _HEADER.unpack_from(frame, 0)
-    except struct.error as e:
-        raise DecodeError(f"request header cut after {len(frame)} bytes") from e
-    end = 10 + client_id_size
-    if client_id_size <= 0:
-        if client_id_size < -1:
-            raise DecodeError(f"client id of {client_id_size} bytes")
-        return RequestHeader(api_key, api_version, correlation_id, b"", 10)
-    if end > len(frame):
-        raise DecodeError(f"client id of {client_id_size} bytes in a frame of {len(frame)}")
-    return RequestHeader(api_key, api_version, correlation_id, bytes(frame[10:end]), end)
+        return str(raw, "utf-8")
+    except UnicodeDecodeError as e:
+        raise DecodeError("client id is not UTF-8") from e
 
 
 TAGS_PER_HEADER_MAX = 16  # CVE-2026-111115: a flood of two-byte tags must not cost memory before authentication

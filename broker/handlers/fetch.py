@@ -86,11 +86,11 @@ class FetchHandler:
         deferred = Deferred()
 
         def answer(reads: list[PartitionRead]) -> None:
-            deferred.complete(self._response(session, reads + unknown if unknown else reads, version, listener_name))
+            deferred.resolve(self._response, session, reads + unknown if unknown else reads, version, listener_name)
 
         operation = self._replica_manager.fetch(self._params(request, replica_id, version), readable, answer)
         if operation is None:
-            return deferred.value  # type: ignore[no-any-return]
+            return deferred.take()  # type: ignore[no-any-return]
         deferred.on_abandon = lambda: self._replica_manager.fetch_purgatory.cancel(operation)
         return deferred
 

@@ -20,11 +20,14 @@ Not done: transactions, quotas, authorisation; v13 (topic ids).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.replica_manager import AppendEntry
+from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -36,13 +39,22 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.templates import Hole, PreparedResponse, compile_template
 
 NO_ACKS = 0
 VALID_ACKS = frozenset({-1, NO_ACKS, 1})
 ZSTD_VERSION_MIN = 7
 CURRENT_LEADER_VERSION_MIN = 10
+LOG_START_OFFSET_VERSION_MIN = 5
 ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
 TRANSACTIONAL_BIT = 0x10
+PRODUCE_KEY = 0
+TEMPLATES_MAX = 10_000  # (version, topic) pairs; each takes about 1 KB
+# Numbers that stand out in an encoded response: their bytes are not UTF-8, so no name contains them.
+INDEX_HOLE = Hole(0x7EA1C3D5, 4)
+BASE_OFFSET_HOLE = Hole(0x7EB2D4E6F8091A2B, 8)
+LOG_APPEND_TIME_HOLE = Hole(0x7EC3E5F70A1B2C3D, 8)
+LOG_START_OFFSET_HOLE = Hole(0x7ED4F6081B2C3D4E, 8)
 
 
 def build(services: Services) -> Handler:
@@ -50,40 +62,52 @@ def build(services: Services) -> Handler:
 
 
 class ProduceHandler:
-    """Keeps nothing between requests."""
+    """Keeps nothing between requests but response templates."""
 
     def __init__(self, services: Services) -> None:
+        self._templates: dict[tuple[int, str], Callable[..., bytes]] = {}
         self._replica_manager = services.replica_manager
         self._metadata = services.metadata
 
-    def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | Deferred | None:
+    def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | PreparedResponse | Deferred | None:
         entries: list[AppendEntry] = []
         refused: dict[int, PartitionAppendResult] = {}
         self._sort_out(request, entries, refused)
-        version, listener_name = context.api_version, context.listener_name
-        if request.acks == NO_ACKS:
-            self._append_unanswered(request, entries, refused, version)
+        version, acks = context.api_version, request.acks
+        replica_manager = self._replica_manager
+        results, pending = replica_manager.append_now(entries, acks, context.now_ms, version >= ZSTD_VERSION_MIN)
+        if acks == NO_ACKS:
+            _raise_unanswered(refused.values(), results)
             return None
+        if refused:
+            results = _merge(results, refused)
+        if pending is None:
+            return self._respond(results, version, context.listener_name)
         deferred = Deferred()
 
         def answer(results: list[PartitionAppendResult]) -> None:
-            deferred.complete(self._response(_merge(results, refused) if refused else results, version, listener_name))
+            deferred.resolve(self._respond, results, version, context.listener_name)
 
-        replica_manager = self._replica_manager
-        operation = replica_manager.append(
-            entries, acks=request.acks, timeout_ms=request.timeout_ms, on_done=answer, is_zstd_allowed=version >= ZSTD_VERSION_MIN
-        )
-        if operation is None:
-            return deferred.value  # type: ignore[no-any-return]
-        deferred.on_abandon = lambda: replica_manager.produce_purgatory.cancel(operation)
+        operation = replica_manager.park(results, pending, acks, request.timeout_ms, answer)
+        if operation is not None:
+            deferred.on_abandon = lambda: replica_manager.produce_purgatory.cancel(operation)
         return deferred
 
     def _sort_out(self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]) -> None:
         """Fill `entries` with what may be appended and `refused` with the answers for the rest, by place in the request."""
+        topics = request.topic_data
+        if len(topics) == 1 and len(topics[0].partition_data) == 1 and request.acks in VALID_ACKS:  # no need to look for a second
+            data = topics[0].partition_data[0]
+            refusal = self._find_refusal(request, topics[0].name, data)
+            if refusal is None:
+                entries.append((topics[0].name, data.index, data.records))  # type: ignore[arg-type]
+            else:
+                refused[0] = _refusal(topics[0].name, data.index, refusal)
+            return
         position = 0
         positions: dict[tuple[str, int], int] = {}
         error: ErrorCode | None = None if request.acks in VALID_ACKS else ErrorCode.INVALID_REQUIRED_ACKS
-        for topic in request.topic_data:
+        for topic in topics:
             name = topic.name
             for data in topic.partition_data:
                 key = (name, data.index)
@@ -114,18 +138,35 @@ class ProduceHandler:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return None
 
-    def _append_unanswered(
-        self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult], version: int
-    ) -> None:
-        failed = list(refused.values())
+    def _respond(self, results: list[PartitionAppendResult], version: int, listener_name: str) -> ProduceResponse | PreparedResponse:
+        """The response; for the usual one, a single partition without an error, by its template."""
+        if len(results) == 1:
+            result = results[0]
+            if result.error_code is ErrorCode.NONE:
+                fill = self._templates.get((version, result.topic)) or self._compile_template(version, result.topic)
+                return PreparedResponse(
+                    fill,
+                    (result.partition, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+                    if version >= LOG_START_OFFSET_VERSION_MIN
+                    else (result.partition, result.base_offset, result.log_append_time_ms),
+                )
+        return self._response(results, version, listener_name)
 
-        def note(results: list[PartitionAppendResult]) -> None:
-            failed.extend(result for result in results if result.error_code is not ErrorCode.NONE)
-
-        self._replica_manager.append(entries, acks=NO_ACKS, timeout_ms=0, on_done=note, is_zstd_allowed=version >= ZSTD_VERSION_MIN)
-        if failed:
-            first = failed[0]
-            raise DecodeError(f"acks=0 and {first.error_code.name} for {first.topic}-{first.partition}")
+    def _compile_template(self, version: int, topic: str) -> Callable[..., bytes]:
+        if len(self._templates) >= TEMPLATES_MAX:
+            self._templates.clear()
+        partition = PartitionProduceResponse(
+            index=INDEX_HOLE.specimen,
+            base_offset=BASE_OFFSET_HOLE.specimen,
+            log_append_time_ms=LOG_APPEND_TIME_HOLE.specimen,
+            log_start_offset=LOG_START_OFFSET_HOLE.specimen,
+        )
+        specimen = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
+        holes = [INDEX_HOLE, BASE_OFFSET_HOLE, LOG_APPEND_TIME_HOLE]
+        if version >= LOG_START_OFFSET_VERSION_MIN:
+            holes.append(LOG_START_OFFSET_HOLE)
+        fill = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
+        return fill
 
     def _response(self, results: list[PartitionAppendResult], version: int, listener_name: str) -> ProduceResponse:
         response = ProduceResponse()
@@ -170,6 +211,13 @@ class ProduceHandler:
             return
         host, port = broker.endpoints[listener_name]
         response.node_endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
+
+
+def _raise_unanswered(refused: Iterable[PartitionAppendResult], results: Iterable[PartitionAppendResult]) -> None:
+    """With acks=0 the client can't be told of an error but by closing its connection, so that it refreshes its metadata."""
+    for result in (*refused, *results):
+        if result.error_code is not ErrorCode.NONE:
+            raise DecodeError(f"acks=0 and {result.error_code.name} for {result.topic}-{result.partition}")
 
 
 def _refusal(topic: str, partition: int, error_code: ErrorCode) -> PartitionAppendResult:

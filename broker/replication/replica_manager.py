@@ -131,7 +131,16 @@ class ReplicaManager:
 
         It is called before this returns None, or later by whatever ends the wait of the returned operation, which
         `produce_purgatory.cancel` may be given. A partition may occur once only. The records are not used after this returns."""
-        now_ms = self._clock.now_ms()
+        results, pending = self.append_now(entries, acks, self._clock.now_ms(), is_zstd_allowed, origin)
+        if pending is not None:
+            return self.park(results, pending, acks, timeout_ms, on_done)
+        on_done(results)
+        return None
+
+    def append_now(
+        self, entries: Sequence[AppendEntry], acks: int, now_ms: int, is_zstd_allowed: bool, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> tuple[list[PartitionAppendResult], dict[Partition, PartitionAppendResult] | None]:
+        """What `append` does before any wait: the results, and those that have to wait for their acks, to be given to `park`."""
         results: list[PartitionAppendResult] = []
         pending: dict[Partition, PartitionAppendResult] | None = None
         changed: list[tuple[Partition, bool]] = []
@@ -171,9 +180,17 @@ class ReplicaManager:
                     pending = {}
                 pending[partition] = result
         self._after_append(changed)
-        if pending is None:
-            on_done(results)
-            return None
+        return results, pending
+
+    def park(
+        self,
+        results: list[PartitionAppendResult],
+        pending: dict[Partition, PartitionAppendResult],
+        acks: int,
+        timeout_ms: int,
+        on_done: OnAppended,
+    ) -> DelayedProduce | None:
+        """Wait for the acks of what `append_now` left pending; as `append` from there on."""
         operation = DelayedProduce(results, pending, acks, on_done)
         is_done = self.produce_purgatory.try_complete_else_watch(operation, tuple(pending), timeout_ms)
         return None if is_done else operation

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from protocol.errors import DecodeError
-from protocol.framing import FIRST_ALLOCATION_MAX, POOLED_BUFFER_SIZE, BufferPool, FrameAssembler, decode_request_header, skip_tags
+from protocol.framing import FIRST_ALLOCATION_MAX, POOLED_BUFFER_SIZE, BufferPool, FrameAssembler, decode_client_id, skip_tags
 
 MAX_FRAME_SIZE = 8 * 1024 * 1024
 
@@ -102,25 +102,15 @@ def test_a_pooled_buffer_is_used_again() -> None:
     assert len(receiver.pool._free) == 0
 
 
-def test_header_fields_and_the_body_position() -> None:
-    frame = memoryview(struct.pack(">hhih", 3, 12, 99, 5) + b"kcat!" + b"\x00" + b"body")
-
-    header = decode_request_header(frame)
-
-    assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (3, 12, 99, b"kcat!")
-    assert bytes(frame[skip_tags(frame, header.body_position) :]) == b"body"
+def test_client_id_as_text() -> None:
+    assert decode_client_id(memoryview(b"kcat!"), 5) == "kcat!"
+    assert decode_client_id(memoryview(b""), -1) == ""
 
 
-def test_null_client_id_reads_as_empty() -> None:
-    header = decode_request_header(memoryview(struct.pack(">hhih", 18, 0, 1, -1)))
-
-    assert (header.client_id, header.body_position) == (b"", 10)
-
-
-@pytest.mark.parametrize("frame", [b"", b"\x00\x03", struct.pack(">hhih", 0, 0, 0, -2), struct.pack(">hhih", 0, 0, 0, 4) + b"abc"])
-def test_a_cut_header_is_a_decode_error(frame: bytes) -> None:
+@pytest.mark.parametrize(("raw", "declared_size"), [(b"abc", 4), (b"", -2), (b"\xff", 1)])
+def test_a_bad_client_id_is_a_decode_error(raw: bytes, declared_size: int) -> None:
     with pytest.raises(DecodeError):
-        decode_request_header(memoryview(frame))
+        decode_client_id(memoryview(raw), declared_size)
 
 
 @pytest.mark.parametrize("tags", [b"", b"\x11" + b"\x00\x00" * 17, b"\x01\x00\x05ab", b"\xff\xff\xff\xff\xff\x01", b"\x80"])

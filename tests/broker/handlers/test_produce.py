@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from protocol import codec
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
+from protocol.templates import PreparedResponse
 from tests.broker.replication.world import World, batch, completed, context
 from tests.support.clock import WALL_START_MS
 
@@ -27,7 +29,18 @@ def request(*topics: tuple[str, list[tuple[int, memoryview | None]]], acks: int 
 
 
 def send(world: World, asked: ProduceRequest, *, version: int = 9) -> Any:
-    return completed(produce.build(world.services())(context(PRODUCE_KEY, version), asked))
+    facts = replace(context(PRODUCE_KEY, version), now_ms=world.clock.now_ms())
+    outcome = completed(produce.build(world.services())(facts, asked))
+    return read_prepared(outcome, version) if isinstance(outcome, PreparedResponse) else outcome
+
+
+def read_prepared(prepared: PreparedResponse, version: int) -> ProduceResponse:
+    """What a client reads from the response of a template."""
+    frame = prepared.to_frame(1)
+    position = 9 if version >= 9 else 8  # size, correlation id, and the tag section of flexible versions
+    response, end = codec.decode(ProduceResponse, version, frame, position)
+    assert end == len(frame)
+    return response
 
 
 def codes(response: ProduceResponse) -> list[tuple[str, int, int]]:

@@ -1,0 +1,47 @@
+"""A filled template is, byte for byte, what the codec makes of the same message."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from protocol import codec
+from protocol.apis import APIS
+from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from protocol.templates import Hole, PreparedResponse, compile_template
+
+PRODUCE = APIS[0]
+INDEX, BASE_OFFSET, LOG_START_OFFSET = Hole(0x7EA1C3D5, 4), Hole(0x7EB2D4E6F8091A2B, 8), Hole(0x7ED4F6081B2C3D4E, 8)
+
+
+def response(index: int, base_offset: int, log_start_offset: int) -> ProduceResponse:
+    partition = PartitionProduceResponse(index=index, base_offset=base_offset, log_start_offset=log_start_offset)
+    return ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[partition])])
+
+
+@pytest.mark.parametrize("version", range(5, 13))
+@pytest.mark.parametrize("values", [(0, 0, 0), (5, 2**62, 17), (2**31 - 1, 2**63 - 1, -1), (INDEX.specimen, 1, 2)])
+def test_filled_as_the_codec_encodes(version: int, values: tuple[int, int, int]) -> None:
+    specimen = response(INDEX.specimen, BASE_OFFSET.specimen, LOG_START_OFFSET.specimen)
+    fill = compile_template(PRODUCE, version, specimen, [INDEX, BASE_OFFSET, LOG_START_OFFSET])
+
+    frame = PreparedResponse(fill, values).to_frame(77)
+
+    head = struct.pack(">i", 77) + (b"\x00" if version >= 9 else b"")
+    body = head + codec.encode(response(*values), version)
+    assert frame == struct.pack(">i", len(body)) + body
+
+
+def test_a_number_that_is_there_twice_is_refused() -> None:
+    specimen = response(INDEX.specimen, INDEX.specimen, INDEX.specimen)
+
+    with pytest.raises(ValueError, match="once"):
+        compile_template(PRODUCE, 7, specimen, [INDEX])
+
+
+def test_a_field_that_the_version_does_not_carry_is_refused() -> None:
+    specimen = response(INDEX.specimen, BASE_OFFSET.specimen, LOG_START_OFFSET.specimen)
+
+    with pytest.raises(ValueError, match="once"):
+        compile_template(PRODUCE, 4, specimen, [INDEX, BASE_OFFSET, LOG_START_OFFSET])
