@@ -30,6 +30,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.clock": (),
     "broker.deferred": (),
     "broker.metrics": (),
+    "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
     "broker.metrics_http": ("broker.metrics", "protocol"),
     "broker.context": ("broker.clock", "broker.deferred"),
     "broker.replication": ("broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
