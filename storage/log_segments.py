@@ -62,9 +62,7 @@ class LogSegments:
         """The offset at which the next segment, or the log's future, starts."""
         return self._base_offsets[index + 1] if index + 1 < len(self._segments) else log_end_offset
 
-    def slice(
-        self, start_offset: int, max_bytes: int, end_offset: int, log_end_offset: int, minimum_one_batch: bool
-    ) -> FileSlice | None:
+    def slice(self, start_offset: int, max_bytes: int, end_offset: int, log_end_offset: int, minimum_one_batch: bool) -> FileSlice | None:
         """Whole batches of one segment from the one that holds `start_offset`, all below `end_offset`; None when nothing fits."""
         active = self._segments[-1]
         if start_offset >= active.base_offset:

@@ -21,9 +21,7 @@ DAY_MS = 86_400_000
 
 
 def append_marker(log: Log, control_type: ControlType, *, producer_id: int = 7) -> None:
-    marker = build_control_batch(
-        control_type, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0
-    )
+    marker = build_control_batch(control_type, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0)
     log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
