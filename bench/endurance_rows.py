@@ -96,12 +96,14 @@ def flushed(producers: int) -> Callable[[Session], Outcome]:
 
 
 def raise_descriptor_limit(count: int) -> None:
-    """Brokers started afterwards inherit it. Raises MeasurementError where the hard limit is lower."""
+    """Brokers and clients started afterwards inherit it. Raises MeasurementError where it may not be raised so far."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < count:
-        raise MeasurementError(f"needs {count} open files, the limit is {hard}")
-    if soft < count:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    if soft >= count or soft == resource.RLIM_INFINITY:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard if hard == resource.RLIM_INFINITY else max(hard, count)))
+    except (ValueError, PermissionError) as e:
+        raise MeasurementError(f"needs {count} open files, the limit is {hard}") from e
 
 
 def _idle_cpu_percent(pid: int) -> float:

@@ -60,7 +60,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`runs_max` bounds how often a long measurement is repeated."""
+    """`runs_max` bounds how often a long measurement is repeated; `writes_gb` is what one run adds to the page cache."""
 
     name: str
     title: str
@@ -68,6 +68,7 @@ class Row:
     figures: tuple[Figure, ...]
     is_core: bool = False
     runs_max: int = 100
+    writes_gb: float = 0.0
 
 
 def _rate(
@@ -132,6 +133,7 @@ CORE = (
             Figure("cpu_s_per_gb", "CPU per GB", "s", limit=0.6, recorded=1.20),
         ),
         is_core=True,
+        writes_gb=2.1,
     ),
     Row(
         "produce-100b",
@@ -142,6 +144,7 @@ CORE = (
             Figure("cpu_s_per_gb", "CPU per GB", "s", kafka_factor=0.5, recorded=5.2),
         ),
         is_core=True,
+        writes_gb=1.0,
     ),
     Row(
         "produce-lz4",
@@ -152,6 +155,7 @@ CORE = (
             Figure("cpu_s_per_gb", "CPU per GB, uncompressed", "s", kafka_factor=0.5, recorded=0.81),
         ),
         is_core=True,
+        writes_gb=0.1,
     ),
     Row(
         "produce-lz4-text",
@@ -162,6 +166,7 @@ CORE = (
             Figure("cpu_s_per_gb", "CPU per GB, uncompressed", "s", kafka_factor=0.5),
         ),
         is_core=True,
+        writes_gb=0.7,
     ),
     Row(
         "consume-1kb",
@@ -185,6 +190,7 @@ CORE = (
         ),
         is_core=True,
         runs_max=3,
+        writes_gb=2.0,
     ),
     Row(
         "memory",
@@ -210,6 +216,7 @@ FURTHER = (
         "librdkafka produce 1 KB, acks=all, 6 partitions",
         produce_rows.librdkafka_1kb_6_partitions,
         (_rate("mb_per_s", "throughput", "MB/s"), Figure("cpu_s_per_gb", "CPU per GB", "s")),
+        writes_gb=2.1,
     ),
     *(
         Row(f"rate-{rate}-acks-{name}", f"{rate:,} records/s × 1 KB, acks={name}", latency_rows.at_rate(rate, acks=acks), _LATENCY_FIGURES)
@@ -262,6 +269,7 @@ FURTHER = (
         endurance_rows.recovery,
         (Figure("recovery_s", "start", "s"), Figure("s_per_gb", "per GB", "s")),
         runs_max=2,
+        writes_gb=4.2,
     ),
     *(
         Row(

@@ -13,6 +13,7 @@ WARMUP_REQUESTS = 3_000
 SEGMENT_BYTES = 1024 * 1024  # the least that Apache Kafka 4 takes
 SEGMENT_RECORD_SIZE = 1_000
 DESCRIPTORS_PER_PARTITION = 4
+DESCRIPTORS_PER_CONNECTION = 2  # Barnabas's, whose outbox has one of its own
 CONNECTION_LIMITS = {"barnabas.max.connections": "20000", "barnabas.max.connections.per.ip": "20000"}  # Apache Kafka has none
 
 
@@ -20,7 +21,7 @@ def partitions(count: int) -> Callable[[Session], Outcome]:
     """Lock-step produce to each of `count` partitions in turn."""
 
     def measure(session: Session) -> Outcome:
-        raise_descriptor_limit(min(count * DESCRIPTORS_PER_PARTITION, 18_000) + DESCRIPTORS_SPARE)
+        raise_descriptor_limit(count * DESCRIPTORS_PER_PARTITION + DESCRIPTORS_SPARE)
         with session.fresh() as fresh:
             fresh.create_topic("many", count)
             return _in_turn(fresh, "many", connections=1, partitions=count, warmup=max(count, WARMUP_REQUESTS))
@@ -32,7 +33,7 @@ def connections(count: int) -> Callable[[Session], Outcome]:
     """Lock-step produce over each of `count` connections in turn, one request in flight among them all."""
 
     def measure(session: Session) -> Outcome:
-        raise_descriptor_limit(count + DESCRIPTORS_SPARE)
+        raise_descriptor_limit(count * DESCRIPTORS_PER_CONNECTION + DESCRIPTORS_SPARE)
         with session.fresh(CONNECTION_LIMITS) as fresh:
             fresh.create_topic("many", 1)
             return _in_turn(fresh, "many", connections=count, partitions=1, warmup=max(count, WARMUP_REQUESTS))

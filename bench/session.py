@@ -160,7 +160,7 @@ class Session:
             process.communicate()
             raise MeasurementError(f"a client ran for more than {CLIENT_TIMEOUT_S} s") from e
         if process.returncode != 0:
-            raise MeasurementError(f"a client failed: {errors.strip()[-600:]}")
+            raise MeasurementError(f"a client failed: {errors.strip()[-600:]}\nthe broker's log: {self.server.log_tail()[-600:]}")
         result: dict[str, Any] = json.loads(output.splitlines()[-1])
         return result
 

@@ -17,7 +17,6 @@ PARTITION_UNASSIGNED = -1  # the partitioner chooses
 OFFSET_BEGINNING, OFFSET_END = -2, -1
 _EVENT_DELIVERY_REPORT, _EVENT_ERROR = 0x1, 0x8
 _ERROR_TEXT_SIZE = 512
-_ALL_BROKERS_DOWN = -187
 
 
 class Message(Structure):
@@ -52,8 +51,6 @@ _SIGNATURES = {
     "queue_destroy": (None, c_void_p),
     "queue_poll": (c_void_p, c_void_p, c_int),
     "event_type": (c_int, c_void_p),
-    "event_error": (c_int, c_void_p),
-    "event_error_string": (c_char_p, c_void_p),
     "event_message_count": (c_size_t, c_void_p),
     "event_message_next": (POINTER(Message), c_void_p),
     "event_destroy": (None, c_void_p),
@@ -135,10 +132,7 @@ class BatchProducer(_Client):
             return 0
         try:
             if _library.rd_kafka_event_type(event) == _EVENT_ERROR:
-                # Others are retried by the library; without any broker the load has ended.
-                if _library.rd_kafka_event_error(event) == _ALL_BROKERS_DOWN:
-                    raise RdKafkaError(_library.rd_kafka_event_error_string(event).decode())
-                return 0
+                return 0  # the library retries; whoever waits has a limit of its own
             count: int = _library.rd_kafka_event_message_count(event)
             message = _library.rd_kafka_event_message_next(event)  # all messages of one report share one outcome
             if message and message.contents.error:

@@ -24,7 +24,7 @@ OUTSTANDING_COUNT_MAX = 400_000
 PAYLOAD_COUNT = 1_000  # different payloads: 1 MB of text when records have 1 KB
 WORD_COUNT = 12_000
 PATTERN = b"the quick brown fox jumps over the lazy dog; "
-STALL_TIMEOUT_S = 60.0
+STALL_TIMEOUT_S = 30.0
 POLL_MS = 100
 
 
