@@ -21,6 +21,7 @@ JOIN_VERSION, SYNC_VERSION, LEAVE_VERSION, FIND_VERSION = 2, 1, 1, 2
 SESSION_TIMEOUT_MS = 30_000
 ASSIGNMENT = b"a" * 60  # bytes, about what one topic with a few partitions takes
 COORDINATOR_TIMEOUT_S = 30.0
+FORM_PAUSE_S = 0.2
 REBALANCES = 7
 
 _group_names = itertools.count()
@@ -38,25 +39,35 @@ class Group:
     def __init__(self, name: str, members: list[Member]) -> None:
         self._name = name
         self._members = members
+        self._round = 0
 
-    def rebalance(self) -> float:
-        """All members join and sync; returns the seconds from the first join to the last assignment."""
+    def form(self) -> None:
+        """The first member makes the group; it joins again after the others, who would wait for it otherwise."""
+        Group(self._name, self._members[:1]).rebalance()
+        self.rebalance(pause_s=FORM_PAUSE_S)
+
+    def rebalance(self, pause_s: float = 0.0) -> float:
+        """All members join and sync: the seconds from the first join to the last assignment. `pause_s` precedes the last join."""
+        self._round += 1
         started = time.perf_counter()
-        answers = self._exchange([self._join(member) for member in self._members], JOIN_VERSION)
+        answers = self._exchange([self._join(member) for member in self._members], JOIN_VERSION, pause_s)
         for member, answer in zip(self._members, answers, strict=True):
             member.member_id = answer.member_id
-        generation = answers[0].generation_id
-        if any(answer.generation_id != generation for answer in answers):
-            return self.rebalance()  # the first members were alone in a generation of their own
+        generations = {answer.generation_id for answer in answers}
+        if len(generations) != 1:
+            raise MeasurementError(f"the members are in generations {sorted(generations)}")
         leader = next(answer for answer in answers if answer.members)
-        self._exchange([self._sync(member, generation, leader) for member in self._members], SYNC_VERSION)
+        self._exchange([self._sync(member, leader.generation_id, leader) for member in self._members], SYNC_VERSION)
         return time.perf_counter() - started
 
     def leave(self) -> None:
         self._exchange([LeaveGroupRequest(group_id=self._name, member_id=member.member_id) for member in self._members], LEAVE_VERSION)
 
-    def _exchange(self, requests: list[Any], version: int) -> list[Any]:
-        for member, request in zip(self._members, requests, strict=True):
+    def _exchange(self, requests: list[Any], version: int, pause_s: float = 0.0) -> list[Any]:
+        """One request of each member, the first member's last."""
+        for member, request in reversed(list(zip(self._members, requests, strict=True))):
+            if member is self._members[0] and pause_s:
+                time.sleep(pause_s)
             member.client.send(request, version)
         answers = [member.client.receive() for member in self._members]
         refused = [answer.error_code for answer in answers if answer.error_code]
@@ -65,13 +76,14 @@ class Group:
         return answers
 
     def _join(self, member: Member) -> JoinGroupRequest:
+        """With new metadata in each round: a follower that joins again with the same is told the generation that it is in."""
         return JoinGroupRequest(
             group_id=self._name,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=SESSION_TIMEOUT_MS,
             member_id=member.member_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m" * 30)],
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=self._round.to_bytes(30))],
         )
 
     def _sync(self, member: Member, generation: int, leader: Any) -> SyncGroupRequest:
@@ -90,7 +102,7 @@ def rebalance(member_count: int) -> Callable[[Session], Outcome]:
             members = [Member(stack.enter_context(session.wire())) for _ in range(member_count)]
             _await_coordinator(members[0].client, name)
             group = Group(name, members)
-            group.rebalance()
+            group.form()
             times = [group.rebalance() for _ in range(REBALANCES)]
             group.leave()
         return Outcome({"rebalance_ms": 1000 * median(times), "longest_ms": 1000 * max(times)})
@@ -101,10 +113,12 @@ def rebalance(member_count: int) -> Callable[[Session], Outcome]:
 def _await_coordinator(client: WireClient, name: str) -> None:
     """The first group of a broker makes the offsets topic; joins are refused until it is there."""
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
-    probe = Group(name + "-probe", [Member(client)])
+    attempts = itertools.count()
     while time.monotonic() < deadline:
         if not client.request(FindCoordinatorRequest(key=name, key_type=0), FIND_VERSION).error_code:
             try:
+                # A name of its own each time: a refused member may still count as one.
+                probe = Group(f"{name}-probe-{next(attempts)}", [Member(client)])
                 probe.rebalance()
                 probe.leave()
                 return

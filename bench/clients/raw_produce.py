@@ -15,7 +15,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
 from bench.clients.wire import WireClient, receive_exactly
 from bench.usage import cpu_seconds
@@ -27,6 +27,7 @@ PRODUCE_VERSION = 7
 INIT_PRODUCER_ID_VERSION = 1
 RECEIVE_SIZE = 65536  # bytes
 TIMEOUT_S = 30
+RETRY_S = 0.05
 TIMESTAMP_MS = 1_750_000_000_000
 
 
@@ -70,13 +71,17 @@ def encode_requests(options: argparse.Namespace) -> list[bytearray]:
 
 def _new_producer_ids(options: argparse.Namespace) -> list[int]:
     """Ids that the broker has just given out, all with epoch 0."""
-    producer_ids = []
+    producer_ids: list[int] = []
+    deadline = perf_counter() + TIMEOUT_S
     with WireClient(options.host, options.port) as client:
-        for _ in range(options.producers):
+        while len(producer_ids) < options.producers:
             answer = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_PRODUCER_ID_VERSION)
-            if answer.error_code or answer.producer_epoch:
+            if not answer.error_code and answer.producer_epoch == 0:
+                producer_ids.append(answer.producer_id)
+            elif perf_counter() > deadline:
                 raise RuntimeError(f"no new producer id: {answer}")
-            producer_ids.append(answer.producer_id)
+            else:
+                sleep(RETRY_S)  # Apache Kafka refuses while it fetches a block of ids
     return producer_ids
 
 
