@@ -16,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from pipeline.admin import TopicAdmin
 from pipeline.hadoop_files import HadoopFiles
 from pipeline.progress import ProgressPrinter
 from pipeline.publication import CHECKPOINT, Publisher
@@ -42,6 +43,12 @@ class ArchiveJob:
     """Files that a batch may write per topic and day; None for one per core of the cluster."""
     allow_data_loss: bool = False
     consumer_properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that must be there; a pattern may match none yet."""
+        option, value = self.subscription
+        return [topic.strip() for topic in value.split(",")] if option == "subscribe" else []
 
     @property
     def checkpoint_folder(self) -> str:
@@ -73,6 +80,9 @@ class Stop:
 
 def archive(spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[str], None]) -> None:
     """Runs the job until it is done or `stop` is requested. Raises StreamingQueryException when Spark gives up."""
+    with TopicAdmin(spark, job.bootstrap_servers, job.consumer_properties) as admin:
+        for topic in job.topics:
+            admin.require_topic(topic)
     publisher = Publisher(HadoopFiles(spark, job.target), job.target, job.checkpoint_folder)
     publisher.open()
     tasks_limit = job.files_per_batch_limit or spark.sparkContext.defaultParallelism

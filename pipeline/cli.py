@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pipeline.admin import AdminError
 from pipeline.archive import ArchiveJob, Stop, archive
 from pipeline.connector import ConnectorError
 from pipeline.hadoop_files import ArchiveFileError
@@ -24,7 +25,7 @@ from pipeline.session import SessionError, open_session
 
 EXIT_FAILED = 1
 FOLLOW_INTERVAL_S = 60.0
-KNOWN_ERRORS = (ConnectorError, SessionError, ArchiveFileError, PublicationError, ReplayError)
+KNOWN_ERRORS = (AdminError, ConnectorError, SessionError, ArchiveFileError, PublicationError, ReplayError)
 # Python frames and Java class names around the sentence that a person looks for.
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|^(?:[\w$]+\.)+[\w$]+(?:Exception|Error):\s*")
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from pipeline.admin import TopicAdmin
 from pipeline.transforms import of_topic, sink_rows
 
-ADMIN_TIMEOUT_MS = 20_000
 # The order of a partition survives a resend only with an idempotent producer, which needs these.
 ORDER_PROPERTIES: Mapping[str, str] = {"enable.idempotence": "true", "acks": "all"}
 
@@ -42,12 +40,13 @@ class ReplayJob:
 
 
 def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -> None:
-    """Writes the archived topic's records to the job's topic. Raises ReplayError before anything is written."""
+    """Writes the archived topic's records to the job's topic. Raises ReplayError or AdminError before anything is written."""
     rows = read_archive(spark, job)
     count, last_partition = rows.agg(F.count("*"), F.max("partition")).first() or (0, None)
     if not count:
         raise ReplayError(f"{job.source} holds no records of topic {job.source_topic}")
-    partitions = partition_count(spark, job)
+    with TopicAdmin(spark, job.bootstrap_servers, job.producer_properties) as admin:
+        partitions = admin.partition_count(job.topic)
     if last_partition >= partitions:
         raise ReplayError(f"topic {job.topic} has {partitions} partitions, and the archive's records need {last_partition + 1}")
     say(f"{count:,} records of {job.source_topic} to {job.topic} ({partitions} partitions)")
@@ -63,23 +62,3 @@ def read_archive(spark: SparkSession, job: ReplayJob) -> DataFrame:
         return of_topic(rows, job.source_topic)
     except AnalysisException as e:
         raise ReplayError(f"{job.source} is no archive: {str(e).splitlines()[0]}") from e
-
-
-def partition_count(spark: SparkSession, job: ReplayJob) -> int:
-    """How many partitions the topic has, asked with the Java client that will write, so that one set of properties serves both."""
-    jvm: Any = spark._jvm
-    properties = jvm.java.util.Properties()
-    timeout_ms = str(ADMIN_TIMEOUT_MS)
-    for name, value in {**job.client_properties, "request.timeout.ms": timeout_ms, "default.api.timeout.ms": timeout_ms}.items():
-        if name not in ORDER_PROPERTIES:
-            properties.setProperty(name, value)
-    try:
-        admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
-        try:
-            names = jvm.java.util.Collections.singletonList(job.topic)
-            return int(admin.describeTopics(names).allTopicNames().get().get(job.topic).partitions().size())
-        finally:
-            admin.close()
-    except Py4JJavaError as e:
-        cause = e.java_exception.getCause() or e.java_exception
-        raise ReplayError(f"topic {job.topic} at {job.bootstrap_servers}: {cause.getMessage()}") from e

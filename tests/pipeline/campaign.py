@@ -33,7 +33,8 @@ from tests.support.process import LineReader, ServerProcess
 
 TOPICS = {"orders": 3, "payments": 2}
 RECORDS_PER_BATCH = 3_000
-RECORDS_PER_SECOND = 2_000
+LAST_RECORDS_PER_BATCH = 100_000
+RECORDS_PER_SECOND = 1_000
 PRODUCE_INTERVAL_S = 0.05
 QUEUE_LIMIT_RECORDS = 50_000
 DELIVERY_TIMEOUT_S = 60.0
@@ -142,7 +143,7 @@ def run(driver_kills: int, broker_kills: int, seed: int, directory: Path, *, ser
     try:
         _kill_by_turns(server, archive, randomness, _shuffled(driver_kills, broker_kills, randomness), result)
         load.finish()
-        last = run_pipeline("archive", server, *_arguments(archive))
+        last = run_pipeline("archive", server, *_arguments(archive, LAST_RECORDS_PER_BATCH))
         if last.returncode:
             result.anomalies.append(f"the last run failed: {last.stderr.strip()[-300:]}")
     finally:
@@ -182,12 +183,12 @@ def _kill_by_turns(server: ServerProcess, archive: Path, randomness: random.Rand
 
 
 def _start_driver(server: ServerProcess, archive: Path) -> tuple[subprocess.Popen[str], LineReader]:
-    driver = start_pipeline("archive", server, *_arguments(archive), "--follow", "--interval", "0.1")
+    driver = start_pipeline("archive", server, *_arguments(archive, RECORDS_PER_BATCH), "--follow", "--interval", "0.1")
     return driver, LineReader(driver)
 
 
-def _arguments(archive: Path) -> tuple[str, ...]:
-    return "--topics", ",".join(TOPICS), "--to", str(archive), "--records-per-batch", str(RECORDS_PER_BATCH)
+def _arguments(archive: Path, records_per_batch: int) -> tuple[str, ...]:
+    return "--topics", ",".join(TOPICS), "--to", str(archive), "--records-per-batch", str(records_per_batch)
 
 
 def _kill_driver(driver: subprocess.Popen[str], lines: LineReader, randomness: random.Random) -> str:

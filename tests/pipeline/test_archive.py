@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.clients.topics import create_topic
-from tests.pipeline.spark_support import positions, produce, read_archive, run_pipeline, unsorted_files
+from tests.pipeline.spark_support import kill_group, positions, produce, read_archive, run_pipeline, start_pipeline, unsorted_files
 from tests.support.messages import Message
-from tests.support.process import ServerProcess
+from tests.support.process import LineReader, ServerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -76,3 +76,33 @@ def test_second_run_adds_only_what_came_since(server: ServerProcess, topic_name:
     assert "300 records" in result.stdout
     assert positions(read_archive(tmp_path)) == expected(topic_name, 600)
     assert before < set(tmp_path.glob("topic=*/day=*/*.parquet"))
+
+
+def test_follow_stops_on_sigterm_after_the_running_batch(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    create_topic(server, topic_name, partitions=3)
+    produce(server, topic_name, numbered(3000))
+    arguments = ("--topics", topic_name, "--to", str(tmp_path), "--follow", "--interval", "0.1", "--records-per-batch", "300")
+    process = start_pipeline("archive", server, *arguments)
+    lines = LineReader(process)
+    try:
+        lines.wait_for(1, containing="batch 0:", timeout_s=90)
+        process.terminate()
+        exit_code = process.wait(60)
+        last_line = lines.wait_for(1, containing="stopped:")[-1]
+    finally:
+        kill_group(process)
+
+    assert exit_code == 0
+    published = {path.name.split("-")[1] for path in tmp_path.glob("topic=*/day=*/*.parquet")}
+    committed = {path.name for path in (tmp_path / "_checkpoint" / "commits").glob("[0-9]*")}
+    assert {int(batch) for batch in published} == {int(batch) for batch in committed}
+    assert f"in {len(committed)} batches" in last_line
+
+
+def test_errors_are_one_line_and_a_failing_exit_code(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path))
+
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == f"barnabas pipeline: topic {topic_name} does not exist at {server.bootstrap}"
+    assert "Traceback" not in result.stderr
+    assert "\tat " not in result.stderr

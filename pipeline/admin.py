@@ -1,0 +1,53 @@
+"""Asks the brokers about topics, with the Java client that Spark's source and sink use: one set of properties serves all three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+TIMEOUT_MS = 20_000
+
+
+class AdminError(Exception):
+    """The brokers do not answer, or do not have what the job needs; the message is one line."""
+
+
+class TopicAdmin:
+    """A connection to the brokers, to be used in a `with` block. Each question ends within TIMEOUT_MS."""
+
+    def __init__(self, spark: SparkSession, bootstrap_servers: str, properties: Mapping[str, str]) -> None:
+        self._jvm: Any = spark._jvm
+        self._bootstrap_servers = bootstrap_servers
+        timeouts = {"request.timeout.ms": str(TIMEOUT_MS), "default.api.timeout.ms": str(TIMEOUT_MS)}
+        java_properties = self._jvm.java.util.Properties()
+        for name, value in {**properties, **timeouts, "bootstrap.servers": bootstrap_servers}.items():
+            java_properties.setProperty(name, value)
+        self._admin = self._ask(lambda: self._jvm.org.apache.kafka.clients.admin.Admin.create(java_properties))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._admin.close()
+
+    def require_topic(self, topic: str) -> None:
+        """Raises AdminError for a topic that does not exist. Describing one is tried again until the timeout; the list says it at once."""
+        if not self._ask(lambda: self._admin.listTopics().names().get()).contains(topic):
+            raise AdminError(f"topic {topic} does not exist at {self._bootstrap_servers}")
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has. Raises AdminError when it does not exist."""
+        self.require_topic(topic)
+        names = self._jvm.java.util.Collections.singletonList(topic)
+        return int(self._ask(lambda: self._admin.describeTopics(names).allTopicNames().get().get(topic).partitions().size()))
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except Py4JJavaError as e:
+            cause = e.java_exception.getCause() or e.java_exception
+            raise AdminError(f"{self._bootstrap_servers}: {cause.getMessage()}") from e

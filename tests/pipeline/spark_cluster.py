@@ -1,0 +1,74 @@
+"""A standalone Spark cluster of its own processes on loopback, started from the jars in the pyspark wheel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyspark
+
+from tests.support.process import free_port
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+POLL_INTERVAL_S = 0.1
+DAEMON_MEMORY = "256m"
+# What a driver needs to reach this cluster without asking DNS, and to fit the machine.
+CLIENT_SETTINGS = (
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.executor.memory=512m",
+    "spark.ui.enabled=false",
+)
+
+
+class SparkCluster:
+    """One master and one worker of two cores. `url` is what --master takes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._master_port = free_port()
+        self.url = f"spark://127.0.0.1:{self._master_port}"
+
+    def start(self) -> SparkCluster:
+        """Returns once the worker is registered."""
+        self._start("master", "org.apache.spark.deploy.master.Master", "--port", str(self._master_port))
+        self._wait_for("master", "New state: ALIVE")
+        work_dir = str(self._directory / "work")
+        self._start("worker", "org.apache.spark.deploy.worker.Worker", "--cores", "2", "--memory", "1g", "--work-dir", work_dir, self.url)
+        self._wait_for("worker", "Successfully registered with master")
+        return self
+
+    def stop(self) -> None:
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def executors(self) -> int:
+        """How many executors the worker has started so far."""
+        return len(list((self._directory / "work").glob("app-*/*/stderr")))
+
+    def _start(self, name: str, main_class: str, *arguments: str) -> None:
+        home = Path(pyspark.__file__).parent
+        line: Sequence[str] = [str(home / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
+        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with (self._directory / f"{name}.log").open("wb") as log:
+            self._processes.append(subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self._directory))
+
+    def _wait_for(self, name: str, text: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        log = self._directory / f"{name}.log"
+        while text not in log.read_text():
+            assert self._processes[-1].poll() is None, f"Spark's {name} ended: {log.read_text()[-1000:]}"
+            assert time.monotonic() < deadline, f"Spark's {name} does not say {text!r}: {log.read_text()[-1000:]}"
+            time.sleep(POLL_INTERVAL_S)

@@ -1,0 +1,47 @@
+"""The pipeline on a standalone Spark cluster: executors are processes of their own, without Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.topics import create_topic
+from tests.pipeline.spark_cluster import CLIENT_SETTINGS, SparkCluster
+from tests.pipeline.spark_support import needs_java, positions, produce, read_archive, run_pipeline, unsorted_files
+from tests.support.messages import Message
+from tests.support.process import ServerProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240), needs_java()]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    spark_cluster = SparkCluster(tmp_path)
+    try:
+        yield spark_cluster.start()
+    finally:
+        spark_cluster.stop()
+
+
+def test_archive_and_replay_run_on_the_executors_of_a_cluster(
+    cluster: SparkCluster, server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    source, target, archive = f"{topic_name}-from", f"{topic_name}-to", tmp_path / "archive"
+    for topic in (source, target):
+        create_topic(server, topic, partitions=2)
+    produce(server, source, [Message(i % 2, None, b"%d" % i) for i in range(2000)])
+    settings = [word for setting in CLIENT_SETTINGS for word in ("--conf", setting)]
+
+    archived = run_pipeline("archive", server, "--topics", source, "--to", str(archive), *settings, master=cluster.url)
+    replayed = run_pipeline(
+        "replay", server, "--from", str(archive), "--source-topic", source, "--topic", target, *settings, master=cluster.url
+    )
+
+    assert archived.returncode == 0, archived.stderr[-2000:]
+    assert replayed.returncode == 0, replayed.stderr[-2000:]
+    assert positions(read_archive(archive)) == sorted((source, i % 2, i // 2) for i in range(2000))
+    assert not list(unsorted_files(archive))
+    assert cluster.executors() == 2, "one executor for each of the two jobs"
+    assert "2,000 records" in replayed.stdout
