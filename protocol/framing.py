@@ -1,9 +1,9 @@
 """Frames and request headers, without I/O: bytes arrive in buffers that this module hands out, whole frames come back.
 
-A frame is an int32 size, big endian, and that many bytes (NetworkReceive in Kafka). Small frames are cut from one scratch
-buffer per assembler; a frame that does not fit is received straight into a buffer of its own, so that a 1 MB produce is copied
-once by the kernel and never by us. Frames are writable views: the log patches offsets in place. A frame is valid only
-until the callback that receives it returns; who needs it longer copies it.
+A frame is an int32 size, big endian, and that many bytes (NetworkReceive in Kafka). Small frames are cut from a scratch
+buffer that all connections share; the rest of a frame that came in part is received straight into a buffer of its own, so that
+a 1 MB produce is copied once by the kernel and never by us. Frames are writable views: the log patches offsets in place. A frame
+is valid only until the callback that receives it returns; who needs it longer copies it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from collections.abc import Callable
 
 from protocol.errors import DecodeError
 
-SCRATCH_SIZE = 64 * 1024  # bytes; uvloop reads at most 64 KiB a time into it
+SCRATCH_SIZE = 64 * 1024  # bytes received at once; uvloop asks for as much
+HELD_SIZE_MAX = (
+    4 * 1024
+)  # bytes; the beginning of a larger frame gets a buffer of the frame's size, a smaller one is copied at the next read
 FIRST_ALLOCATION_MAX = (
     1024 * 1024
 )  # bytes; a larger frame's buffer grows only as its bytes arrive (CVE-2022-34917: never trust a declared size)
@@ -26,11 +29,16 @@ HEADER_SIZE_MIN = REQUEST_HEADER.size  # bytes; header v2 has a tag section behi
 
 
 class BufferPool:
-    """Large receive buffers kept for reuse: a fresh megabyte costs about 50 µs of page faults, a used one nothing."""
+    """Receive buffers that the connections of one event loop share.
 
-    __slots__ = ("_free",)
+    `scratch` is lent to whoever reads next: a read is one uninterrupted call, so one is enough, and an idle connection holds no
+    memory. Large buffers are kept for reuse: a fresh megabyte costs about 50 µs of page faults, a used one nothing.
+    """
+
+    __slots__ = ("_free", "scratch")
 
     def __init__(self) -> None:
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._free: list[bytearray] = []
 
     def take(self) -> bytearray:
@@ -46,14 +54,14 @@ class BufferPool:
 class FrameAssembler:
     """Cuts a byte stream into frames.
 
-    The owner calls `get_buffer()`, receives into the view, and calls `buffer_updated(count)`, which calls `on_frame(view)` for
+    The owner calls `get_buffer()`, receives into the view at once, and calls `buffer_updated(count)`, which calls `on_frame(view)` for
     every whole frame in order. `on_frame` returns False to stop for now: frames already received stay, and `resume()` goes on.
 
     Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`.
     """
 
     __slots__ = (
-        "_end",
+        "_held",
         "_large",
         "_large_is_pooled",
         "_large_position",
@@ -61,8 +69,6 @@ class FrameAssembler:
         "_on_frame",
         "_pool",
         "_scratch",
-        "_start",
-        "_view",
         "max_frame_size",
     )
 
@@ -70,10 +76,8 @@ class FrameAssembler:
         self.max_frame_size = max_frame_size
         self._on_frame = on_frame
         self._pool = pool
-        self._scratch = bytearray(SCRATCH_SIZE)
-        self._view = memoryview(self._scratch)
-        self._start = 0  # position of the first byte not yet handed out
-        self._end = 0  # position after the last byte received
+        self._scratch = pool.scratch
+        self._held: bytes | bytearray = b""  # received and not handed out: the beginning of a small frame, or frames that wait
         self._large: bytearray | None = None  # the frame being received on its own, without its size field
         self._large_is_pooled = False
         self._large_size = 0
@@ -82,22 +86,25 @@ class FrameAssembler:
     @property
     def has_partial_frame(self) -> bool:
         """Whether bytes of a frame that is not complete, or not yet taken, are held."""
-        return self._large is not None or self._end > self._start
+        return self._large is not None or bool(self._held)
 
     @property
     def held_size(self) -> int:
-        """Bytes of memory held for a large frame in progress; the scratch is not counted."""
-        return len(self._large) if self._large is not None else 0
+        """Bytes of memory held for frames in progress."""
+        return len(self._held) + (len(self._large) if self._large is not None else 0)
 
     def get_buffer(self) -> memoryview:
-        """The writable, never empty view to receive into next."""
+        """The writable, never empty view to receive into next; valid until the next call of anyone who shares the pool."""
         if self._large is not None:
             if self._large_position == len(self._large):
                 self._grow_large()
             return memoryview(self._large)[self._large_position : self._large_size]
-        if self._end == SCRATCH_SIZE:
-            self._compact()
-        return self._view[self._end :]
+        if not self._held:
+            return self._scratch
+        size = len(self._held)
+        assert size < SCRATCH_SIZE, "nothing is read while frames wait"
+        self._scratch[:size] = self._held
+        return self._scratch[size:]
 
     def buffer_updated(self, count: int) -> None:
         """Account for `count` bytes received into the last view of `get_buffer`."""
@@ -106,48 +113,47 @@ class FrameAssembler:
             if self._large_position == self._large_size:
                 self._finish_large()
             return
-        self._end += count
-        self.resume()
+        end = len(self._held) + count
+        self._held = b""
+        self._cut(self._scratch, end)
 
     def resume(self) -> None:
         """Hand out the whole frames that are held, until none is left or `on_frame` asks to stop."""
-        view, start, end = self._view, self._start, self._end
-        while self._large is None and end - start >= 4:
+        if self._held:
+            held = bytearray(self._held)
+            self._held = b""
+            self._cut(memoryview(held), len(held))
+
+    def _cut(self, view: memoryview, end: int) -> None:
+        """Hand out the frames in `view[:end]` and keep what is left."""
+        start = 0
+        while end - start >= 4:
             (size,) = _SIZE.unpack_from(view, start)
             if not 0 <= size <= self.max_frame_size:
                 raise DecodeError(f"frame of {size} bytes; at most {self.max_frame_size} are accepted")
             frame_end = start + 4 + size
             if frame_end > end:
-                if 4 + size > SCRATCH_SIZE:
-                    self._start = start
-                    self._begin_large(size)
+                if size > HELD_SIZE_MAX:
+                    self._begin_large(size, view[start + 4 : end])
                     return
                 break
             wants_more = self._on_frame(view[start + 4 : frame_end])
-            start = self._start = frame_end
+            start = frame_end
             if not wants_more:
-                return
-        if start == end:
-            self._start = self._end = 0
-        elif SCRATCH_SIZE - end < 4096:
-            self._compact()
+                break
+        if start != end:
+            self._held = bytes(view[start:end])
 
-    def _compact(self) -> None:
-        """Move the held bytes to the front, to make room behind them."""
-        held = bytes(self._view[self._start : self._end])
-        self._view[: len(held)] = held
-        self._start, self._end = 0, len(held)
-        assert self._end < SCRATCH_SIZE, "a frame that fills the scratch is received on its own"
-
-    def _begin_large(self, size: int) -> None:
-        """Leave the scratch for a buffer that this frame has for itself; what has arrived of it moves along."""
-        arrived = self._view[self._start + 4 : self._end]
-        self._large_is_pooled = size <= POOLED_BUFFER_SIZE
-        self._large = self._pool.take() if self._large_is_pooled else bytearray(max(len(arrived) * 2, FIRST_ALLOCATION_MAX))
+    def _begin_large(self, size: int, arrived: memoryview) -> None:
+        """Receive this frame into a buffer that it has for itself; what has arrived of it moves along."""
+        self._large_is_pooled = SCRATCH_SIZE < size <= POOLED_BUFFER_SIZE
+        if self._large_is_pooled:
+            self._large = self._pool.take()
+        else:
+            self._large = bytearray(min(size, max(2 * len(arrived), FIRST_ALLOCATION_MAX)))
         self._large[: len(arrived)] = arrived
         self._large_size = size
         self._large_position = len(arrived)
-        self._start = self._end = 0
 
     def _grow_large(self) -> None:
         assert self._large is not None

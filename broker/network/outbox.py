@@ -1,6 +1,7 @@
 """What one connection still has to send, in order: bytes and slices of segment files. The only writer of its socket.
 
-It drains through a duplicate of the transport's descriptor, never through `transport.write`: mixing the two reorders bytes.
+It sends on the transport's descriptor itself, never through `transport.write`: mixing the two reorders bytes. To wait until the
+socket takes more, it watches a duplicate, because uvloop watches the original; most connections never need one.
 Record bytes go from the page cache to the socket by sendfile and are never seen by Python. A slow peer leaves the outbox
 blocked; the owner then stops reading that peer's requests, so that what is queued stays within one response a request.
 """
@@ -21,6 +22,8 @@ from storage.file_slice import FileSlice
 Chunk = bytes | bytearray | memoryview | FileSlice
 
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)  # Linux: hold the header back until the records follow, one segment less
+NOT_WATCHED: Final = -1
+READ_AHEAD_SIZE = 4 * 1024 * 1024  # bytes brought in behind a large slice: who reads one old megabyte reads the next
 RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose pages were just written
 
 
@@ -35,6 +38,7 @@ class Outbox:
         "_executor",
         "_fd",
         "_is_closed",
+        "_is_reading_ahead",
         "_loop",
         "_on_broken",
         "_on_writable",
@@ -43,6 +47,7 @@ class Outbox:
         "_sent_of_head",
         "_socket",
         "_waits_for_writable",
+        "_watched_fd",
         "pushed_size",
     )
 
@@ -57,9 +62,10 @@ class Outbox:
     ) -> None:
         self._loop = loop
         self._executor = executor
-        self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-        self._socket.setblocking(False)
+        # A second socket object on the transport's descriptor, which the transport keeps open until after `connection_lost`.
+        self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
         self._fd = self._socket.fileno()
+        self._watched_fd = NOT_WATCHED
         self._on_writable = on_writable
         self._on_broken = on_broken
         self._queue: deque[Chunk] = deque()
@@ -67,6 +73,7 @@ class Outbox:
         self._waits_for_writable = False
         self._reading_in: FileSlice | None = None  # the slice whose pages a thread is fetching
         self._is_closed = False
+        self._is_reading_ahead = False
         self.pushed_size = 0  # bytes queued since the last flush
 
     @property
@@ -87,20 +94,21 @@ class Outbox:
         try:
             self._drain()
         except (BlockingIOError, InterruptedError):
-            self._waits_for_writable = True
-            self._loop.add_writer(self._fd, self._writable)
+            self._wait_for_writable()
         except OSError as e:
             self._break(str(e))
 
     def close(self) -> None:
-        """Drop what is queued and close the duplicate; the transport is the owner's. Idempotent."""
+        """Drop what is queued; the transport is the owner's. To be called before it closes. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._waits_for_writable:
-            self._loop.remove_writer(self._fd)  # before the close: a watcher on a closed descriptor spins the loop
+            self._loop.remove_writer(self._watched_fd)  # before the close: a watcher on a closed descriptor spins the loop
             self._waits_for_writable = False
-        self._socket.close()  # left open, the duplicate would keep the peer from seeing our FIN
+        if self._watched_fd != NOT_WATCHED:
+            os.close(self._watched_fd)  # left open, the duplicate would keep the peer from seeing our FIN
+        self._socket.detach()
         for chunk in self._queue:
             if type(chunk) is FileSlice and chunk is not self._reading_in:
                 chunk.release()
@@ -147,8 +155,25 @@ class Outbox:
             self._sent_of_head += sent
         self._queue.popleft()
         self._sent_of_head = 0
-        head.release()
+        if (
+            size >= RESIDENCY_CHECK_SIZE
+            and not self._is_reading_ahead
+            and not is_resident(head.fd, head.position + size + READ_AHEAD_SIZE // 2, 1)
+        ):
+            self._read_ahead(head)
+        else:
+            head.release()
         return True
+
+    def _read_ahead(self, sent: FileSlice) -> None:
+        """Bring in what follows a slice that was sent, so that neither the next search nor the next sendfile waits for the disk."""
+        self._is_reading_ahead = True
+        future = self._executor.submit(read_in, sent.fd, sent.position + len(sent), READ_AHEAD_SIZE)
+        future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._read_ahead_done, sent))
+
+    def _read_ahead_done(self, sent: FileSlice) -> None:
+        self._is_reading_ahead = False
+        sent.release()
 
     def _read_in(self, head: FileSlice) -> None:
         self._reading_in = head
@@ -168,8 +193,7 @@ class Outbox:
             # The pages are in memory, or were: if memory is so short that they left again, sendfile waits for the disk.
             self._send_resident(head)
         except (BlockingIOError, InterruptedError):
-            self._waits_for_writable = True
-            self._loop.add_writer(self._fd, self._writable)
+            self._wait_for_writable()
             return
         except OSError as e:
             self._break(str(e))
@@ -188,8 +212,14 @@ class Outbox:
             self._sent_of_head = 0
             head.release()
 
+    def _wait_for_writable(self) -> None:
+        if self._watched_fd == NOT_WATCHED:
+            self._watched_fd = os.dup(self._fd)
+        self._waits_for_writable = True
+        self._loop.add_writer(self._watched_fd, self._writable)
+
     def _writable(self) -> None:
-        self._loop.remove_writer(self._fd)
+        self._loop.remove_writer(self._watched_fd)
         self._waits_for_writable = False
         self.flush()
         if not self.is_blocked and not self._is_closed:
