@@ -26,6 +26,7 @@ from broker.cli.format import format_directories, new_id
 from broker.cli.version import VERSION
 from broker.clock import SystemClock
 from broker.context import Services
+from broker.descriptors import raise_limit, share_out
 from broker.dispatch import KafkaApis
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
@@ -71,6 +72,7 @@ class Broker:
         self.listeners: list[Listener] = []
         self._replica_manager: ReplicaManager | None = None
         self._failed_directories: set[Path] = set()
+        self._descriptors = share_out(raise_limit())
         self.node_id = config.node_id
         self.cluster_id = ""
 
@@ -142,7 +144,7 @@ class Broker:
             self._executor,
             max_frame_size=config.socket_request_max_bytes,
             max_request_memory=config.queued_request_bytes_limit,
-            max_connections=config.connections_limit,
+            max_connections=min(config.connections_limit, self._descriptors.connections),
             max_connections_per_ip=config.connections_per_ip_limit,
             idle_ms=config.connections_max_idle_ms,
             frame_deadline_ms=config.barnabas_frame_deadline_ms,
@@ -166,6 +168,7 @@ class Broker:
             config.log_dirs,
             random_source=self._random,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            open_segments_max=self._descriptors.open_segments,
             on_directory_failure=self._directory_failed,
         )
         log_manager.lock()
@@ -181,7 +184,7 @@ class Broker:
     def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient, MetadataLog]:
         config = self.config
         cache = MetadataCache(ClusterState(), cluster_id=self.cluster_id, node_id=self.node_id, config=config)
-        controller = Controller(config, node_id=self.node_id, random_source=self._random)
+        controller = Controller(config, node_id=self.node_id, random_source=self._random, partitions_max=self._descriptors.partitions)
         is_loading = True
 
         def apply(records: Any) -> None:

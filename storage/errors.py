@@ -6,6 +6,7 @@ log manager catches it, except a `CorruptFileError` by code that can rebuild the
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,15 @@ class StorageError(Exception):
 
 class CorruptFileError(StorageError):
     """A file was read but its content is wrong. Files that are derived from the batches are rebuilt; others stop the directory."""
+
+
+def is_descriptor_shortage(error: BaseException | None) -> bool:
+    """Whether what is behind `error` is a process, or a system, without free descriptors, and not the disk."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__
+    return False
 
 
 @contextmanager

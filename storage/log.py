@@ -21,7 +21,7 @@ from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from storage.flush import FlushState, FlushWork
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.log_results import AppendResult, LogRead
-from storage.log_segments import LogSegments
+from storage.log_segments import LogSegments, OpenSegments
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from storage.recovery import complete_transaction, load_log, rebuild_producer_state, replay_batch
 from storage.segment import LogSegment, TimestampOffset
@@ -73,6 +73,7 @@ class Log:
         was_clean_stop: bool = False,
         random_below: Callable[[int], int] = lambda limit: 0,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        open_segments: OpenSegments | None = None,
     ) -> Log:
         """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
 
@@ -80,7 +81,7 @@ class Log:
         try:
             log = cls(directory, topic, partition, topic_id, config, random_below, producer_id_expiration_ms)
             loaded = load_log(
-                directory, config, log.producers, log.leader_epochs,
+                directory, config, log.producers, log.leader_epochs, open_segments=open_segments,
                 log_start_offset=log_start_offset, recovery_point=recovery_point, was_clean_stop=was_clean_stop, now_ms=now_ms,
             )  # fmt: skip
         except OSError as error:
@@ -260,11 +261,11 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0) -> None:
         """Remove everything; the next append gets `offset`."""
         try:
-            self._remove_segments(list(self.segments), now_ms)
+            self._remove_segments(self.segments.remove_from(0), now_ms)
             active = self._new_segment(offset, now_ms)
         except OSError as error:
             raise self._storage_error("truncate", error) from error
-        self.segments = LogSegments([active])
+        self.segments.add(active)
         self.leader_epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
         self._cut_state(offset, offset if log_start_offset is None else log_start_offset, now_ms)
@@ -393,8 +394,7 @@ class Log:
 
     def abandon(self) -> None:
         """Free every descriptor without writing: all is written, the disk failed, or the log is about to be deleted."""
-        for segment in self.segments:
-            segment.abandon()
+        self.segments.abandon()
 
     def move_to(self, directory: Path) -> None:
         """The log's directory was renamed."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from config.topic import LogConfig
 from storage import retention
-from storage.errors import CorruptFileError, StorageError, storage_errors
+from storage.errors import CorruptFileError, StorageError, is_descriptor_shortage, storage_errors
 from storage.files import (
     PARTITION_METADATA,
     STRAY_DIRECTORY_SUFFIX,
@@ -31,12 +31,14 @@ from storage.files import (
 )
 from storage.log import Log
 from storage.log_directory import CheckpointWork, LogDirectory, check_identities
+from storage.log_segments import OpenSegments
 from storage.meta_properties import NO_BROKER_EPOCH, read_partition_metadata, write_partition_metadata
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 
 logger = logging.getLogger(__name__)
 
 DELETE_AT_ONCE = 0
+OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their three descriptors
 NO_TOPIC_ID = bytes(16)
 _HEX_BITS = 128
 
@@ -74,6 +76,7 @@ class LogManager:
         *,
         random_source: random.Random,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        open_segments_max: int = OPEN_SEGMENTS_MAX,
         on_directory_failure: Callable[[Path, StorageError], None] | None = None,
     ) -> None:
         self.directories = [LogDirectory(Path(log_dir)) for log_dir in log_dirs]
@@ -82,6 +85,7 @@ class LogManager:
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], Log] = {}
         self._deleted: list[_DeletedDirectory] = []
+        self._open_segments = OpenSegments(open_segments_max)
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
@@ -115,13 +119,15 @@ class LogManager:
             try:
                 self._open_directory(directory, config_of, topic_id_of, now_ms)
             except StorageError as error:
+                if is_descriptor_shortage(error):
+                    raise  # no disk is at fault
                 self.mark_offline(directory.path, error)
 
     def mark_offline(self, path: Path, error: StorageError) -> None:
         """The disk failed at `path`, a log directory or something in it: forget the directory's logs without touching it again,
-        and tell the owner."""
+        and tell the owner. A process out of descriptors is no failure of a disk: the operation alone has failed."""
         directory = next((each for each in self.directories if each.path == path or each.path in path.parents), None)
-        if directory is None or directory.is_offline:
+        if directory is None or directory.is_offline or is_descriptor_shortage(error):
             return
         path = directory.path
         directory.is_offline = True
@@ -166,6 +172,7 @@ class LogManager:
                 now_ms=now_ms,
                 random_below=self._random.randrange,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
+                open_segments=self._open_segments,
             )
         except StorageError as error:
             self.mark_offline(directory.path, error)
@@ -295,6 +302,7 @@ class LogManager:
             was_clean_stop=directory.was_clean_stop,
             random_below=self._random.randrange,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
+            open_segments=self._open_segments,
         )
         log.set_high_watermark(directory.high_watermarks.find(key, created_ns))
         return log

@@ -11,7 +11,33 @@ from collections.abc import Iterator
 from storage.file_slice import FileSlice
 from storage.segment import LogSegment
 
-OPEN_CLOSED_SEGMENTS = 8  # closed segments of one log that keep descriptors: consumers that catch up read one after the other
+OPEN_CLOSED_SEGMENTS = 8  # for a log by itself; the log manager's logs share one OpenSegments
+
+
+class OpenSegments:
+    """Closed segments that keep their descriptors (three each), so that consumers that catch up need not open them anew.
+
+    Shared by all logs of a broker: a limit for each log would be none with ten thousand logs."""
+
+    __slots__ = ("_limit", "_segments")
+
+    def __init__(self, limit: int = OPEN_CLOSED_SEGMENTS) -> None:
+        self._limit = limit
+        self._segments: dict[LogSegment, None] = {}  # a dict for its order: opened longest ago first
+
+    def add(self, segment: LogSegment) -> None:
+        """Keep it open, and close the one that was opened longest ago beyond the limit."""
+        if segment in self._segments:
+            return
+        self._segments[segment] = None
+        if len(self._segments) > self._limit:
+            oldest = next(iter(self._segments))
+            del self._segments[oldest]
+            if not oldest.is_active:
+                oldest.unload()
+
+    def discard(self, segment: LogSegment) -> None:
+        self._segments.pop(segment, None)
 
 
 class LogSegments:
@@ -19,10 +45,10 @@ class LogSegments:
 
     __slots__ = ("_base_offsets", "_opened", "_segments")
 
-    def __init__(self, segments: list[LogSegment] | None = None) -> None:
+    def __init__(self, segments: list[LogSegment] | None = None, opened: OpenSegments | None = None) -> None:
         self._segments: list[LogSegment] = segments or []
         self._base_offsets = [segment.base_offset for segment in self._segments]
-        self._opened: list[LogSegment] = []
+        self._opened = OpenSegments() if opened is None else opened
         assert self._base_offsets == sorted(self._base_offsets)
 
     def __iter__(self) -> Iterator[LogSegment]:
@@ -85,16 +111,20 @@ class LogSegments:
         return self._remove(index, len(self._segments))
 
     def note_read(self, segment: LogSegment) -> None:
-        """A closed segment was opened or read: keep it open, and close the one that was opened longest ago beyond the limit."""
-        if segment.is_active or segment in self._opened:
-            return
-        self._opened.append(segment)
-        if len(self._opened) > OPEN_CLOSED_SEGMENTS:
-            self._opened.pop(0).unload()
+        """A closed segment was opened or read: it may stay open as one of a limited number."""
+        if not segment.is_active:
+            self._opened.add(segment)
+
+    def abandon(self) -> None:
+        """Free every descriptor without writing."""
+        for segment in self._segments:
+            segment.abandon()
+            self._opened.discard(segment)
 
     def _remove(self, start: int, end: int) -> list[LogSegment]:
         removed = self._segments[start:end]
         del self._segments[start:end]
         del self._base_offsets[start:end]
-        self._opened = [segment for segment in self._opened if segment not in removed]
+        for segment in removed:
+            self._opened.discard(segment)
         return removed

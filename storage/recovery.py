@@ -33,7 +33,7 @@ from storage.files import (
     find_offset,
 )
 from storage.leader_epochs import LeaderEpochFileCache
-from storage.log_segments import LogSegments
+from storage.log_segments import LogSegments, OpenSegments
 from storage.producer_state import BATCHES_TO_RETAIN, CompletedTransaction, ProducerStateEntry, ProducerStateManager
 from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from storage.transaction_index import AbortedTransaction
@@ -68,10 +68,11 @@ def load_log(
     recovery_point: int,
     was_clean_stop: bool,
     now_ms: int,
+    open_segments: OpenSegments | None = None,
 ) -> LoadedLog:
     """Open the segments, recover what an unclean stop may have torn, and bring producer state and epochs to the log's end."""
     remove_leftovers(directory)
-    segments = _open_segments(directory, config, now_ms)
+    segments = _open_segments(directory, config, now_ms, open_segments)
     if not was_clean_stop and len(segments):
         _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
     if len(segments) and segments.active.read_end_offset() < log_start_offset:
@@ -310,7 +311,7 @@ def _headers_before(segments: LogSegments, end_offset: int, budget: int) -> Iter
         yield header
 
 
-def _open_segments(directory: Path, config: LogConfig, now_ms: int) -> LogSegments:
+def _open_segments(directory: Path, config: LogConfig, now_ms: int, open_segments: OpenSegments | None) -> LogSegments:
     """Every .log file as a closed segment; indexes without one are removed."""
     sizes: dict[int, int] = {}
     indexes: list[tuple[int, Path]] = []
@@ -325,7 +326,8 @@ def _open_segments(directory: Path, config: LogConfig, now_ms: int) -> LogSegmen
     for offset, path in indexes:
         if offset not in sizes:
             path.unlink()
-    return LogSegments([LogSegment.open(directory, offset, config, now_ms, size_bytes=sizes[offset]) for offset in sorted(sizes)])
+    segments = [LogSegment.open(directory, offset, config, now_ms, size_bytes=sizes[offset]) for offset in sorted(sizes)]
+    return LogSegments(segments, open_segments)
 
 
 def _complete_swap(directory: Path, swaps: dict[Path, int]) -> None:

@@ -42,9 +42,12 @@ def count_deletable(
         starts_later = not is_last and end_offset <= log_start_offset  # Case A
         is_excess = excess_bytes - segment.size_bytes >= 0  # Case B
         if not starts_later and not is_excess:
-            if oldest_ms is None or segment.largest_timestamp() >= oldest_ms:  # Case C
+            if oldest_ms is None:
                 break
+            largest_ms = segment.largest_timestamp()
             segments.note_read(segment)
+            if largest_ms >= oldest_ms:  # Case C
+                break
         excess_bytes -= segment.size_bytes
         count += 1
     return count

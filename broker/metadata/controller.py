@@ -15,16 +15,18 @@ from typing import Any
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_control import ConfigControl
 from broker.metadata.config_entries import ConfigDescriber
-from broker.metadata.topic_control import TopicControl
+from broker.metadata.topic_control import PARTITIONS_UNLIMITED, TopicControl
 from config.server import ServerConfig
 
 
 class Controller:
     """Owns the controller's state. `topics` and `configs` compute; `replay` alone changes."""
 
-    def __init__(self, config: ServerConfig, *, node_id: int, random_source: random.Random) -> None:
+    def __init__(
+        self, config: ServerConfig, *, node_id: int, random_source: random.Random, partitions_max: int = PARTITIONS_UNLIMITED
+    ) -> None:
         self.state = ClusterState()
-        self.topics = TopicControl(self.state, config, ConfigDescriber(self.state, config, node_id), random_source)
+        self.topics = TopicControl(self.state, config, ConfigDescriber(self.state, config, node_id), random_source, partitions_max)
         self.configs = ConfigControl(self.state, config, node_id)
 
     def replay(self, records: Sequence[Any]) -> None:

@@ -40,18 +40,30 @@ from protocol.uuids import ZERO_UUID
 USE_DEFAULT = -1
 """Number of partitions or replicas in a CreateTopics request: the broker's default, or given by the assignment."""
 
+PARTITIONS_UNLIMITED = 2**31 - 1
+
 UNASSIGNED_DIRECTORY = ZERO_UUID
 """The replica is in no particular log directory yet (KIP-858)."""
 
 
 class TopicControl:
-    """Computes the records of topic operations. Reads `state`, never changes it; `random_source` places replicas and draws ids."""
+    """Computes the records of topic operations. Reads `state`, never changes it; `random_source` places replicas and draws ids.
 
-    def __init__(self, state: ClusterState, config: ServerConfig, describer: ConfigDescriber, random_source: random.Random) -> None:
+    `partitions_max` is what the brokers have descriptors for: one client's topics must not leave them without any."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        config: ServerConfig,
+        describer: ConfigDescriber,
+        random_source: random.Random,
+        partitions_max: int = PARTITIONS_UNLIMITED,
+    ) -> None:
         self._state = state
         self._config = config
         self._describer = describer
         self._random = random_source
+        self._partitions_max = partitions_max
 
     def create_topics(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
@@ -124,6 +136,7 @@ class TopicControl:
         records.extend(changed_configs(2, topic.name, configs))
         records.extend(self._partition_record(topic_id, index, replicas) for index, replicas in enumerate(assignments))
         check_records_count(records_count + len(records))
+        self._check_partitions_count(records_count + len(assignments))
         result = CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
@@ -228,6 +241,7 @@ class TopicControl:
             why = f"The topic {topic.name} currently has {current} partition(s); {topic.count} would not be an increase."
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, why)
         additional = topic.count - current
+        self._check_partitions_count(records_count + additional)
         replication_factor = len(image.partitions[0].replicas)
         if topic.assignments is None:
             assignments = self._place(additional, replication_factor, records_count)
@@ -243,6 +257,13 @@ class TopicControl:
             for index, replicas in enumerate(assignments, start=current):
                 self._check_assignment(replicas, replication_factor, index)
         return [self._partition_record(image.topic_id, index, replicas) for index, replicas in enumerate(assignments, start=current)]
+
+    def _check_partitions_count(self, new_count: int) -> None:
+        """Raises KafkaError POLICY_VIOLATION, for the whole request, when `new_count` partitions are more than there is room for."""
+        present_count = sum(len(topic.partitions) for topic in self._state.topics.values())
+        if present_count + new_count > self._partitions_max:
+            why = f"There are {present_count} partitions; the descriptor limit of the broker allows {self._partitions_max}."
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
     def _check_assignment(self, replicas: Sequence[int], replication_factor: int | None, partition: int) -> None:
         """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a manual assignment that cannot be."""

@@ -21,7 +21,7 @@ from broker.replication.group_commit import GroupCommitter, RunBlocking
 from broker.replication.partition import ALL_IN_SYNC, IsrProposal, Partition
 from broker.replication.purgatory import Purgatory
 from protocol.errors import ErrorCode, KafkaError
-from storage.errors import StorageError
+from storage.errors import StorageError, is_descriptor_shortage
 from storage.validation import AppendOrigin, RecordValidationError
 
 if TYPE_CHECKING:
@@ -224,26 +224,63 @@ class ReplicaManager:
     def fetch(self, params: FetchParams, targets: list[FetchTarget], on_done: OnFetched) -> DelayedFetch | None:
         """Read the targets in their order; `on_done` gets one PartitionRead for each and owns their records.
 
+        It is called before this returns None, or later by whatever ends the wait of the returned operation, which
+        `fetch_purgatory.cancel` may be given."""
+        outcome = self.fetch_now(params, targets)
+        if isinstance(outcome, DelayedFetch):
+            return self.park_fetch(outcome, on_done)
+        on_done(outcome)
+        return None
+
+    def fetch_now(self, params: FetchParams, targets: list[FetchTarget]) -> list[PartitionRead] | DelayedFetch:
+        """What `fetch` does before any wait: the reads, whose records are the caller's, or what is to be given to `park_fetch`.
+
         Answers at once when there are min_bytes, nothing to wait for, or an error or divergence to tell; else waits at most
-        max_wait_ms. Returns the parked operation, which `fetch_purgatory.cancel` may be given. Each partition occurs once."""
+        max_wait_ms. Each partition occurs once."""
+        may_wait = params.max_wait_ms > 0 and bool(targets)
+        if may_wait and params.min_bytes == 1 and params.replica_id < 0:
+            idle = self._find_idle(params, targets)
+            if idle is not None:
+                return DelayedFetch(params, targets, idle, read_again=self._read, is_idle=True)
         reads = self._read(params, targets, is_arrival=True)
         readable_bytes = 0
-        is_answer = params.max_wait_ms <= 0 or not targets
         for read in reads:
             readable_bytes += len(read.records)
             if read.error_code is not ErrorCode.NONE or read.diverging_epoch is not None:
-                is_answer = True
-        if is_answer or readable_bytes >= params.min_bytes:
-            on_done(reads)
-            return None
+                return reads
+        if not may_wait or readable_bytes >= params.min_bytes:
+            return reads
         for read in reads:
             read.release()
         targets_by_partition = {
             partition: target for target in targets if (partition := self.find_partition(target.topic or "", target.partition)) is not None
         }
-        operation = DelayedFetch(params, targets, targets_by_partition, read_again=self._read, on_done=on_done)
-        is_done = self.fetch_purgatory.try_complete_else_watch(operation, targets_by_partition, params.max_wait_ms)
+        return DelayedFetch(params, targets, targets_by_partition, read_again=self._read, is_idle=False)
+
+    def park_fetch(self, operation: DelayedFetch, on_done: OnFetched) -> DelayedFetch | None:
+        """Wait for what `fetch_now` did not find; as `fetch` from there on."""
+        operation.on_done = on_done
+        if operation.is_idle:
+            self.fetch_purgatory.watch(operation, operation.targets_by_partition, operation.params.max_wait_ms)
+            return operation
+        is_done = self.fetch_purgatory.try_complete_else_watch(operation, operation.targets_by_partition, operation.params.max_wait_ms)
         return None if is_done else operation
+
+    def _find_idle(self, params: FetchParams, targets: list[FetchTarget]) -> dict[Partition, FetchTarget] | None:
+        """The targets by their partitions if there is nothing at all to tell of any; None when they have to be read.
+
+        By offsets alone: 0.4 µs a partition against 2.5 µs for reading it."""
+        idle: dict[Partition, FetchTarget] = {}
+        isolation, topics = params.isolation, self._topics
+        for target in targets:
+            partitions = topics.get(target.topic)  # type: ignore[arg-type]
+            partition = None if partitions is None else partitions.get(target.partition)
+            if partition is None or not partition.is_idle_for(target, isolation):
+                return None
+            idle[partition] = target
+        for partition in idle:
+            partition.metrics.total_fetch_requests += 1
+        return idle
 
     def _read(self, params: FetchParams, targets: list[FetchTarget], is_arrival: bool = False) -> list[PartitionRead]:
         """Read each target, the first batch of the first non-empty one even if it is larger than every limit (KIP-74).
@@ -434,6 +471,9 @@ class ReplicaManager:
         """The log directory at `path`, or the one that `path` lies in, is lost: its partitions answer KAFKA_STORAGE_ERROR from
         now on, and who waits for them is told. Telling it twice does no harm."""
         path = Path(path)
+        if is_descriptor_shortage(error):
+            log.error("out of descriptors dir=%s error=%s", path, error)
+            return
         lost = [
             partition
             for partition in self.partitions()

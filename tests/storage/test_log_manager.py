@@ -28,7 +28,8 @@ def log_dir(tmp_path: Path) -> Path:
 
 def start(*log_dirs: Path, **arguments: Any) -> LogManager:
     failures = arguments.pop("on_directory_failure", None)
-    manager = LogManager(log_dirs, random_source=random.Random(1), on_directory_failure=failures)
+    open_segments_max = arguments.pop("open_segments_max", 5)
+    manager = LogManager(log_dirs, random_source=random.Random(1), open_segments_max=open_segments_max, on_directory_failure=failures)
     manager.open(config_of=lambda topic: CONFIG, now_ms=NOW_MS, **arguments)
     return manager
 
@@ -50,6 +51,26 @@ def test_created_log_is_found_again_after_a_kill(log_dir: Path) -> None:
 
     assert found is not None
     assert (found.topic_id, found.log_end_offset, found.high_watermark) == (TOPIC_ID, 5, 0)
+
+
+def test_closed_segments_of_all_logs_share_one_limit(log_dir: Path) -> None:
+    """Neither readers nor the retention check of many partitions may use up the process's descriptors."""
+    manager = start(log_dir)
+    logs = [manager.create_log("t", index, TOPIC_ID, CONFIG, NOW_MS) for index in range(6)]
+    for log in logs:
+        append(log, 40, size=1)
+        for _ in range(40):
+            append(log)
+    manager.close_clean()
+
+    manager = start(log_dir, open_segments_max=5)
+    assert manager.enforce_retention(NOW_MS) == 0
+    for log in manager.logs():
+        read_all_offsets(log)
+
+    closed = [segment for log in manager.logs() for segment in log.segments if not segment.is_active]
+    assert len(closed) > 12
+    assert sum(segment.is_loaded for segment in closed) <= 5
 
 
 def test_create_log_returns_the_log_that_is_there(log_dir: Path) -> None:

@@ -120,9 +120,9 @@ def registration(node_id: int, *, rack: str | None = None, is_fenced: bool = Fal
     return [register] if is_fenced else [register, BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)]
 
 
-def make_controller(*node_ids: int, config: ServerConfig | None = None) -> Controller:
+def make_controller(*node_ids: int, config: ServerConfig | None = None, **limits: int) -> Controller:
     """A controller whose state has these brokers, unfenced."""
-    controller = Controller(config or ServerConfig(), node_id=NODE_ID, random_source=random.Random(7))
+    controller = Controller(config or ServerConfig(), node_id=NODE_ID, random_source=random.Random(7), **limits)
     for node_id in node_ids or (NODE_ID,):
         controller.replay(registration(node_id))
     return controller

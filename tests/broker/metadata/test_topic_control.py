@@ -315,3 +315,16 @@ def test_too_many_new_partitions_are_refused_and_none_is_created() -> None:
         controller.topics.create_partitions(_increase("t", 20_000))
 
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_partitions_beyond_the_limit_are_refused_for_topics_and_additions_alike() -> None:
+    controller = make_controller(1, partitions_max=5)
+    controller.replay(controller.topics.create_topics(creation("t", 4, 1)).records)
+
+    with pytest.raises(KafkaError) as topic_refused:
+        controller.topics.create_topics(creation("u", 2, 1))
+    with pytest.raises(KafkaError) as addition_refused:
+        controller.topics.create_partitions(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=6, assignments=None)]))
+
+    assert topic_refused.value.code is addition_refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert controller.topics.create_topics(creation("u", 1, 1)).records

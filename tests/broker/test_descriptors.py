@@ -1,0 +1,44 @@
+"""The descriptor limit: raised at the start, and no client can use it up with topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.descriptors import OPEN_SEGMENTS_MAX, share_out
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.metadata import MetadataRequest
+from tests.support.broker import BrokerProcess
+from tests.support.wire import WireClient
+
+LIMIT = 256
+
+
+class FewDescriptors(BrokerProcess):
+    """A broker whose hard limit is low, the soft one lower."""
+
+    def command(self) -> list[str]:
+        return ["bash", "-c", f'ulimit -Sn 100 && ulimit -Hn {LIMIT} && exec "$@"', "bash", *super().command()]
+
+
+def test_shares_fit_into_the_limit() -> None:
+    for limit in (256, 1024, 4096, 20_000, 1_048_576):
+        shares = share_out(limit)
+        assert shares.partitions + shares.connections + 3 * shares.open_segments < limit
+        assert shares.open_segments <= OPEN_SEGMENTS_MAX
+
+
+def test_topics_beyond_the_limit_are_refused_and_the_broker_goes_on(tmp_path: Path) -> None:
+    server = FewDescriptors(tmp_path / "data").start()
+    with WireClient(server.host, server.port) as client:
+        codes = [
+            client.request(CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=count, replication_factor=1)]), 7)
+            .topics[0]
+            .error_code
+            for name, count in (("fits", 120), ("flood", 1000), ("a-few-more", 9))
+        ]
+        topics = client.request(MetadataRequest(topics=None), 9).topics
+    assert server.stop() == 0
+
+    assert codes == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION]
+    assert [len([p for p in topic.partitions if p.error_code == 0]) for topic in topics] == [120]
