@@ -10,8 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from pipeline.connector import connector_coordinates, connector_settings
+from tests.pipeline.spark_support import cache_home, needs_java
 from tests.support.broker import BrokerProcess
 from tests.support.kafka import class_path, kafka_jars
 
@@ -77,6 +80,25 @@ def test_command_line_example(broker: BrokerProcess, tmp_path: Path) -> None:
     printed = run(["sh", "-e", "-c", script], tmp_path, {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
 
     assert "first" in printed
+
+
+@pytest.mark.spark
+@needs_java()
+def test_spark_example(broker: BrokerProcess, tmp_path: Path) -> None:
+    """The connector comes from the tests' cache, where its coordinates are those that the README names."""
+    packages = re.compile(r'\.config\("spark\.jars\.packages", "([^"]+)"\)')
+    code = block("python", "pyspark").replace("localhost:9092", broker.bootstrap)
+    named = packages.search(code)
+    assert named is not None
+    assert named[1] == connector_coordinates("4.0.0")
+    script = tmp_path / "example.py"
+    script.write_text(packages.sub("", code))
+    settings = connector_settings(pyspark.__version__, cache_home() / "barnabas")
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+
+    printed = run([sys.executable, str(script)], tmp_path, {"SPARK_CONF_DIR": str(tmp_path)})
+
+    assert printed.strip().endswith("100")
 
 
 def test_links_lead_somewhere() -> None:
