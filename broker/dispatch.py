@@ -120,8 +120,8 @@ class KafkaApis:
             raise
         except Exception as e:
             outcome = self._response_to_failure(route, context, request, e)
-        if type(outcome) is PreparedResponse:
-            chunks = [outcome.to_frame(correlation_id)]
+        if isinstance(outcome, PreparedResponse):
+            chunks = outcome.to_chunks(correlation_id)
             route.measure(perf_counter_ns() - started_ns)
             return chunks
         if type(outcome) is Deferred:
@@ -163,8 +163,8 @@ class KafkaApis:
             try:
                 if isinstance(value, Exception):
                     value = self._response_to_failure(route, context, request, value)
-                if type(value) is PreparedResponse:
-                    chunks = [value.to_frame(context.correlation_id)]
+                if isinstance(value, PreparedResponse):
+                    chunks = value.to_chunks(context.correlation_id)
                 else:
                     chunks = self._encode(route, context.correlation_id, value)
             except Exception as e:

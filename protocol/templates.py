@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 from protocol import codec
 from protocol.apis import Api
+from protocol.uvarint import uvarint
 
 _CODES = {4: "i", 8: "q"}
+_RECORDS_LENGTH = struct.Struct(">i")
+RECORDS_SPECIMEN = b"\x7e\xf5\xe7\x09\x1b\x2c\x3d\x4f"  # bytes that stand out in an encoded response, as a Hole's do
 
 
 class Hole(NamedTuple):
@@ -37,6 +40,40 @@ class PreparedResponse:
         """The whole frame, its size included."""
         return self._fill(correlation_id, *self._values)
 
+    def to_chunks(self, correlation_id: int) -> list[Any]:
+        """The frame as what leaves one after the other."""
+        return [self._fill(correlation_id, *self._values)]
+
+
+class PreparedRecordsResponse(PreparedResponse):
+    """One with a field of records, which stay the object they are and leave between the bytes before and after them."""
+
+    __slots__ = ("_records", "_template")
+
+    def __init__(self, template: RecordsTemplate, values: tuple[int, ...], records: Any) -> None:
+        super().__init__(template.fill, values)
+        self._template = template
+        self._records = records
+
+    def to_chunks(self, correlation_id: int) -> list[Any]:
+        template = self._template
+        size = len(self._records)
+        length = uvarint(size + 1) if template.is_compact else _RECORDS_LENGTH.pack(size)
+        head = template.fill(template.fixed_size + len(length) + size, correlation_id, *self._values) + length
+        if not size:
+            return [head + template.tail]
+        return [head, self._records, template.tail] if template.tail else [head, self._records]
+
+
+class RecordsTemplate(NamedTuple):
+    """A response around one field of records. `fill` takes the frame's size before the correlation id; `fixed_size` is that size
+    without the records and their length, which is a uvarint when `is_compact`, else an int32. `tail` follows the records."""
+
+    fill: Callable[..., bytes]
+    fixed_size: int
+    tail: bytes
+    is_compact: bool
+
 
 def compile_template(api: Api, version: int, specimen: Any, holes: Sequence[Hole]) -> Callable[..., bytes]:
     """Returns `fill(correlation_id, *values) -> frame`, the values in the order of `holes`, which is their order in the encoding.
@@ -44,7 +81,23 @@ def compile_template(api: Api, version: int, specimen: Any, holes: Sequence[Hole
     Raises ValueError when a specimen number is not found exactly once.
     """
     body = codec.encode(specimen, version)
-    tags = b"\x00" if api.response_header_version(version) >= 1 else b""
+    layout, constants = _lay_out(api, version, body, holes)
+    return _filler(layout, constants, size=layout.size - 4)
+
+
+def compile_records_template(api: Api, version: int, specimen: Any, holes: Sequence[Hole]) -> RecordsTemplate:
+    """The same for a response with one field of records after the last hole, which is RECORDS_SPECIMEN in the specimen."""
+    body = codec.encode(specimen, version)
+    is_compact = api.response_header_version(version) >= 1
+    before, found, tail = body.partition(RECORDS_SPECIMEN)
+    if not found:
+        raise ValueError(f"{api.name} v{version}: the specimen has no records")
+    layout, constants = _lay_out(api, version, before[: -1 if is_compact else -_RECORDS_LENGTH.size], holes)
+    return RecordsTemplate(_filler(layout, constants), layout.size - 4 + len(tail), tail, is_compact)
+
+
+def _lay_out(api: Api, version: int, body: bytes, holes: Sequence[Hole]) -> tuple[struct.Struct, list[bytes]]:
+    """The frame's layout and what is constant in it: before each hole, and after the last one."""
     constants: list[bytes] = []
     codes = [">ii"]
     at = 0
@@ -56,19 +109,21 @@ def compile_template(api: Api, version: int, specimen: Any, holes: Sequence[Hole
         constants.append(body[at:position])
         codes += [f"{position - at}s", _CODES[hole.size]]
         at = position + hole.size
-    constants[0] = tags + constants[0]
+    if api.response_header_version(version) >= 1:
+        constants[0] = b"\x00" + constants[0]  # the header's empty tag section
     codes[1] = f"{len(constants[0])}s"
     codes.append(f"{len(body) - at}s")
-    layout = struct.Struct("".join(codes))
-    return _filler(layout, layout.size - 4, constants, body[at:])
+    constants.append(body[at:])
+    return struct.Struct("".join(codes)), constants
 
 
-def _filler(layout: struct.Struct, size: int, constants: list[bytes], rest: bytes) -> Callable[..., bytes]:
-    """A function without loops: the constants and the values alternate in one call of `pack`."""
-    names = [f"value{place}" for place in range(len(constants))]
+def _filler(layout: struct.Struct, constants: list[bytes], size: int | None = None) -> Callable[..., bytes]:
+    """A function without loops: the constants and the values alternate in one call of `pack`. Without `size` it is an argument."""
+    names = [f"value{place}" for place in range(len(constants) - 1)]
     pieces = ", ".join(f"constant{place}, {name}" for place, name in enumerate(names))
-    source = f"lambda correlation_id, {', '.join(names)}: pack(size, correlation_id, {pieces}, rest)"
-    namespace: dict[str, Any] = {"pack": layout.pack, "size": size, "rest": rest}
-    namespace |= {f"constant{place}": constant for place, constant in enumerate(constants)}
+    parameters = ", ".join([*(["size"] if size is None else []), "correlation_id", *names])
+    source = f"lambda {parameters}: pack(size, correlation_id, {pieces}, rest)"
+    namespace: dict[str, Any] = {"pack": layout.pack, "size": size, "rest": constants[-1]}
+    namespace |= {f"constant{place}": constant for place, constant in enumerate(constants[:-1])}
     fill: Callable[..., bytes] = eval(source, namespace)
     return fill

@@ -23,9 +23,12 @@ OnFetched = Callable[[list[PartitionRead]], None]
 
 
 class DelayedFetch(DelayedOperation):
-    """Parked on every partition it asks for. `targets_by_partition` holds those, each with its target."""
+    """Parked on every partition it asks for. `targets_by_partition` holds those, each with its target.
 
-    __slots__ = ("_available_bytes", "_available_total", "_on_done", "_params", "_read_again", "_targets", "_targets_by_partition")
+    `is_idle` says that none of them had anything to tell a moment ago, so that nothing is to be looked at before it waits.
+    `on_done` is set when it is parked."""
+
+    __slots__ = ("_available_bytes", "_available_total", "_read_again", "_targets", "is_idle", "on_done", "params", "targets_by_partition")
 
     def __init__(
         self,
@@ -34,14 +37,15 @@ class DelayedFetch(DelayedOperation):
         targets_by_partition: dict[Partition, FetchTarget],
         *,
         read_again: ReadAgain,
-        on_done: OnFetched,
+        is_idle: bool,
     ) -> None:
         super().__init__()
-        self._params = params
+        self.params = params
+        self.targets_by_partition = targets_by_partition
+        self.is_idle = is_idle
+        self.on_done: OnFetched | None = None
         self._targets = targets
-        self._targets_by_partition = targets_by_partition
         self._read_again = read_again
-        self._on_done = on_done
         self._available_bytes: dict[Partition, int] = {}
         self._available_total = 0
 
@@ -49,14 +53,15 @@ class DelayedFetch(DelayedOperation):
         """Whether there is something to tell (Cases A–F, H), or min_bytes in all (Case G)."""
         if key is not None:
             return self._is_satisfied_by(key)  # type: ignore[arg-type]
-        return any(self._is_satisfied_by(partition) for partition in self._targets_by_partition)
+        return any(self._is_satisfied_by(partition) for partition in self.targets_by_partition)
 
     def on_complete(self) -> None:
-        self._on_done(self._read_again(self._params, self._targets))
+        assert self.on_done is not None
+        self.on_done(self._read_again(self.params, self._targets))
 
     def _is_satisfied_by(self, partition: Partition) -> bool:
-        target = self._targets_by_partition[partition]
-        params = self._params
+        target = self.targets_by_partition[partition]
+        params = self.params
         # Case A: not the leader; C: deleted; D: its log directory is offline; E: a newer leader epoch.
         if partition.is_offline or partition.is_deleted or (params.fetch_only_leader and not partition.is_leader):
             return True
@@ -81,11 +86,11 @@ class DelayedFetch(DelayedOperation):
 
     def _is_truncated(self, partition: Partition, target: FetchTarget) -> bool:
         """A consumer may legally wait between the high watermark and the log end: only beyond the log end is it out of range."""
-        return self._params.isolation is FetchIsolation.LOG_END or target.fetch_offset > partition.log.log_end_offset
+        return self.params.isolation is FetchIsolation.LOG_END or target.fetch_offset > partition.log.log_end_offset
 
     def _count_available(self, partition: Partition, target: FetchTarget, end_offset: int) -> int:
         """Bytes that all partitions together have, with `partition` counted anew."""
-        available = partition.count_available_bytes(target.fetch_offset, end_offset, target.max_bytes, at_least=self._params.min_bytes)
+        available = partition.count_available_bytes(target.fetch_offset, end_offset, target.max_bytes, at_least=self.params.min_bytes)
         self._available_total += available - self._available_bytes.get(partition, 0)
         self._available_bytes[partition] = available
         return self._available_total

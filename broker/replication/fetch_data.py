@@ -72,7 +72,6 @@ class FetchTarget:
         partition: int,
         fetch_offset: int,
         max_bytes: int,
-        *,
         topic_id: bytes = ZERO_UUID,
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,

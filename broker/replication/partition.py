@@ -24,6 +24,7 @@ from broker.replication.fetch_data import (
 )
 from broker.replication.follower import Follower
 from protocol.errors import ErrorCode, KafkaError
+from protocol.uuids import ZERO_UUID
 from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
@@ -318,6 +319,19 @@ class Partition:
             # [] and never null for READ_COMMITTED: a client takes null for "the broker does not filter".
             result.aborted_transactions = log.aborted_transactions(offset, self._segment_end_offset(offset, end_offset))
         return result
+
+    def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool:
+        """Whether a consumer that asks for `target` can only wait here: no records for it, nothing else to tell. Cheaper than `read`
+        and free of effects; False when in doubt."""
+        if not self.is_leader or self.is_offline or target.last_fetched_epoch != NO_EPOCH:
+            return False
+        if target.current_leader_epoch != self.leader_epoch and target.current_leader_epoch != NO_EPOCH:
+            return False
+        if target.topic_id != self.topic_id and target.topic_id != ZERO_UUID:
+            return False
+        log = self.log
+        end_offset = log.high_watermark if isolation is FetchIsolation.HIGH_WATERMARK else log.last_stable_offset
+        return end_offset <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
 
     def count_available_bytes(self, offset: int, end_offset: int, max_bytes: int, *, at_least: int) -> int:
         """Bytes of whole batches in [offset, end_offset), at most `max_bytes`; no less than `at_least` when they go on in a later

@@ -54,6 +54,11 @@ class Purgatory:
             operation.is_completed = True
             operation.on_complete()
             return True
+        self.watch(operation, keys, timeout_ms)
+        return False
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> None:
+        """Park `operation` as above; the caller knows that it cannot complete now."""
         operation.keys = tuple(keys)
         watchers = self._watchers
         for key in operation.keys:
@@ -64,7 +69,6 @@ class Purgatory:
                 watched[operation] = None
         self.size += 1
         operation.timer = self._clock.call_later(timeout_ms, self._expire, operation)
-        return False
 
     def notify(self, key: Hashable) -> int:
         """Try every operation parked on `key`, oldest first; how many completed."""

@@ -8,10 +8,18 @@ import pytest
 
 from protocol import codec
 from protocol.apis import APIS
+from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from protocol.templates import Hole, PreparedResponse, compile_template
+from protocol.templates import (
+    RECORDS_SPECIMEN,
+    Hole,
+    PreparedRecordsResponse,
+    PreparedResponse,
+    compile_records_template,
+    compile_template,
+)
 
-PRODUCE = APIS[0]
+PRODUCE, FETCH = APIS[0], APIS[1]
 INDEX, BASE_OFFSET, LOG_START_OFFSET = Hole(0x7EA1C3D5, 4), Hole(0x7EB2D4E6F8091A2B, 8), Hole(0x7ED4F6081B2C3D4E, 8)
 
 
@@ -45,3 +53,22 @@ def test_a_field_that_the_version_does_not_carry_is_refused() -> None:
 
     with pytest.raises(ValueError, match="once"):
         compile_template(PRODUCE, 4, specimen, [INDEX, BASE_OFFSET, LOG_START_OFFSET])
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 13, 17])
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 1_000_000])
+def test_records_leave_between_the_bytes_that_the_codec_puts_around_them(version: int, size: int) -> None:
+    def message(high_watermark: int, records: bytes) -> FetchResponse:
+        partition = PartitionData(high_watermark=high_watermark, records=records)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[partition])])
+
+    template = compile_records_template(FETCH, version, message(BASE_OFFSET.specimen, RECORDS_SPECIMEN), [BASE_OFFSET])
+
+    records = bytes(size)
+    chunks = PreparedRecordsResponse(template, (2**40,), records).to_chunks(77)
+
+    head = struct.pack(">i", 77) + (b"\x00" if version >= 12 else b"")
+    body = head + codec.encode(message(2**40, records), version)
+    assert b"".join(chunks) == struct.pack(">i", len(body)) + body
+    assert size == 0 or chunks[1] is records
+    assert b"" not in chunks
