@@ -43,7 +43,7 @@ class TransactionSearch:
 class TransactionIndex:
     """One segment's `.txnindex`; `path` follows the segment when its directory is renamed."""
 
-    __slots__ = ("_descriptor", "_last_offset", "path", "start_offset")
+    __slots__ = ("_descriptor", "_is_absent", "_last_offset", "path", "start_offset")
 
     def __init__(self, path: Path, start_offset: int) -> None:
         """`start_offset` is the segment's base offset. Nothing is opened or made before the first append."""
@@ -51,12 +51,14 @@ class TransactionIndex:
         self.start_offset = start_offset
         self._descriptor: int | None = None
         self._last_offset: int | None = None
+        self._is_absent = False  # there is no file, as far as is known; only `append` makes one
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds an entry, whose last offset is above those before it; StorageError when the disk refuses."""
         with storage_errors("append to", self.path):
             if self._descriptor is None:
                 self._descriptor = self._open()
+                self._is_absent = False
             last_offset = self._find_last_offset()
             assert last_offset is None or aborted.last_offset > last_offset, f"{self.path}: {aborted} is not above {last_offset}"
             entry = _ENTRY.pack(CURRENT_VERSION, aborted.producer_id, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
@@ -65,7 +67,10 @@ class TransactionIndex:
 
     def entries(self) -> list[AbortedTransaction]:
         """Returns all entries in order; a torn last one is left out; CorruptFileError for an unknown version."""
+        if self._is_absent:  # every READ_COMMITTED fetch asks: 0.1 µs against 15 µs for an open that fails
+            return []
         content = read_file(self.path)
+        self._is_absent = content is None
         if not content:
             return []
         whole = len(content) - len(content) % ENTRY_SIZE

@@ -31,6 +31,16 @@ def test_no_file_is_made_before_the_first_abort(tmp_path: Path) -> None:
     assert not index.path.exists()
 
 
+def test_the_first_abort_is_found_by_who_looked_before_it(tmp_path: Path) -> None:
+    """That there is no file is remembered, until there is one."""
+    index = index_of(tmp_path, [])
+    assert index.collect(0, 100).aborted == []
+
+    index.append(ENTRIES[0])
+
+    assert index.collect(0, 100).aborted == ENTRIES[:1]
+
+
 def test_an_entry_is_written_in_kafkas_format(tmp_path: Path) -> None:
     index = index_of(tmp_path, ENTRIES[1:2])
 
