@@ -83,7 +83,8 @@ def archive(spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[
     with TopicAdmin(spark, job.bootstrap_servers, job.consumer_properties) as admin:
         for topic in job.topics:
             admin.require_topic(topic)
-    publisher = Publisher(HadoopFiles(spark, job.target), job.target, job.checkpoint_folder)
+    checkpoint = job.checkpoint_folder
+    publisher = Publisher(HadoopFiles(spark, job.target), job.target, HadoopFiles(spark, checkpoint), checkpoint)
     publisher.open()
     tasks_limit = job.files_per_batch_limit or spark.sparkContext.defaultParallelism
 
@@ -95,7 +96,7 @@ def archive(spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[
         publisher.publish(batch_id, lambda folder: rows.write.partitionBy(*LAYOUT_COLUMNS).parquet(folder))
 
     writer = archive_rows(read_topics(spark, job)).writeStream.foreachBatch(run_batch)
-    writer = writer.option("checkpointLocation", job.checkpoint_folder).queryName("barnabas-archive")
+    writer = writer.option("checkpointLocation", checkpoint).queryName("barnabas-archive")
     trigger = writer.trigger(availableNow=True) if job.interval_s is None else writer.trigger(processingTime=f"{job.interval_s} seconds")
     _run(trigger.start(), stop=stop, progress=ProgressPrinter(say))
 

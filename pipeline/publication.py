@@ -40,8 +40,10 @@ class PublicationError(Exception):
 class Publisher:
     """Publishes the batches of one streaming query into one archive. Owns everything under `root` but the checkpoint."""
 
-    def __init__(self, files: HadoopFiles, root: str, checkpoint: str) -> None:
+    def __init__(self, files: HadoopFiles, root: str, checkpoint_files: HadoopFiles, checkpoint: str) -> None:
+        """The checkpoint may be on another file system than the archive, so it comes with its own."""
         self._files = files
+        self._checkpoint_files = checkpoint_files
         self._root = root.rstrip("/")
         self._staging = f"{self._root}/{STAGING}"
         self._checkpoint = checkpoint.rstrip("/")
@@ -53,7 +55,7 @@ class Publisher:
         Raises PublicationError when there is more than that: then the checkpoint is not this archive's, or an older one,
         and to go on would archive records twice.
         """
-        committed = [int(name) for name in self._files.names(f"{self._checkpoint}/commits") if name.isdecimal()]
+        committed = [int(name) for name in self._checkpoint_files.names(f"{self._checkpoint}/commits") if name.isdecimal()]
         next_batch = max(committed, default=-1) + 1
         unsettled: dict[int, list[str]] = {}
         for path in self._files.glob(f"{self._root}/{PUBLISHED_PATTERN}"):
@@ -87,7 +89,7 @@ class Publisher:
         """What tells this batch from another of the same id: the offsets at which the one before ended and this one ends."""
         logs = [f"{self._checkpoint}/offsets/{number}" for number in (batch_id - 1, batch_id) if number >= 0]
         # The first lines hold the log's version and the time of planning; the offsets of the sources follow.
-        offsets = [line for log in logs for line in self._files.read_text(log).splitlines()[2:]]
+        offsets = [line for log in logs for line in self._checkpoint_files.read_text(log).splitlines()[2:]]
         return hashlib.sha256("\n".join(offsets).encode()).hexdigest()[:PLAN_DIGITS]
 
     def _remove_other_plans(self, batch_id: int) -> None:

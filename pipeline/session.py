@@ -45,7 +45,7 @@ def open_session(
     connector = jar_settings(jars) if jars else connector_settings(pyspark.__version__, cache)
     builder = SparkSession.builder.appName(app_name).master(master).config("spark.log.level", log_level)
     local = LOCAL_SETTINGS if master.startswith("local") else {}
-    logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS_FILE}"}
+    logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS_FILE.as_uri()}"}
     for key, value in {**connector, **logging, **JOB_SETTINGS, **local, **(settings or {})}.items():
         builder = builder.config(key, value)
     try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from pipeline.archive import ArchiveJob, Stop, archive
 from tests.clients.topics import create_topic
 from tests.pipeline.spark_support import kill_group, positions, produce, read_archive, run_pipeline, start_pipeline, unsorted_files
 from tests.support.messages import Message
@@ -44,7 +47,9 @@ def test_once_archives_every_record_once_in_sorted_files_by_topic_and_utc_day(
     assert not list(tmp_path.glob("topic=*/day=*/.*")), "hidden checksum files beside the archive's own"
 
 
-def test_rows_hold_key_value_headers_and_timestamp_nulls_included(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+def test_rows_hold_key_value_headers_and_timestamp_nulls_included(
+    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
     create_topic(server, topic_name)
     messages = [
         Message(0, None, b"value", (), BEFORE_MIDNIGHT_MS),
@@ -52,9 +57,8 @@ def test_rows_hold_key_value_headers_and_timestamp_nulls_included(server: Server
     ]
     produce(server, topic_name, messages)
 
-    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path))
+    archive(spark, ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path)), stop=Stop(), say=print)
 
-    assert result.returncode == 0, result.stderr[-2000:]
     rows = sorted(read_archive(tmp_path).to_pylist(), key=lambda row: row["offset"])
     assert [(row["key"], row["value"]) for row in rows] == [(None, b"value"), (b"key", None)]
     assert rows[1]["headers"] == [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
@@ -62,20 +66,31 @@ def test_rows_hold_key_value_headers_and_timestamp_nulls_included(server: Server
     assert rows[0]["timestamp"] == datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC)
 
 
-def test_second_run_adds_only_what_came_since(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+def test_second_run_adds_only_what_came_since(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
     create_topic(server, topic_name, partitions=3)
     produce(server, topic_name, numbered(300))
-    arguments = ("--topic-pattern", f"{topic_name[:-1]}[0-9]", "--to", str(tmp_path))
-    assert run_pipeline("archive", server, *arguments).returncode == 0
+    job = ArchiveJob(server.bootstrap, ("subscribePattern", f"{topic_name[:-1]}[0-9]"), str(tmp_path))
+    archive(spark, job, stop=Stop(), say=print)
     before = set(tmp_path.glob("topic=*/day=*/*.parquet"))
     produce(server, topic_name, numbered(300, first=300))
+    said: list[str] = []
 
-    result = run_pipeline("archive", server, *arguments)
+    archive(spark, job, stop=Stop(), say=said.append)
 
-    assert result.returncode == 0, result.stderr[-2000:]
-    assert "300 records" in result.stdout
+    assert said[0].startswith("batch 1: 300 records")
     assert positions(read_archive(tmp_path)) == expected(topic_name, 600)
     assert before < set(tmp_path.glob("topic=*/day=*/*.parquet"))
+
+
+def test_start_at_a_time_leaves_out_what_is_older(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    create_topic(server, topic_name, partitions=2)
+    start_ms = int(time.time() * 1000) - 60_000
+    produce(server, topic_name, [Message(0, None, b"x", (), start_ms + i) for i in range(10)])
+    job = ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path), start_timestamp_ms=start_ms + 6)
+
+    archive(spark, job, stop=Stop(), say=print)
+
+    assert positions(read_archive(tmp_path)) == [(topic_name, 0, offset) for offset in range(6, 10)]
 
 
 def test_follow_stops_on_sigterm_after_the_running_batch(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def write_rows(folder: str, rows: list[tuple[str, int, int]]) -> None:
 
 
 def publish(files: HadoopFiles, archive: Path, batch_id: int, rows: list[tuple[str, int, int]]) -> None:
-    publisher = Publisher(files, str(archive), str(archive / "_checkpoint"))
+    publisher = Publisher(files, str(archive), files, str(archive / "_checkpoint"))
     publisher.open()
     publisher.publish(batch_id, lambda folder: write_rows(folder, rows))
 
@@ -129,7 +129,7 @@ def test_attempt_of_a_killed_driver_is_dropped(spark: SparkSession, tmp_path: Pa
         write_rows(folder, ROWS)
         raise CrashError
 
-    publisher = Publisher(files, str(tmp_path), str(tmp_path / "_checkpoint"))
+    publisher = Publisher(files, str(tmp_path), files, str(tmp_path / "_checkpoint"))
     with pytest.raises(CrashError):
         publisher.publish(0, killed)
     publish(files, tmp_path, 0, ROWS)
