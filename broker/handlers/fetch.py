@@ -77,7 +77,8 @@ class FetchHandler:
     """Owns the fetch sessions, and keeps response templates."""
 
     def __init__(self, services: Services) -> None:
-        self._replica_manager = services.replica_manager
+        self._reader = services.replica_manager.reader
+        self._purgatory = services.replica_manager.fetch_purgatory
         self._metadata = services.metadata
         self._metrics = services.metrics
         self._clock = services.clock
@@ -95,15 +96,19 @@ class FetchHandler:
             self._targets(request, uses_topic_ids),
             _forgotten(request, uses_topic_ids),
             uses_topic_ids=uses_topic_ids,
+            isolation=_isolation(request, replica_id),
             is_from_follower=replica_id >= 0,
             now_ms=self._clock.monotonic_ms(),
         )
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
         readable, unknown = self._sort_out(session.targets)
-        if not readable:
+        if session.watching is not None:
+            for read in unknown:
+                session.watching.unwatch(read.target)
+        if not readable and not session.has_quiet_partitions:
             return self._respond(session, unknown, version, listener_name)
-        outcome = self._replica_manager.fetch_now(self._params(request, replica_id, version), readable)
+        outcome = self._reader.fetch_now(self._params(request, replica_id, version), readable, session.watching)
         if not isinstance(outcome, DelayedFetch):
             return self._respond(session, outcome + unknown if unknown else outcome, version, listener_name)
         deferred = Deferred()
@@ -111,26 +116,20 @@ class FetchHandler:
         def answer(reads: list[PartitionRead]) -> None:
             deferred.resolve(self._respond, session, reads + unknown if unknown else reads, version, listener_name)
 
-        operation = self._replica_manager.park_fetch(outcome, answer)
+        operation = self._reader.park_fetch(outcome, answer)
         if operation is not None:
-            deferred.on_abandon = lambda: self._replica_manager.fetch_purgatory.cancel(operation)
+            deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
 
     def _params(self, request: FetchRequest, replica_id: int, version: int) -> FetchParams:
         max_bytes = max(0, min(request.max_bytes, self._max_bytes))
-        if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
-            isolation = FetchIsolation.LOG_END
-        elif request.isolation_level == READ_COMMITTED:
-            isolation = FetchIsolation.TXN_COMMITTED
-        else:
-            isolation = FetchIsolation.HIGH_WATERMARK
         return FetchParams(
             replica_id=replica_id,
             replica_epoch=request.replica_state.replica_epoch,
             max_wait_ms=min(request.max_wait_ms, MAX_WAIT_MS_LIMIT),
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
-            isolation=isolation,
+            isolation=_isolation(request, replica_id),
             fetch_only_leader=replica_id >= 0 or version < FOLLOWER_READS_VERSION_MIN,
         )
 
@@ -249,6 +248,12 @@ class FetchHandler:
             return
         host, port = broker.endpoints[listener_name]
         response.node_endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
+
+
+def _isolation(request: FetchRequest, replica_id: int) -> FetchIsolation:
+    if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if request.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
 
 
 def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> Iterator[PartitionKey]:

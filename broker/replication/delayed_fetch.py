@@ -16,6 +16,7 @@ from broker.replication.purgatory import DelayedOperation
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
+    from broker.replication.fetch_session import FetchSession
     from broker.replication.partition import Partition
 
 ReadAgain = Callable[[FetchParams, list[FetchTarget]], list[PartitionRead]]
@@ -25,10 +26,23 @@ OnFetched = Callable[[list[PartitionRead]], None]
 class DelayedFetch(DelayedOperation):
     """Parked on every partition it asks for. `targets_by_partition` holds those, each with its target.
 
+    Within a session it has no keys: the session is told of its partitions' changes and tries it. Then `targets_by_partition` is what
+    the session watches, and what is read in the end is what has changed by then.
+
     `is_idle` says that none of them had anything to tell a moment ago, so that nothing is to be looked at before it waits.
     `on_done` is set when it is parked."""
 
-    __slots__ = ("_available_bytes", "_available_total", "_read_again", "_targets", "is_idle", "on_done", "params", "targets_by_partition")
+    __slots__ = (
+        "_available_bytes",
+        "_available_total",
+        "_read_again",
+        "_targets",
+        "is_idle",
+        "on_done",
+        "params",
+        "session",
+        "targets_by_partition",
+    )
 
     def __init__(
         self,
@@ -38,6 +52,7 @@ class DelayedFetch(DelayedOperation):
         *,
         read_again: ReadAgain,
         is_idle: bool,
+        session: FetchSession | None = None,
     ) -> None:
         super().__init__()
         self.params = params
@@ -45,6 +60,7 @@ class DelayedFetch(DelayedOperation):
         self.is_idle = is_idle
         self.on_done: OnFetched | None = None
         self._targets = targets
+        self.session = session
         self._read_again = read_again
         self._available_bytes: dict[Partition, int] = {}
         self._available_total = 0
@@ -53,11 +69,15 @@ class DelayedFetch(DelayedOperation):
         """Whether there is something to tell (Cases A–F, H), or min_bytes in all (Case G)."""
         if key is not None:
             return self._is_satisfied_by(key)  # type: ignore[arg-type]
-        return any(self._is_satisfied_by(partition) for partition in self.targets_by_partition)
+        looked_at = self.targets_by_partition if self.session is None else [target.watched for target in self.session.changed]
+        return any(self._is_satisfied_by(partition) for partition in looked_at if partition is not None)
 
     def on_complete(self) -> None:
         assert self.on_done is not None
-        self.on_done(self._read_again(self.params, self._targets))
+        targets = self._targets
+        if self.session is not None:
+            targets = [target for target in self.session.changed if target.watched is not None]
+        self.on_done(self._read_again(self.params, targets))
 
     def _is_satisfied_by(self, partition: Partition) -> bool:
         target = self.targets_by_partition[partition]

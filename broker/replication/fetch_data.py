@@ -14,6 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from broker.replication.partition import Partition
     from storage.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1  # in a request: "do not check"
@@ -64,6 +65,7 @@ class FetchTarget:
         "sent_log_start_offset",
         "topic",
         "topic_id",
+        "watched",
     )
 
     def __init__(
@@ -87,6 +89,7 @@ class FetchTarget:
         self.log_start_offset = log_start_offset
         self.sent_high_watermark = UNKNOWN_OFFSET
         self.sent_log_start_offset = UNKNOWN_OFFSET
+        self.watched: Partition | None = None  # the partition that tells the session of its changes
 
     def ask_again(self, target: FetchTarget) -> None:
         """Take over what a later request of the session asks of this partition."""

@@ -4,6 +4,10 @@ A request carries a session id and an epoch: (any id, epoch 0) is a full fetch t
 (any id, epoch -1) a full fetch without a session after it, (id, n > 0) an incremental one. The cache holds a fixed number of
 sessions; when it is full, a new fetch goes without one, which every client copes with.
 
+Kafka looks at every partition of a session at each request. Here a consumer's session watches its partitions and a request looks
+only at those that changed, or that the client moved, since it was last told: an idle session of 1,000 partitions costs what one of
+a single partition does. Followers are the exception: each of their fetches counts for every partition.
+
 Owned by the Fetch handler. Source: kafka.server.FetchSession, org.apache.kafka.common.requests.FetchMetadata.
 """
 
@@ -13,9 +17,14 @@ import random
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from broker.replication.fetch_data import FetchTarget, PartitionRead
+from broker.replication.fetch_data import FetchIsolation, FetchTarget, PartitionRead
 from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.replication.delayed_fetch import DelayedFetch
+    from broker.replication.partition import Partition
 
 NO_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -23,6 +32,7 @@ FINAL_EPOCH = -1
 SESSION_ID_MAX = 2**31 - 1
 EPOCH_MAX = 2**31 - 1
 EVICTION_AGE_MS = 120_000  # min.incremental.fetch.session.eviction.ms in Kafka's code; not a property
+FULL_LOOK_INTERVAL_MS = 10_000  # retention moves log start offsets without waking anybody: clients need them for a metric only
 
 PartitionKey = tuple[bytes | str, int]
 """The topic's id, or its name for clients before Fetch v13, and the partition index."""
@@ -38,58 +48,150 @@ class SessionAnswer:
 
 
 class FetchSession:
-    """One client's partitions, in the order in which they are to be read next."""
+    """One client's partitions. `changed` holds those that are to be looked at, in the order in which they are to be read next.
 
-    __slots__ = ("created_ms", "epoch", "is_privileged", "last_used_ms", "session_id", "targets", "uses_topic_ids")
+    Invariant: a partition that is not among the changed had nothing to tell when it left them, and is watched since."""
+
+    __slots__ = (
+        "_has_ended",
+        "_isolation",
+        "_last_full_look_ms",
+        "changed",
+        "created_ms",
+        "epoch",
+        "is_privileged",
+        "last_used_ms",
+        "parked",
+        "session_id",
+        "targets",
+        "uses_topic_ids",
+        "watched",
+    )
 
     def __init__(
         self, session_id: int, targets: dict[PartitionKey, FetchTarget], *, uses_topic_ids: bool, is_privileged: bool, now_ms: int
     ) -> None:
         self.session_id = session_id
         self.targets = targets
+        self.changed: dict[FetchTarget, None] = dict.fromkeys(targets.values())
+        self.watched: dict[Partition, FetchTarget] = {}
+        self.parked: DelayedFetch | None = None  # the latest request that waits
+        self._has_ended = False
+        self._isolation = FetchIsolation.HIGH_WATERMARK
+        self._last_full_look_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
         self.is_privileged = is_privileged
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
 
-    def update(self, targets: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]) -> None:
+    def update(self, targets: Iterable[FetchTarget], forgotten: Iterable[PartitionKey], isolation: FetchIsolation, now_ms: int) -> None:
         """Add or change what a request asks for, then drop what it forgets."""
         for target in targets:
             key = _key(target)
             known = self.targets.get(key)
             if known is None:
-                self.targets[key] = target
+                self.targets[key] = known = target
             else:
                 known.ask_again(target)
+            self.changed[known] = None
         for key in forgotten:
-            self.targets.pop(key, None)
+            gone = self.targets.pop(key, None)
+            if gone is not None:
+                self.changed.pop(gone, None)
+                self.unwatch(gone)
+        # What had nothing to tell at one isolation may have something at another.
+        if isolation is not self._isolation or now_ms - self._last_full_look_ms >= FULL_LOOK_INTERVAL_MS:
+            self._isolation = isolation
+            self._last_full_look_ms = now_ms
+            self.changed |= dict.fromkeys(self.targets.values())
+
+    def note_change(self, partition: Partition) -> DelayedFetch | None:
+        """`partition` changed: the next request looks at it. Returns the request that waits, if one does."""
+        target = self.watched.get(partition)
+        if target is None:
+            return None  # it left while others were told
+        self.changed[target] = None
+        parked = self.parked
+        if parked is not None and not parked.is_completed:
+            return parked
+        if self._has_ended:
+            self.close()
+        return None
+
+    def watch(self, target: FetchTarget, partition: Partition) -> None:
+        """Be told when `partition`, which `target` names, changes; as long as the session has the target."""
+        if target.watched is not partition:
+            self.unwatch(target)
+            target.watched = partition
+            self.watched[partition] = target
+            partition.sessions[self] = None
+
+    def unwatch(self, target: FetchTarget) -> None:
+        """The target left the session, or there is no such partition any more."""
+        partition = target.watched
+        if partition is not None:
+            target.watched = None
+            del self.watched[partition]
+            del partition.sessions[self]
+
+    def settle(self, target: FetchTarget) -> None:
+        """Look at `target` no more until it changes, if it has nothing to tell and its client knows all of it."""
+        partition = target.watched
+        if (
+            partition is not None
+            and target.sent_high_watermark == partition.log.high_watermark
+            and target.sent_log_start_offset == partition.log.log_start_offset
+            and partition.is_idle_for(target, self._isolation)
+        ):
+            self.changed.pop(target, None)
+
+    def close(self) -> None:
+        """The session ended. A request that still waits goes on hearing of changes; the first one after it finds nobody."""
+        self._has_ended = True
+        if self.parked is not None and not self.parked.is_completed:
+            return
+        for partition in self.watched:
+            del partition.sessions[self]
+        self.watched.clear()
 
     def select(self, reads: list[PartitionRead]) -> list[PartitionRead]:
         """The reads that tell the client something new. Partitions with records move to the end, so that each gets its turn."""
         selected: list[PartitionRead] = []
+        changed = self.changed
         for read in reads:
             target = read.target
-            if not _is_news(read, target):
-                continue
-            selected.append(read)
+            if _is_news(read, target):
+                selected.append(read)
+            if target not in changed:
+                continue  # forgotten
             if len(read.records):
-                key = _key(target)
-                if self.targets.pop(key, None) is not None:
-                    self.targets[key] = target
+                del changed[target]
+                changed[target] = None
+            elif not self.is_privileged:
+                self.settle(target)
         return selected
 
 
 class FetchContext:
-    """How one request takes part in a session; here: not at all (full fetch with the final epoch)."""
+    """How one request takes part in a session; here: not at all (full fetch with the final epoch).
 
-    __slots__ = ("targets",)
+    `targets` are those to look at. `watching` is the session that is told of the changes of all others, if there is one."""
 
-    def __init__(self, targets: list[FetchTarget]) -> None:
+    __slots__ = ("targets", "watching")
+
+    def __init__(self, targets: list[FetchTarget], watching: FetchSession | None = None) -> None:
         self.targets = targets
+        self.watching = watching
+
+    @property
+    def has_quiet_partitions(self) -> bool:
+        """Whether the request can wait for partitions that are not among its targets."""
+        watching = self.watching
+        return watching is not None and len(watching.changed) < len(watching.targets)
 
     def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
-        """What to send of `reads`; they are all the targets' reads, in any order. Called once, when the answer leaves."""
+        """What to send of `reads`; they are the reads of all targets, in any order. Called once, when the answer leaves."""
         return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
 
 
@@ -119,7 +221,7 @@ class IncrementalFetchContext(FetchContext):
     __slots__ = ("_epoch", "_session")
 
     def __init__(self, session: FetchSession) -> None:
-        super().__init__(list(session.targets.values()))
+        super().__init__(list(session.changed), None if session.is_privileged else session)
         self._session = session
         self._epoch = session.epoch
 
@@ -163,11 +265,14 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         is_from_follower: bool,
         now_ms: int,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
     ) -> FetchContext | ErrorCode:
         """The part this request has in a session, or the error that makes its client begin anew."""
         self._now_ms = now_ms
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            ended = self._sessions.pop(session_id, None)
+            if ended is not None:
+                ended.close()
             if epoch == FINAL_EPOCH:
                 return FetchContext(list(targets))
             return FullFetchContext(list(targets), self, uses_topic_ids=uses_topic_ids, is_privileged=is_from_follower)
@@ -178,9 +283,10 @@ class FetchSessionCache:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(targets, forgotten)
+        session.update(targets, forgotten, isolation, now_ms)
         if not session.targets:
             del self._sessions[session_id]
+            session.close()
             return FetchContext([])
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
@@ -221,6 +327,7 @@ class FetchSessionCache:
 
     def _evict(self, session: FetchSession) -> bool:
         del self._sessions[session.session_id]
+        session.close()
         self.evicted_count += 1
         return True
 

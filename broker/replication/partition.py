@@ -30,6 +30,7 @@ from storage.validation import AppendOrigin
 if TYPE_CHECKING:
     from broker.metadata.image import PartitionImage
     from broker.metrics import BrokerTopicMetrics
+    from broker.replication.fetch_session import FetchSession
     from config.topic import LogConfig
     from storage.leader_epochs import EpochEndOffset
     from storage.log import Log
@@ -107,6 +108,7 @@ class Partition:
         "partition_epoch",
         "proposal",
         "replicas",
+        "sessions",
         "topic",
         "topic_id",
         "waits_for_flush",
@@ -140,6 +142,7 @@ class Partition:
         self.is_offline = False  # its log directory failed
         self.is_deleted = False
         self.metrics = metrics
+        self.sessions: dict[FetchSession, None] = {}  # to be told when it changes; they enter and leave by themselves
         self._node_id = node_id
         self._environment = environment
         self.has_flush_limit = False

@@ -83,6 +83,11 @@ class Purgatory:
                 completed_count += 1
         return completed_count
 
+    def complete(self, operation: DelayedOperation) -> None:
+        """Answer `operation`, which is parked: its owner learnt by other ways than a key that it can complete."""
+        self._remove(operation)
+        operation.on_complete()
+
     def cancel(self, operation: DelayedOperation) -> None:
         """Nobody waits for `operation` any more: drop it without an answer. Does nothing if it is complete."""
         if not operation.is_completed:

@@ -1,0 +1,192 @@
+"""FetchReader: the way of a fetch through the partitions of this broker, the reading half of Kafka's ReplicaManager.
+
+It decides whether a fetch is answered at once, reads, and parks what has to wait. Partitions are found, and their failures told, by
+the ReplicaManager, which owns it. The Fetch handler calls `fetch_now` and `park_fetch`, which make nothing that a fetch that is
+answered at once does not need; everyone else `ReplicaManager.fetch`.
+
+Source: kafka.server.ReplicaManager.fetchMessages, readFromLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from broker.replication.delayed_fetch import DelayedFetch, OnFetched
+from broker.replication.fetch_data import FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetch_session import FetchSession
+from broker.replication.partition import Partition
+from protocol.errors import ErrorCode, KafkaError
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.replication.purgatory import Purgatory
+    from broker.replication.replica_manager import ReplicaManager
+
+
+class FetchReader:
+    """See the module's docstring. `topics` are the hosted partitions, which the ReplicaManager adds to and takes from."""
+
+    def __init__(self, hosts: ReplicaManager, topics: Mapping[str, Mapping[int, Partition]], purgatory: Purgatory, clock: Clock) -> None:
+        self._hosts = hosts
+        self._topics = topics
+        self._purgatory = purgatory
+        self._clock = clock
+
+    def fetch(self, params: FetchParams, targets: list[FetchTarget], on_done: OnFetched) -> DelayedFetch | None:
+        """Read the targets in their order; `on_done` gets one PartitionRead for each and owns their records.
+
+        It is called before this returns None, or later by whatever ends the wait of the returned operation, which
+        `ReplicaManager.fetch_purgatory.cancel` may be given."""
+        outcome = self.fetch_now(params, targets)
+        if isinstance(outcome, DelayedFetch):
+            return self.park_fetch(outcome, on_done)
+        on_done(outcome)
+        return None
+
+    def fetch_now(
+        self, params: FetchParams, targets: list[FetchTarget], session: FetchSession | None = None
+    ) -> list[PartitionRead] | DelayedFetch:
+        """What `fetch` does before any wait: the reads, whose records are the caller's, or what is to be given to `park_fetch`.
+
+        Answers at once when there are min_bytes, nothing to wait for, or an error or divergence to tell; else waits at most
+        max_wait_ms. Each partition occurs once. Within a `session` that watches, the targets are what changed; it waits for all."""
+        may_wait = params.max_wait_ms > 0 and (bool(targets) or session is not None)
+        if may_wait and params.min_bytes == 1 and params.replica_id < 0:
+            idle = self._find_idle(params, targets)
+            if idle is not None:
+                return self._waiting(params, targets, idle, session, is_idle=True)
+        reads = self._read(params, targets, is_arrival=True)
+        targets_by_partition = {
+            partition: target
+            for target in targets
+            if (partition := self._hosts.find_partition(target.topic or "", target.partition)) is not None
+        }
+        if session is not None:
+            for partition, target in targets_by_partition.items():
+                session.watch(target, partition)
+        readable_bytes = 0
+        for read in reads:
+            readable_bytes += len(read.records)
+            if read.error_code is not ErrorCode.NONE or read.diverging_epoch is not None:
+                return reads
+        if not may_wait or readable_bytes >= params.min_bytes:
+            return reads
+        for read in reads:
+            read.release()
+        return self._waiting(params, targets, targets_by_partition, session, is_idle=False)
+
+    def park_fetch(self, operation: DelayedFetch, on_done: OnFetched) -> DelayedFetch | None:
+        """Wait for what `fetch_now` did not find; as `fetch` from there on."""
+        operation.on_done = on_done
+        keys = () if operation.session is not None else operation.targets_by_partition
+        if operation.is_idle:
+            self._purgatory.watch(operation, keys, operation.params.max_wait_ms)
+            return operation
+        is_done = self._purgatory.try_complete_else_watch(operation, keys, operation.params.max_wait_ms)
+        return None if is_done else operation
+
+    def wake(self, partition: Partition) -> None:
+        """`partition` changed: try the requests that wait for it, on their own or within sessions that watch it."""
+        purgatory = self._purgatory
+        purgatory.notify(partition)
+        for session in tuple(partition.sessions):
+            waiting = session.note_change(partition)
+            if waiting is not None and waiting.try_complete(partition):
+                purgatory.complete(waiting)
+
+    def _waiting(
+        self,
+        params: FetchParams,
+        targets: list[FetchTarget],
+        targets_by_partition: dict[Partition, FetchTarget],
+        session: FetchSession | None,
+        *,
+        is_idle: bool,
+    ) -> DelayedFetch:
+        if session is None:
+            return DelayedFetch(params, targets, targets_by_partition, read_again=self._read, is_idle=is_idle)
+        if is_idle:
+            for partition, target in targets_by_partition.items():
+                session.watch(target, partition)
+                session.settle(target)
+        operation = DelayedFetch(params, targets, session.watched, read_again=self._read, is_idle=is_idle, session=session)
+        session.parked = operation
+        return operation
+
+    def _find_idle(self, params: FetchParams, targets: list[FetchTarget]) -> dict[Partition, FetchTarget] | None:
+        """The targets by their partitions if there is nothing at all to tell of any; None when they have to be read.
+
+        By offsets alone: 0.4 µs a partition against 2.5 µs for reading it."""
+        idle: dict[Partition, FetchTarget] = {}
+        isolation, topics = params.isolation, self._topics
+        for target in targets:
+            partitions = topics.get(target.topic)  # type: ignore[arg-type]
+            partition = None if partitions is None else partitions.get(target.partition)
+            if partition is None or not partition.is_idle_for(target, isolation):
+                return None
+            idle[partition] = target
+        for partition in idle:
+            partition.metrics.total_fetch_requests += 1
+        return idle
+
+    def _read(self, params: FetchParams, targets: list[FetchTarget], is_arrival: bool = False) -> list[PartitionRead]:
+        """Read each target, the first batch of the first non-empty one even if it is larger than every limit (KIP-74).
+
+        A follower's position is noted only when its request arrives."""
+        reads: list[PartitionRead] = []
+        advanced: list[Partition] = []
+        left_bytes = params.max_bytes
+        is_first = True
+        try:
+            for target in targets:
+                read = self._read_target(params, target, min(target.max_bytes, left_bytes), is_first, advanced if is_arrival else None)
+                reads.append(read)
+                size_bytes = len(read.records)
+                if size_bytes:
+                    is_first = False
+                    left_bytes = max(0, left_bytes - size_bytes)
+        except BaseException:
+            for read in reads:
+                read.release()  # else their segment files stay open for good
+            raise
+        for partition in advanced:
+            self._hosts.on_progress(partition)
+        return reads
+
+    def _read_target(
+        self, params: FetchParams, target: FetchTarget, max_bytes: int, minimum_one_batch: bool, advanced: list[Partition] | None
+    ) -> PartitionRead:
+        assert target.topic is not None, "targets with an unknown topic id are answered by the handler"
+        partition: Partition | None = None
+        try:
+            partition = self._hosts.get_partition(target.topic, target.partition)
+            if advanced is not None:
+                partition.metrics.total_fetch_requests += 1
+            if target.topic_id != partition.topic_id and any(target.topic_id):
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            leader_end_offset = partition.log.log_end_offset
+            read = partition.read(target, params, max_bytes, minimum_one_batch)
+            if advanced is not None and params.replica_id >= 0 and read.diverging_epoch is None:
+                self._note_follower(params, target, partition, leader_end_offset, advanced)
+            return read
+        except KafkaError as error:
+            return PartitionRead(target, error.code)
+        except StorageError as error:
+            assert partition is not None
+            self._hosts.fail_log_dir(partition.log.directory.parent, error)
+            return PartitionRead(target, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _note_follower(
+        self, params: FetchParams, target: FetchTarget, partition: Partition, leader_end_offset: int, advanced: list[Partition]
+    ) -> None:
+        if partition.update_follower(
+            params.replica_id,
+            fetch_offset=target.fetch_offset,
+            log_start_offset=target.log_start_offset,
+            leader_end_offset=leader_end_offset,
+            broker_epoch=params.replica_epoch,
+            now_ms=self._clock.monotonic_ms(),
+        ):
+            advanced.append(partition)
