@@ -40,6 +40,9 @@ class TransactionSearch:
     is_complete: bool
 
 
+NOTHING_FOUND = TransactionSearch([], is_complete=False)  # shared: nobody adds to a search's list
+
+
 class TransactionIndex:
     """One segment's `.txnindex`; `path` follows the segment when its directory is renamed."""
 
@@ -86,8 +89,11 @@ class TransactionIndex:
 
         The search is complete at an entry whose last stable offset reaches the end: a transaction aborted later began after it.
         """
+        entries = self.entries()
+        if not entries:
+            return NOTHING_FOUND
         aborted: list[AbortedTransaction] = []
-        for entry in self.entries():
+        for entry in entries:
             if entry.last_offset >= start_offset and entry.first_offset < end_offset:
                 aborted.append(entry)
             if entry.last_stable_offset >= end_offset:

@@ -25,6 +25,10 @@ MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)  # Linux: hold the header back 
 NOT_WATCHED: Final = -1
 READ_AHEAD_SIZE = 4 * 1024 * 1024  # bytes brought in behind a large slice: who reads one old megabyte reads the next
 RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose pages were just written
+# Bytes; smaller slices are read and leave in one call with what is around them. For 1 KB that is 8 µs of CPU against 14 µs for a send, a
+# sendfile and another send, each of which wakes the peer; from about 64 KB on the copy costs more than it saves.
+INLINE_SIZE = 16 * 1024
+INLINE_RUN_SIZE = 64 * 1024  # bytes that one call takes at most by such copies
 
 
 class Outbox:
@@ -125,14 +129,11 @@ class Outbox:
                 self._send_bytes()
 
     def _send_bytes(self) -> None:
-        """Send the run of bytes chunks at the head with one call; raises BlockingIOError with the rest still queued."""
+        """Send the run of bytes and small slices at the head with one call; raises BlockingIOError with the rest still queued."""
         queue = self._queue
         data: Chunk = queue.popleft()
-        if queue and type(queue[0]) is not FileSlice:
-            run = [data]
-            while queue and type(queue[0]) is not FileSlice:
-                run.append(queue.popleft())
-            data = b"".join(run)  # type: ignore[arg-type]
+        if queue and (type(queue[0]) is not FileSlice or queue[0].size < INLINE_SIZE):
+            data = self._take_run(data)
         try:
             sent = self._socket.send(data, MSG_MORE if queue else 0)  # type: ignore[arg-type]
         except (BlockingIOError, InterruptedError):
@@ -141,6 +142,28 @@ class Outbox:
         if sent < len(data):
             queue.appendleft(memoryview(data)[sent:])  # type: ignore[arg-type]
             raise BlockingIOError
+
+    def _take_run(self, first: Chunk) -> bytes:
+        """`first` and the bytes and small slices after it, which leave the queue, as one piece."""
+        queue = self._queue
+        run = [first]
+        copied_size = 0
+        while queue:
+            head = queue[0]
+            if type(head) is FileSlice:
+                size = head.size
+                if size >= INLINE_SIZE or copied_size + size > INLINE_RUN_SIZE:
+                    break
+                head_bytes = os.pread(head.fd, size, head.position)
+                if len(head_bytes) < size:
+                    raise OSError("segment ended before its slice")
+                copied_size += size
+                head.release()
+                run.append(head_bytes)
+            else:
+                run.append(head)
+            queue.popleft()
+        return b"".join(run)  # type: ignore[arg-type]
 
     def _send_slice(self, head: FileSlice) -> bool:
         """Send a slice; False when a thread reads its pages in first. Raises BlockingIOError when the socket is full."""

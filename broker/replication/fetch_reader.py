@@ -58,13 +58,8 @@ class FetchReader:
             if idle is not None:
                 return self._waiting(params, targets, idle, session, is_idle=True)
         reads = self._read(params, targets, is_arrival=True)
-        targets_by_partition = {
-            partition: target
-            for target in targets
-            if (partition := self._hosts.find_partition(target.topic or "", target.partition)) is not None
-        }
         if session is not None:
-            for partition, target in targets_by_partition.items():
+            for partition, target in self._by_partition(targets).items():
                 session.watch(target, partition)
         readable_bytes = 0
         for read in reads:
@@ -75,7 +70,7 @@ class FetchReader:
             return reads
         for read in reads:
             read.release()
-        return self._waiting(params, targets, targets_by_partition, session, is_idle=False)
+        return self._waiting(params, targets, self._by_partition(targets), session, is_idle=False)
 
     def park_fetch(self, operation: DelayedFetch, on_done: OnFetched) -> DelayedFetch | None:
         """Wait for what `fetch_now` did not find; as `fetch` from there on."""
@@ -95,6 +90,10 @@ class FetchReader:
             waiting = session.note_change(partition)
             if waiting is not None and waiting.try_complete(partition):
                 purgatory.complete(waiting)
+
+    def _by_partition(self, targets: list[FetchTarget]) -> dict[Partition, FetchTarget]:
+        find = self._hosts.find_partition
+        return {partition: target for target in targets if (partition := find(target.topic or "", target.partition)) is not None}
 
     def _waiting(
         self,

@@ -16,6 +16,7 @@ import uvloop
 
 from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.listeners import ConnectionRegistry, Listener, ListenError
+from broker.network.outbox import INLINE_SIZE
 from storage.file_slice import FileSlice, SegmentFile
 from tests.support.clock import ManualClock
 
@@ -113,16 +114,38 @@ def test_segment_slices_arrive_between_their_headers(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_slice_of_a_truncated_file_closes_the_connection(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [200, 200_000])
+def test_a_slice_of_a_truncated_file_closes_the_connection(tmp_path: Path, size: int) -> None:
     (tmp_path / "segment.log").write_bytes(b"x" * 100)
 
     async def test() -> None:
         file = SegmentFile.open(tmp_path / "segment.log")
-        async with serving(lambda frame, facts: [struct.pack(">i", 200), FileSlice(file, 0, 200)]) as harness:
+        async with serving(lambda frame, facts: [struct.pack(">i", size), FileSlice(file, 0, size)]) as harness:
             reader, writer = await harness.connect()
             writer.write(framed(b""))
 
-            assert len(await reader.read()) == 104
+            assert len(await reader.read()) <= 104
+        assert file._references == 1
+        file.release()
+
+    run(test)
+
+
+def test_small_slices_arrive_in_order_and_give_their_file_back(tmp_path: Path) -> None:
+    """They are copied, up to a limit for one call, beyond which the next call goes on."""
+    content = os.urandom(300_000)
+    (tmp_path / "segment.log").write_bytes(content)
+    size = INLINE_SIZE - 1
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+        slices = [FileSlice(file, at, size) for at in range(0, 10 * size, size)]
+        async with serving(lambda frame, facts: [chunk for each in slices for chunk in (b"head", each)]) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b""))
+
+            received = await reader.readexactly(10 * (4 + size))
+        assert received == b"".join(b"head" + content[at : at + size] for at in range(0, 10 * size, size))
         assert file._references == 1
         file.release()
 
