@@ -85,6 +85,13 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether it leaves partitions alone until they change; if not, all are among the changed always.
+
+        A follower does not, and who reads to the log's end is not told when that moves."""
+        return not self.is_privileged and self._isolation is not FetchIsolation.LOG_END
+
     def update(self, targets: Iterable[FetchTarget], forgotten: Iterable[PartitionKey], isolation: FetchIsolation, now_ms: int) -> None:
         """Add or change what a request asks for, then drop what it forgets."""
         for target in targets:
@@ -168,7 +175,7 @@ class FetchSession:
             if len(read.records):
                 del changed[target]
                 changed[target] = None
-            elif not self.is_privileged:
+            elif self.is_watching:
                 self.settle(target)
         return selected
 
@@ -221,7 +228,7 @@ class IncrementalFetchContext(FetchContext):
     __slots__ = ("_epoch", "_session")
 
     def __init__(self, session: FetchSession) -> None:
-        super().__init__(list(session.changed), None if session.is_privileged else session)
+        super().__init__(list(session.changed), session if session.is_watching else None)
         self._session = session
         self._epoch = session.epoch
 

@@ -325,7 +325,7 @@ class Partition:
 
     def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool:
         """Whether a consumer that asks for `target` can only wait here: no records for it, nothing else to tell. Cheaper than `read`
-        and free of effects; False when in doubt."""
+        and free of effects; False when in doubt. The cases are DelayedFetch's."""
         if not self.is_leader or self.is_offline or target.last_fetched_epoch != NO_EPOCH:
             return False
         if target.current_leader_epoch != self.leader_epoch and target.current_leader_epoch != NO_EPOCH:
@@ -333,8 +333,7 @@ class Partition:
         if target.topic_id != self.topic_id and target.topic_id != ZERO_UUID:
             return False
         log = self.log
-        end_offset = log.high_watermark if isolation is FetchIsolation.HIGH_WATERMARK else log.last_stable_offset
-        return end_offset <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
+        return self.end_offset(isolation) <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
 
     def count_available_bytes(self, offset: int, end_offset: int, max_bytes: int, *, at_least: int) -> int:
         """Bytes of whole batches in [offset, end_offset), at most `max_bytes`; no less than `at_least` when they go on in a later
