@@ -147,7 +147,7 @@ class FetchHandler:
                     name,
                     asked.partition,
                     asked.fetch_offset,
-                    max(0, asked.partition_max_bytes),
+                    size if (size := asked.partition_max_bytes) > 0 else 0,
                     topic_id,
                     asked.current_leader_epoch,
                     asked.last_fetched_epoch,
