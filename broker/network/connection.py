@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether we owe the peer something: a parked request, or a response it has not taken yet. Such a connection is not idle."""
-        return self._pipeline.unanswered_count > 0 or (self._outbox is not None and self._outbox.is_blocked)
+        return self._pipeline.unanswered_count > 0 or (self._outbox is not None and self._outbox.is_behind)
 
     # -- asyncio's calls ------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         if outbox is None:
             return
         outbox.flush()
-        if outbox.is_blocked:
+        if outbox.is_behind:
             self._pipeline.block()
         self._adjust_reading()
 

@@ -34,7 +34,7 @@ INLINE_RUN_SIZE = 64 * 1024  # bytes that one call takes at most by such copies
 class Outbox:
     """Queue of chunks and the socket they leave by.
 
-    `on_writable()` is called after a blocked outbox has emptied. `on_broken(reason)` is called once when the socket or a file
+    `on_writable()` is called after an outbox that `is_behind` has caught up. `on_broken(reason)` is called once when the socket or a file
     fails; nothing is sent afterwards. A FileSlice is owned from `push` on and released when sent or dropped.
     """
 
@@ -84,6 +84,11 @@ class Outbox:
     def is_blocked(self) -> bool:
         """Whether the last flush left something behind: the peer, or the disk, is slower than we are."""
         return self._waits_for_writable or self._reading_in is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next request should wait: something is left to send, or the pages that it will ask for are on their way."""
+        return self.is_blocked or self._is_reading_ahead
 
     def push(self, chunk: Chunk) -> None:
         """Queue `chunk`; `flush` sends it."""
@@ -197,6 +202,7 @@ class Outbox:
     def _read_ahead_done(self, sent: FileSlice) -> None:
         self._is_reading_ahead = False
         sent.release()
+        self._tell_if_caught_up()
 
     def _read_in(self, head: FileSlice) -> None:
         self._reading_in = head
@@ -222,8 +228,7 @@ class Outbox:
             self._break(str(e))
             return
         self.flush()
-        if not self.is_blocked and not self._is_closed:
-            self._on_writable()
+        self._tell_if_caught_up()
 
     def _send_resident(self, head: FileSlice) -> None:
         size = len(head)
@@ -245,7 +250,10 @@ class Outbox:
         self._loop.remove_writer(self._watched_fd)
         self._waits_for_writable = False
         self.flush()
-        if not self.is_blocked and not self._is_closed:
+        self._tell_if_caught_up()
+
+    def _tell_if_caught_up(self) -> None:
+        if not self.is_behind and not self._is_closed:
             self._on_writable()
 
     def _break(self, reason: str) -> None:

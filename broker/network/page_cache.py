@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 
 PROBE_INTERVAL = 128 * 1024  # bytes; the kernel reads ahead in windows of about this size, so pages of one window come and go together
-READ_SIZE = 1024 * 1024  # bytes a call of `read_in`
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
@@ -32,11 +31,10 @@ def is_resident(fd: int, position: int, size: int) -> bool:
 
 
 def read_in(fd: int, position: int, size: int) -> None:
-    """Read [position, position + size) and drop it, to bring its pages in. Blocks: for the thread pool only."""
-    buffer = [bytearray(min(size, READ_SIZE))]
-    end = position + size
-    while position < end:
-        count = os.preadv(fd, buffer, position)
-        if count == 0:
+    """Bring the pages of [position, position + size) in, copying next to nothing. Blocks: for the thread pool only."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)  # begins all the reads …
+    probe = [bytearray(1)]
+    for at in (*range(position, position + size, PROBE_INTERVAL), position + size - 1):
+        if os.preadv(fd, probe, at) == 0:  # … and each of these waits for one of them
             return
-        position += count
