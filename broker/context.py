@@ -53,3 +53,5 @@ class Services:
     controller: ControllerClient
     replica_manager: ReplicaManager
     group_coordinator: GroupCoordinator
+    run_blocking: Callable[..., Any] | None = None
+    """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""

@@ -160,11 +160,16 @@ class KafkaApis:
         encoded.on_abandon = outcome.abandon
 
         def answered(value: Any) -> None:
+            if isinstance(value, DecodeError):
+                encoded.complete(value)
+                return
             try:
                 if isinstance(value, Exception):
                     value = self._response_to_failure(route, context, request, value)
                 if isinstance(value, PreparedResponse):
                     chunks = value.to_chunks(context.correlation_id)
+                elif value is None:
+                    chunks = []  # acks=0
                 else:
                     chunks = self._encode(route, context.correlation_id, value)
             except Exception as e:

@@ -133,6 +133,7 @@ class Broker:
             controller=controller,
             replica_manager=replica_manager,
             group_coordinator=coordinator,
+            run_blocking=self.run_blocking,
         )
         await self._serve(services, registry)
 

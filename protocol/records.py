@@ -362,15 +362,15 @@ def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:
 
 def _read_record(payload: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None) -> tuple[Record, int]:
     """Returns one record and the position after it."""
-    size, position = _read_varint(payload, position)
+    size, position = read_varint(payload, position)
     end = position + size
     if not 0 < size <= len(payload) - position:
         raise DecodeError(f"a record of {size} bytes, {len(payload) - position} are left")
-    timestamp_delta, position = _read_varint(payload, position + 1, VARLONG_BITS)
-    offset_delta, position = _read_varint(payload, position)
+    timestamp_delta, position = read_varint(payload, position + 1, VARLONG_BITS)
+    offset_delta, position = read_varint(payload, position)
     key, position = _read_bytes(payload, position, end)
     value, position = _read_bytes(payload, position, end)
-    headers_count, position = _read_varint(payload, position)
+    headers_count, position = read_varint(payload, position)
     # A header takes two bytes at least: a count beyond that would only make us loop.
     if not 0 <= headers_count <= max(end - position, 0) // 2:
         raise DecodeError(f"{headers_count} record headers in {end - position} bytes")
@@ -395,7 +395,7 @@ def _read_headers(payload: bytes, position: int, end: int, count: int) -> tuple[
 
 
 def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _read_varint(payload, position)
+    size, position = read_varint(payload, position)
     if size < 0:
         return None, position
     if size > end - position:
@@ -425,7 +425,7 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
     out += value
 
 
-def _read_varint(buffer: bytes, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
+def read_varint(buffer: bytes, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
     """Returns a zigzag varint of at most `bits` bits and the position after it."""
     try:
         byte = buffer[position]

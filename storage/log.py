@@ -27,7 +27,7 @@ from storage.recovery import complete_transaction, load_log, rebuild_producer_st
 from storage.segment import LogSegment, TimestampOffset
 from storage.timestamp_search import find_max_timestamp, find_offset_by_timestamp
 from storage.transaction_index import AbortedTransaction
-from storage.validation import AppendOrigin, ValidatedBatch, assign_offsets, check_batch
+from storage.validation import AppendOrigin, PreparedBatch, ValidatedBatch, assign_offsets, check_batch
 
 
 class Log:
@@ -98,7 +98,7 @@ class Log:
 
     def append_as_leader(
         self,
-        records: memoryview,
+        records: memoryview | PreparedBatch,
         *,
         leader_epoch: int,
         now_ms: int,
@@ -108,10 +108,13 @@ class Log:
         """Validate, assign offsets (in place) and write. A client's append is one batch; a coordinator's may be several.
 
         KafkaError: refused, nothing was appended. StorageError: the disk failed, nothing was appended."""
-        if origin is not AppendOrigin.CLIENT:
-            return self._append_batches_as_leader(records, leader_epoch, now_ms, origin)
         config = self.config
-        checked = check_batch(records, config, now_ms=now_ms, zstd_allowed=verify_zstd_allowed)
+        if isinstance(records, PreparedBatch):
+            records, checked = records.take(config, now_ms, verify_zstd_allowed)
+        elif origin is not AppendOrigin.CLIENT:
+            return self._append_batches_as_leader(records, leader_epoch, now_ms, origin)
+        else:
+            checked = check_batch(records, config, now_ms=now_ms, zstd_allowed=verify_zstd_allowed)
         header = checked.header
         if header.producer_id >= 0:
             duplicate = self.producers.find_duplicate(header)
@@ -152,10 +155,8 @@ class Log:
                 self._note_aborted(replay_batch(self.producers, header, records[position : position + header.size_bytes]))
             position += header.size_bytes
         self._end_append(last.next_offset, now_ms)
-        records_count = sum(header.records_count for header in headers)
-        return AppendResult(
-            first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start_offset, records_count, size_bytes, False, True
-        )
+        count = sum(header.records_count for header in headers)
+        return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start_offset, count, size_bytes, False, True)
 
     # -- read ------------------------------------------------------------------------------------------------------
 
@@ -410,15 +411,14 @@ class Log:
         """The broker's own batches: all are checked before the first is written."""
         config = self.config
         checked = check_own_batches(records, config, self.producers, now_ms, origin)
-        base_offset, records_count, append_time_ms = self.log_end_offset, 0, NO_TIMESTAMP
+        base_offset, count, append_time_ms = self.log_end_offset, 0, NO_TIMESTAMP
         for view, batch, marker in checked:
             assigned = assign_offsets(view, batch, config, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
             self._write_batch(assigned, marker, leader_epoch, now_ms)
-            records_count += assigned.records_count
+            count += assigned.records_count
             append_time_ms = assigned.log_append_time_ms
-        return AppendResult(
-            base_offset, self.log_end_offset - 1, append_time_ms, self.log_start_offset, records_count, len(records), False, True
-        )
+        last_offset = self.log_end_offset - 1
+        return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, count, len(records), False, True)
 
     def _write_batch(self, batch: ValidatedBatch, marker: EndTransactionMarker | None, leader_epoch: int, now_ms: int) -> None:
         """Write the data, then its index entries, then producer state, epoch and log end offset."""

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from config.topic import LogConfig
 from protocol.compression import Buffer, Compression, compress
 from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record_outlines import iterate_outlines
 from protocol.records import (
     COMPRESSION_MASK,
     HEADER_SIZE,
@@ -30,7 +31,6 @@ from protocol.records import (
     BatchHeader,
     assemble_batch,
     crc_is_valid,
-    iterate_payload,
     patch_for_append,
     read_header,
     read_payload,
@@ -44,11 +44,18 @@ RECORD_ERRORS_MAX = 1000
 RECORDS_WALKED_FOR_AN_ERROR_MAX = 1000
 """Above this count a batch whose header shows a bad timestamp is refused without asking its records."""
 
+BYTES_WALKED_FOR_AN_ERROR_MAX = 1024 * 1024
+"""The same for the records' bytes: a kilobyte of zstd can hold 30 MB."""
+
+LONG_CHECK_BYTES = 8 * 1024
+"""A batch whose records are walked is checked in less than a millisecond up to this size, unless it is compressed."""
+
 LEGACY_RECORD_OVERHEAD = 14
 """The length of the smallest record of any magic; below it a length is corrupt."""
 
 OUT_OF_WINDOW_MESSAGE = "One or more records have a timestamp out of the topic's range"
 PRODUCER_COMPRESSION = "producer"
+ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
 _UP_TO_MAGIC = struct.Struct(">8xi4xb")
 _TARGET_CODECS = {"uncompressed": Compression.NONE} | {codec.name.lower(): codec for codec in Compression if codec}
 
@@ -78,12 +85,41 @@ class RecordValidationError(KafkaError):
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that may be appended: its header as it came, the largest timestamp it is to have, and, when the records have to be
-    compressed anew, their uncompressed bytes."""
+    """A batch that may be appended: its header as it came, the largest timestamp it is to have, and, when the topic wants another
+    compression, the batch made anew."""
 
     header: BatchHeader
     max_timestamp: int
-    payload: Buffer | None
+    rebuilt: bytearray | None
+
+
+class PreparedBatch:
+    """A batch that a worker thread checked ahead of its append, and what came of it: only loop time is saved, no rule is bent.
+
+    It was judged by the topic's settings at that time; when they have changed since, it is checked again."""
+
+    __slots__ = ("_config", "_outcome", "records")
+
+    def __init__(self, records: memoryview, config: LogConfig, now_ms: int, zstd_allowed: bool) -> None:
+        """Blocks for as long as the check takes."""
+        self.records = records
+        self._config = config
+        self._outcome: CheckedBatch | KafkaError
+        try:
+            self._outcome = check_batch(records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
+        except KafkaError as error:
+            self._outcome = error
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def take(self, config: LogConfig, now_ms: int, zstd_allowed: bool) -> tuple[memoryview, CheckedBatch]:
+        """The batch, and what `check_batch` would return; raises what it would raise."""
+        if config is not self._config:
+            return self.records, check_batch(self.records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
+        if isinstance(self._outcome, KafkaError):
+            raise self._outcome
+        return self.records, self._outcome
 
 
 @dataclass(slots=True)
@@ -101,6 +137,13 @@ class ValidatedBatch:
     records_count: int
     size_bytes: int
     log_append_time_ms: int
+
+
+def needs_long_check(records: memoryview, config: LogConfig) -> bool:
+    """Whether `check_batch` would have to decompress, compress or walk more than a loop may be kept from its other clients."""
+    if config.compression_type == PRODUCER_COMPRESSION and not (config.is_compacted or config.has_full_validation):
+        return False
+    return len(records) > LONG_CHECK_BYTES or (len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK != 0)
 
 
 def check_batch(
@@ -131,11 +174,11 @@ def check_batch(
         if _is_header_in_window(header, config, now_ms):
             return CheckedBatch(header, header.max_timestamp, None)
         # The header may be wrong about its records: Kafka believes them, and its answer names those out of the window.
-        if header.records_count > RECORDS_WALKED_FOR_AN_ERROR_MAX:
-            raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, OUT_OF_WINDOW_MESSAGE, [])
-    payload = _read_records(records, header)
+        payload = _read_few_records(records, header)
+    else:
+        payload = _read_records(records, header)
     max_timestamp = _check_records(header, payload, config, now_ms)
-    return CheckedBatch(header, max_timestamp, None if target is None else payload)
+    return CheckedBatch(header, max_timestamp, None if target is None else _recompress(header, payload, config))
 
 
 def assign_offsets(
@@ -148,8 +191,8 @@ def assign_offsets(
     """
     header = checked.header
     buffer: bytearray | memoryview = records
-    if checked.payload is not None:
-        buffer = _recompress(header, checked.payload, config)
+    if checked.rebuilt is not None:
+        buffer = checked.rebuilt
         header = read_header(buffer)
         if header.size_bytes > config.max_message_bytes:
             raise _too_large(header.size_bytes, config)
@@ -231,6 +274,16 @@ def _is_header_in_window(header: BatchHeader, config: LogConfig, now_ms: int) ->
     return (oldest_ms <= largest <= newest_ms or largest == NO_TIMESTAMP) and (oldest_ms <= first <= newest_ms or first == NO_TIMESTAMP)
 
 
+def _read_few_records(records: memoryview, header: BatchHeader) -> Buffer:
+    """Returns the records' bytes if walking them is cheap; else the batch is refused by its header, without naming records."""
+    if header.records_count <= RECORDS_WALKED_FOR_AN_ERROR_MAX:
+        try:
+            return read_payload(records, 0, header, max_bytes=BYTES_WALKED_FOR_AN_ERROR_MAX)
+        except DecodeError:
+            pass
+    raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, OUT_OF_WINDOW_MESSAGE, [])
+
+
 def _read_records(records: memoryview, header: BatchHeader) -> Buffer:
     try:
         return read_payload(records, 0, header)
@@ -244,18 +297,19 @@ def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     is_create_time = not config.is_log_append_time
     needs_key = config.is_compacted
+    base_timestamp = header.base_timestamp
     max_timestamp = NO_TIMESTAMP
     key_errors: list[RecordError] = []
     timestamp_errors: list[RecordError] = []
     try:
-        for index, record in enumerate(iterate_payload(header, payload)):
-            if record.offset != header.base_offset + index:
-                raise DecodeError(f"record {index} has offset delta {record.offset - header.base_offset}")
-            if needs_key and record.key is None:
-                key_errors.append(RecordError(index, "A record without a key cannot be written to a compacted topic"))
-            timestamp = record.timestamp
+        for index, (offset_delta, timestamp_delta, has_key) in enumerate(iterate_outlines(header, payload)):
+            if offset_delta != index:
+                raise DecodeError(f"record {index} has offset delta {offset_delta}")
+            if needs_key and not has_key:
+                _note_error(key_errors, index, "A record without a key cannot be written to a compacted topic")
+            timestamp = base_timestamp + timestamp_delta
             if is_create_time and timestamp != NO_TIMESTAMP and not oldest_ms <= timestamp <= newest_ms:
-                timestamp_errors.append(RecordError(index, f"Timestamp {timestamp} is out of range [{oldest_ms}, {newest_ms}]"))
+                _note_error(timestamp_errors, index, f"Timestamp {timestamp} is out of range [{oldest_ms}, {newest_ms}]")
             if timestamp > max_timestamp:
                 max_timestamp = timestamp
     except DecodeError as error:
@@ -263,6 +317,11 @@ def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_
     if key_errors or timestamp_errors:
         raise _refusal(key_errors, timestamp_errors)
     return max_timestamp
+
+
+def _note_error(errors: list[RecordError], index: int, message: str) -> None:
+    if len(errors) < RECORD_ERRORS_MAX:
+        errors.append(RecordError(index, message))
 
 
 def _refusal(key_errors: list[RecordError], timestamp_errors: list[RecordError]) -> RecordValidationError:

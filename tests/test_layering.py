@@ -13,6 +13,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.records",
     "protocol.errors",
     "protocol.compression",
+    "protocol.record_outlines",
     "protocol.uuids",
     "protocol.messages.stored",
     "protocol.codec",

@@ -9,6 +9,7 @@ Behaviour:
 - Internal topics: INVALID_TOPIC_EXCEPTION, for every client id (Kafka lets `__admin_client` through).
 - A transactional batch without a transactional id fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one
   it gets INVALID_TXN_STATE, as from a partition that was never added to the transaction.
+- Batches whose records take long to check are checked in a thread first; the connection's later requests come behind them.
 - An unexpected failure is raised, never answered: dispatch closes the connection. After UNKNOWN_SERVER_ERROR the Java client
   gives an idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
 
@@ -21,10 +22,12 @@ Not done: transactions, quotas, authorisation; v13 (topic ids).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.metadata.image import INTERNAL_TOPICS
+from broker.replication.batch_preparation import BatchPreparer
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.replica_manager import AppendEntry
 from protocol.apis import APIS
@@ -68,11 +71,63 @@ class ProduceHandler:
         self._templates: dict[tuple[int, str], Callable[..., bytes]] = {}
         self._replica_manager = services.replica_manager
         self._metadata = services.metadata
+        self._preparer = None if services.run_blocking is None else BatchPreparer(services.replica_manager, services.run_blocking)
+        self._clock = services.clock
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | PreparedResponse | Deferred | None:
         entries: list[AppendEntry] = []
         refused: dict[int, PartitionAppendResult] = {}
         self._sort_out(request, entries, refused)
+        preparer = self._preparer
+        if preparer is None or not preparer.is_needed(context.connection_id, entries):
+            return self._append(context, request, entries, refused)
+        if preparer.has_room(entries):
+            return self._append_later(preparer, context, request, entries, refused)
+        results = [_refusal(topic, index, ErrorCode.REQUEST_TIMED_OUT) for topic, index, _ in entries]
+        if request.acks == NO_ACKS:
+            _raise_unanswered(refused.values(), results)
+        return self._respond(_merge(results, refused), context.api_version, context.listener_name)
+
+    def _append_later(
+        self,
+        preparer: BatchPreparer,
+        context: RequestContext,
+        request: ProduceRequest,
+        entries: list[AppendEntry],
+        refused: dict[int, PartitionAppendResult],
+    ) -> Deferred:
+        """Append once a thread has checked the records; in the order of the connection's requests, for sequences depend on it."""
+        outer = Deferred()
+        is_abandoned = False
+
+        def abandon() -> None:
+            nonlocal is_abandoned
+            is_abandoned = True
+
+        def append(prepared: list[AppendEntry] | Exception) -> None:
+            if is_abandoned:
+                return  # its connection is gone, and perhaps the logs are closed
+            outcome: ProduceResponse | PreparedResponse | Deferred | Exception | None
+            try:
+                if isinstance(prepared, Exception):
+                    raise prepared
+                outcome = self._append(replace(context, now_ms=self._clock.now_ms()), request, prepared, refused)
+            except Exception as e:
+                outcome = e
+            if isinstance(outcome, Deferred):
+                outer.on_abandon = outcome.abandon
+                outcome.when_done(outer.complete)
+            else:
+                outer.complete(outcome)
+
+        outer.on_abandon = abandon
+        is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
+        preparer.submit(context.connection_id, entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed, on_done=append)
+        return outer
+
+    def _append(
+        self, context: RequestContext, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]
+    ) -> ProduceResponse | PreparedResponse | Deferred | None:
         version, acks = context.api_version, request.acks
         replica_manager = self._replica_manager
         results, pending = replica_manager.append_now(entries, acks, context.now_ms, version >= ZSTD_VERSION_MIN)
@@ -231,6 +286,7 @@ REFUSAL_MESSAGES = {
     ErrorCode.INVALID_REQUEST: "The partition is named more than once in the request",
     ErrorCode.INVALID_RECORD: "There is no record batch for the partition",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Clients may not write to internal topics",
+    ErrorCode.REQUEST_TIMED_OUT: "Too many batches wait for the check of their records; nothing was appended",
     ErrorCode.INVALID_TXN_STATE: "The partition is not part of a transaction of this producer",
 }
 

@@ -23,7 +23,7 @@ from broker.replication.partition import ALL_IN_SYNC, IsrProposal, Partition
 from broker.replication.purgatory import Purgatory
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError, is_descriptor_shortage
-from storage.validation import AppendOrigin, RecordValidationError
+from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AppendEntry = tuple[str, int, memoryview]
-"""Topic, partition index and the writable bytes of one batch."""
+AppendEntry = tuple[str, int, memoryview | PreparedBatch]
+"""Topic, partition index and the writable bytes of one batch, or the batch as a thread checked it ahead."""
 
 # Answers that are ordinary life of a cluster or a client's mistake; any other counts as a failed request in the metrics.
 EXPECTED_APPEND_ERRORS = frozenset(

@@ -364,3 +364,12 @@ def test_random_payloads_survive_recompression() -> None:
     validated = append(batch, replace(CONFIG, compression_type="snappy"))
 
     assert next(iterate_records(validated.buffer)).value == value
+
+
+def test_a_small_bomb_with_a_bad_timestamp_is_refused_without_being_unpacked() -> None:
+    bomb = build_batch([SimpleRecord(b"k", bytes(30_000_000), (), NOW_MS + 9_000_000_000)], compression=Compression.ZSTD)
+
+    with pytest.raises(RecordValidationError) as refused:
+        check_batch(memoryview(bomb), LogConfig(), now_ms=NOW_MS)
+
+    assert (refused.value.code, refused.value.record_errors) == (ErrorCode.INVALID_TIMESTAMP, [])

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from broker.handlers import produce
+from broker.replication import batch_preparation
 from protocol import codec
+from protocol.compression import Compression
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from protocol.templates import PreparedResponse
-from tests.broker.replication.world import World, batch, completed, context
+from tests.broker.replication.world import ManualExecutor, World, batch, completed, context
 from tests.support.clock import WALL_START_MS
 
 PRODUCE_KEY = 0
@@ -213,3 +215,96 @@ def test_connection_that_closes_takes_its_parked_produce_away(tmp_path: Path) ->
     parked.abandon()  # type: ignore[union-attr]
 
     assert world.replica_manager.produce_purgatory.size == 0
+
+
+# -- checks that take long ---------------------------------------------------------------------------------------------
+
+
+class LongChecks:
+    """A compacted topic `c` and a plain one `p`; batches with compressed records are checked when `executor` runs."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = World(root)
+        self.world.create_topic("c", cleanup_policy="compact")
+        self.world.create_topic("p")
+        self.executor = ManualExecutor()
+        self.handle = produce.build(replace(self.world.services(), run_blocking=self.executor))
+
+    def send(self, topic: str, *keys: bytes | None, sequence: int = -1, connection: int = 1, acks: int = 1) -> Any:
+        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+        records = [SimpleRecord(key, b"v", (), WALL_START_MS) for key in keys]
+        data = memoryview(build_batch(records, compression=Compression.ZSTD, **fields))
+        outcome = self.handle(replace(context(PRODUCE_KEY, 9), connection_id=connection), request((topic, [(0, data)]), acks=acks))
+        data[:] = bytes(len(data))  # the frame's buffer is used again at once
+        return outcome
+
+    def code(self, outcome: Any) -> int:
+        answer = completed(outcome)
+        return (read_prepared(answer, 9) if isinstance(answer, PreparedResponse) else answer).responses[0].partition_responses[0].error_code
+
+    def end_offset(self, topic: str) -> int:
+        return self.world.partition(topic, 0).log.log_end_offset
+
+
+def test_records_that_take_long_are_checked_off_the_loop_and_then_appended(tmp_path: Path) -> None:
+    room = LongChecks(tmp_path)
+    good, bad = room.send("c", b"k"), room.send("c", None)
+    assert (good.is_done, room.end_offset("c")) == (False, 0)
+
+    room.executor.run()
+    room.executor.run()
+
+    assert (room.code(good), room.code(bad), room.end_offset("c")) == (ErrorCode.NONE, ErrorCode.INVALID_RECORD, 1)
+
+
+def test_a_connections_requests_stay_in_order_behind_a_long_check_and_others_pass(tmp_path: Path) -> None:
+    room = LongChecks(tmp_path)
+    waiting = [room.send("c", b"a", sequence=0), room.send("p", b"b", sequence=0), room.send("c", b"c", sequence=1)]
+
+    other = room.send("p", b"x", connection=2)
+    for _ in waiting:
+        room.executor.run()
+
+    assert [room.code(outcome) for outcome in (other, *waiting)] == [ErrorCode.NONE] * 4
+    assert (room.end_offset("c"), room.end_offset("p")) == (2, 2)
+
+
+def test_settings_that_change_during_the_check_count(tmp_path: Path) -> None:
+    room = LongChecks(tmp_path)
+    outcome = room.send("c", b"k" * 50)
+    log = room.world.partition("c", 0).log
+    log.update_config(replace(log.config, max_message_bytes=70))
+
+    room.executor.run()
+
+    assert room.code(outcome) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_nothing_is_appended_for_a_connection_that_is_gone(tmp_path: Path) -> None:
+    room = LongChecks(tmp_path)
+    room.send("c", b"k").abandon()
+
+    room.executor.run()
+
+    assert room.end_offset("c") == 0
+
+
+def test_a_line_that_holds_too_much_turns_requests_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_preparation, "HELD_BYTES_MAX", 100)
+    room = LongChecks(tmp_path)
+    first = room.send("c", b"k")
+
+    assert room.code(room.send("c", b"k")) == ErrorCode.REQUEST_TIMED_OUT
+    room.executor.run()
+    assert room.code(first) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"k", type(None)), (None, DecodeError)])
+def test_without_acks_a_long_check_ends_in_silence_or_a_closed_connection(tmp_path: Path, key: bytes | None, value: type) -> None:
+    room = LongChecks(tmp_path)
+    outcome = room.send("c", key, acks=0)
+
+    room.executor.run()
+
+    assert outcome.is_done
+    assert isinstance(outcome.value, value)
