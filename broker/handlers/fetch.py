@@ -82,7 +82,7 @@ class FetchHandler:
         self._metadata = services.metadata
         self._metrics = services.metrics
         self._clock = services.clock
-        self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate] = {}
+        self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate | None] = {}
         self._max_bytes = services.config.fetch_max_bytes
         self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random)
 
@@ -191,19 +191,29 @@ class FetchHandler:
         if len(answer.reads) == 1 and version >= TEMPLATE_VERSION_MIN:
             read = answer.reads[0]
             if read.error_code is ErrorCode.NONE and read.diverging_epoch is None and not read.aborted_transactions:
-                return self._fill_template(answer.session_id, read, version)
+                template = self._find_template(version, read)
+                if template is not None:
+                    return self._fill_template(template, answer.session_id, read)
         return self._response(answer, version, listener_name)
 
-    def _fill_template(self, session_id: int, read: PartitionRead, version: int) -> PreparedResponse:
+    def _find_template(self, version: int, read: PartitionRead) -> RecordsTemplate | None:
+        """None for a topic whose random id happens to hold a hole's specimen: one in 300 million."""
+        key = (version, read.target.topic or "", read.target.topic_id, read.aborted_transactions is None)
+        try:
+            return self._templates[key]
+        except KeyError:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+        try:
+            template = self._templates[key] = _compile_template(*key)
+        except ValueError:
+            template = self._templates[key] = None
+        return template
+
+    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead) -> PreparedResponse:
         """6 µs less than building and encoding the messages."""
         target, records = read.target, read.records
         name = target.topic or ""
-        key = (version, name, target.topic_id, read.aborted_transactions is None)
-        template = self._templates.get(key)
-        if template is None:
-            if len(self._templates) >= TEMPLATES_MAX:
-                self._templates.clear()
-            template = self._templates[key] = _compile_template(*key)
         self._metrics.topic(name).bytes_out += len(records)
         values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
         return PreparedRecordsResponse(template, values, records)

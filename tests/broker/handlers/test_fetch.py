@@ -100,6 +100,16 @@ def test_response_can_be_encoded_in_every_version(world: World, version: int) ->
     assert values(only(response).records) == ["x"]
 
 
+def test_topic_whose_id_looks_like_a_hole_of_the_template_is_served(world: World) -> None:
+    world._topics_count = fetch.SESSION_ID_HOLE.specimen - 1
+    topic_id = world.create_topic("b")
+    world.produce("b", batch("x"))
+
+    response = Client(world, 13).fetch(topic("", (0, 0), topic_id=topic_id))
+
+    assert values(only(response).records) == ["x"]
+
+
 def test_first_batch_larger_than_every_limit_is_returned_and_nothing_more(world: World) -> None:
     for index in (0, 1):
         world.produce("a", batch("x" * 1000), index=index)
