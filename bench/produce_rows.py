@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from bench.session import MeasurementError, Outcome, Session, client_note
@@ -17,6 +20,16 @@ PARTITIONS = 6
 
 def lock_step(session: Session) -> Outcome:
     return lock_step_with(session)
+
+
+def lock_step_one_core(session: Session) -> Outcome:
+    """Lock-step with broker and client on one core: without the machine's price of waking the other, which may be most of the time.
+
+    The small exchange without a broker is measured in the same place."""
+    with _on_one_core(session):
+        outcome = lock_step(session)
+        echo = session.client("raw_echo", "--file", str(session.directory / "raw-echo.bin"))
+    return Outcome({**outcome.values, **echo}, outcome.notes)
 
 
 def lock_step_idempotent(session: Session) -> Outcome:
@@ -87,6 +100,22 @@ def _raw_produce(session: Session, requests: int, *options: str, partitions: int
         result = session.client("raw_produce", "--topic", topic, "--requests", str(requests), "--warmup", str(warmup), *options)
         _check_count(session, topic, partitions, (requests + warmup) * partitions)
     return result
+
+
+@contextmanager
+def _on_one_core(session: Session) -> Iterator[None]:
+    """All threads of the broker, and the clients that are started meanwhile."""
+    allowed = os.sched_getaffinity(0)
+    threads = [int(thread) for thread in os.listdir(f"/proc/{session.server.pid}/task")]
+    core = {min(allowed)}
+    try:
+        for thread in (0, *threads):
+            os.sched_setaffinity(thread, core)
+        yield
+    finally:
+        for thread in (0, *threads):
+            with suppress(ProcessLookupError):  # a thread of the broker's pool that has ended
+                os.sched_setaffinity(thread, allowed)
 
 
 def _check_count(session: Session, topic: str, partitions: int, expected_count: int) -> None:

@@ -180,13 +180,15 @@ CORE = (
     ),
     Row(
         "raw-limit",
-        "no broker: recv + pwrite, and sendfile",
+        "no broker: recv + pwrite, sendfile, and a small exchange",
         platform_rows.raw_limit,
         (
             _rate("in_mb_per_s", "in", "MB/s"),
             Figure("in_cpu_s_per_gb", "CPU per GB in", "s"),
             _rate("out_mb_per_s", "out", "MB/s"),
             Figure("out_cpu_s_per_gb", "CPU per GB out", "s"),
+            Figure("echo_p50_us", "one small request, p50", "µs"),
+            Figure("echo_cpu_us", "CPU per small request", "µs"),
         ),
         is_core=True,
         runs_max=3,
@@ -208,6 +210,12 @@ CORE = (
 )
 
 FURTHER = (
+    Row(
+        "lock-step-one-core",
+        "produce, 1 in flight, broker and client on one core",
+        produce_rows.lock_step_one_core,
+        (*_lock_step_figures(), Figure("echo_p50_us", "no broker, p50", "µs"), Figure("echo_cpu_us", "no broker, CPU", "µs")),
+    ),
     Row("lock-step-idempotent", "produce, 1 in flight, acks=1, idempotent", produce_rows.lock_step_idempotent, _lock_step_figures()),
     Row("lock-step-10-partitions", "produce to 10 partitions, 1 in flight", produce_rows.lock_step_10_partitions, _lock_step_figures()),
     Row("lock-step-100-partitions", "produce to 100 partitions, 1 in flight", produce_rows.lock_step_100_partitions, _lock_step_figures()),
