@@ -42,6 +42,19 @@ class Deferred:
             value = e
         self.complete(value)
 
+    def follow(self, outcome: Any) -> None:
+        """Complete with `outcome`, or, when that is a Deferred, with whatever it completes with."""
+        if isinstance(outcome, Deferred):
+            self.on_abandon = outcome.abandon
+            outcome.when_done(self.complete)
+        else:
+            self.complete(outcome)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the value any more."""
+        return self._callback is _ignore
+
     def take(self) -> Any:
         """The value of a Deferred that is complete; raises it if it is an exception."""
         assert self.is_done, "take() is for what was answered at once"

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from storage.errors import StorageError
+from storage.page_cache import read_at
 
 
 class SegmentFile:
@@ -68,11 +69,11 @@ class FileSlice:
 
 
 def read_exactly(fd: int, size: int, position: int) -> bytes:
-    """`size` bytes at `position` of `fd`; StorageError when the file is shorter or cannot be read."""
+    """`size` bytes at `position` of `fd`; StorageError when the file is shorter or cannot be read. ColdRead as `read_at`."""
     try:
-        data = os.pread(fd, size, position)
+        data = read_at(fd, size, position)
         while len(data) < size:  # Linux returns at most 2 GiB a call, signals may cut it shorter
-            more = os.pread(fd, size - len(data), position + len(data))
+            more = read_at(fd, size - len(data), position + len(data))
             if not more:
                 raise StorageError(f"segment file ends at {position + len(data)}, {size} bytes were expected at {position}")
             data += more

@@ -18,6 +18,8 @@ from pathlib import Path
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
+from storage.page_cache import read_at
+
 logger = logging.getLogger(__name__)
 
 OFFSET_ENTRY = Struct(">ii")
@@ -126,7 +128,8 @@ class SegmentIndex:
         if entries is not None:
             key, value = self.entry.unpack_from(entries, slot * size)
         else:
-            key, value = self.entry.unpack(os.pread(self._fd, size, slot * size))
+            # A search goes all over the file, so what it misses is the whole of it.
+            key, value = self.entry.unpack(read_at(self._fd, size, slot * size, missing=(0, self._count * size)))
         return key, value
 
     def _append(self, packed: bytes) -> None:

@@ -164,7 +164,7 @@ class Log:
         """Whole batches from the one that holds `start_offset`, none that reaches `end_offset` (exclusive) or beyond.
 
         At most `max_bytes`, unless `minimum_one_batch` lets a larger first batch through. KafkaError OFFSET_OUT_OF_RANGE outside
-        [log start offset, log end offset]."""
+        [log start offset, log end offset]. ColdRead where it may not wait for the disk."""
         if start_offset > self.log_end_offset or start_offset < self.log_start_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

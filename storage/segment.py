@@ -22,6 +22,7 @@ from storage.errors import StorageError
 from storage.file_slice import FileSlice, SegmentFile, read_exactly
 from storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_file_name
 from storage.index import NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeEntry, TimeIndex
+from storage.page_cache import ColdRead, waiting
 from storage.transaction_index import TransactionIndex
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -329,13 +330,14 @@ class LogSegment:
         self.transaction_index.path = directory / self.transaction_index.path.name
 
     def rebuild_indexes(self) -> None:
-        """Write both indexes anew from the batches' headers. The transaction index stays."""
+        """Write both indexes anew from the batches' headers. The transaction index stays. Waits for the disk."""
         self.offset_index.reset()
         self.time_index.reset()
         self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index_entry = 0
-        for position, header in self.iterate_batches():
-            self.index_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
+        with waiting():
+            for position, header in self.iterate_batches():
+                self.index_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
         self._close_time_index()
         self.write_indexes()
 
@@ -464,6 +466,10 @@ class LogSegment:
             self._check_indexes()
         except CorruptIndexError:
             self.rebuild_indexes()
+        except ColdRead:
+            self.offset_index.drop()  # loaded, but not checked yet
+            self.time_index.drop()
+            raise
 
     def _check_indexes(self) -> None:
         self.offset_index.check(self.size_bytes)

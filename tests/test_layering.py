@@ -20,6 +20,7 @@ PROTOCOL_FOR_STORAGE = (
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
 FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics")
+READING = ("storage.file_slice", "storage.page_cache")
 
 # Folder or module → what of our own it may import. The most specific entry counts; a name covers what is inside it.
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -34,6 +35,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
     "broker.metrics_http": ("broker.metrics", "protocol"),
     "broker.context": ("broker.clock", "broker.deferred"),
+    "broker.cold_reads": ("broker.deferred", "storage.page_cache"),
     "broker.replication": ("broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
     "broker.groups": ("broker.groups", "broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", *FACTS, "storage", "protocol", "config"),
@@ -41,8 +43,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.handlers",
         *REPLICATION,
         *FACTS,
+        "broker.cold_reads",
         "storage.errors",
-        "storage.file_slice",
+        *READING,
         "storage.log",
         "protocol",
         "config",
@@ -57,7 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
-    "broker.network": ("broker.network", *FACTS, "storage.file_slice", "protocol", "config"),
+    "broker.network": ("broker.network", *FACTS, *READING, "protocol", "config"),
     "broker.server": ("broker", "storage", "protocol", "config"),
     "broker.cli": (
         "broker.cli",

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.cold_reads import try_again_when_read
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.replication.delayed_fetch import DelayedFetch
@@ -47,6 +48,7 @@ from protocol.templates import (
     RecordsTemplate,
     compile_records_template,
 )
+from storage.page_cache import ColdRead
 
 MAX_WAIT_MS_LIMIT = 300_000  # half of connections.max.idle.ms: a longer poll would end with the connection
 READ_COMMITTED = 1
@@ -82,6 +84,7 @@ class FetchHandler:
         self._metadata = services.metadata
         self._metrics = services.metrics
         self._clock = services.clock
+        self._run_blocking = services.run_blocking
         self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate | None] = {}
         self._max_bytes = services.config.fetch_max_bytes
         self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random)
@@ -108,7 +111,28 @@ class FetchHandler:
                 session.watching.unwatch(read.target)
         if not readable and not session.has_quiet_partitions:
             return self._respond(session, unknown, version, listener_name)
-        outcome = self._reader.fetch_now(self._params(request, replica_id, version), readable, session.watching)
+        params = self._params(request, replica_id, version)
+        try:
+            return self._fetch(params, session, readable, unknown, version, listener_name, self._run_blocking is None)
+        except ColdRead as cold:
+            assert self._run_blocking is not None
+
+            def attempt(may_wait_for_disk: bool) -> FetchResponse | PreparedResponse | Deferred:
+                return self._fetch(params, session, readable, unknown, version, listener_name, may_wait_for_disk)
+
+            return try_again_when_read(cold, attempt, self._run_blocking)
+
+    def _fetch(
+        self,
+        params: FetchParams,
+        session: FetchContext,
+        readable: list[FetchTarget],
+        unknown: list[PartitionRead],
+        version: int,
+        listener_name: str,
+        may_wait_for_disk: bool,
+    ) -> FetchResponse | PreparedResponse | Deferred:
+        outcome = self._reader.fetch_now(params, readable, session.watching, may_wait_for_disk=may_wait_for_disk)
         if not isinstance(outcome, DelayedFetch):
             return self._respond(session, outcome + unknown if unknown else outcome, version, listener_name)
         deferred = Deferred()

@@ -20,7 +20,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.cold_reads import try_again_when_read
 from broker.context import Handler, RequestContext, Services
+from broker.deferred import Deferred
 from broker.replication.fetch_data import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,
@@ -37,6 +39,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from storage.errors import StorageError
+from storage.page_cache import ColdRead, not_waiting, waiting
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -71,8 +74,24 @@ class ListOffsetsHandler:
 
     def __init__(self, services: Services) -> None:
         self._replica_manager = services.replica_manager
+        self._run_blocking = services.run_blocking
 
-    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred:
+        run_blocking = self._run_blocking
+        if run_blocking is None:
+            return self._answer_all(context, request)
+        try:
+            with not_waiting:
+                return self._answer_all(context, request)
+        except ColdRead as cold:
+
+            def attempt(may_wait_for_disk: bool) -> ListOffsetsResponse:
+                with waiting() if may_wait_for_disk else not_waiting:
+                    return self._answer_all(context, request)
+
+            return try_again_when_read(cold, attempt, run_blocking)
+
+    def _answer_all(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         twice = _find_duplicates(request)
         response = ListOffsetsResponse()
         answered: set[tuple[str, int]] = set()

@@ -98,14 +98,9 @@ class ProduceHandler:
     ) -> Deferred:
         """Append once a thread has checked the records; in the order of the connection's requests, for sequences depend on it."""
         outer = Deferred()
-        is_abandoned = False
-
-        def abandon() -> None:
-            nonlocal is_abandoned
-            is_abandoned = True
 
         def append(prepared: list[AppendEntry] | Exception) -> None:
-            if is_abandoned:
+            if outer.is_abandoned:
                 return  # its connection is gone, and perhaps the logs are closed
             outcome: ProduceResponse | PreparedResponse | Deferred | Exception | None
             try:
@@ -114,13 +109,8 @@ class ProduceHandler:
                 outcome = self._append(replace(context, now_ms=self._clock.now_ms()), request, prepared, refused)
             except Exception as e:
                 outcome = e
-            if isinstance(outcome, Deferred):
-                outer.on_abandon = outcome.abandon
-                outcome.when_done(outer.complete)
-            else:
-                outer.complete(outcome)
+            outer.follow(outcome)
 
-        outer.on_abandon = abandon
         is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
         preparer.submit(context.connection_id, entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed, on_done=append)
         return outer

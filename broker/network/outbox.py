@@ -16,8 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Final
 
-from broker.network.page_cache import is_resident, read_in
 from storage.file_slice import FileSlice
+from storage.page_cache import is_resident, read_in
 
 Chunk = bytes | bytearray | memoryview | FileSlice
 

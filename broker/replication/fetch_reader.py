@@ -18,6 +18,7 @@ from broker.replication.fetch_session import FetchSession
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
+from storage.page_cache import not_waiting
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -46,9 +47,10 @@ class FetchReader:
         return None
 
     def fetch_now(
-        self, params: FetchParams, targets: list[FetchTarget], session: FetchSession | None = None
+        self, params: FetchParams, targets: list[FetchTarget], session: FetchSession | None = None, *, may_wait_for_disk: bool = True
     ) -> list[PartitionRead] | DelayedFetch:
         """What `fetch` does before any wait: the reads, whose records are the caller's, or what is to be given to `park_fetch`.
+        ColdRead, and nothing has happened, where it would have to wait for the disk and may not.
 
         Answers at once when there are min_bytes, nothing to wait for, or an error or divergence to tell; else waits at most
         max_wait_ms. Each partition occurs once. Within a `session` that watches, the targets are what changed; it waits for all."""
@@ -57,7 +59,11 @@ class FetchReader:
             idle = self._find_idle(params, targets)
             if idle is not None:
                 return self._waiting(params, targets, idle, session, is_idle=True)
-        reads = self._read(params, targets, is_arrival=True)
+        if may_wait_for_disk:
+            reads = self._read(params, targets, is_arrival=True)
+        else:
+            with not_waiting:
+                reads = self._read(params, targets, is_arrival=True)
         if session is not None:
             for partition, target in self._by_partition(targets).items():
                 session.watch(target, partition)

@@ -12,8 +12,10 @@ import pytest
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import ControlType, build_control_batch, encode_end_transaction_value
 from storage.errors import StorageError
+from storage.file_slice import FileSlice
 from storage.leader_epochs import EpochEndOffset, EpochEntry
 from storage.log import Log
+from storage.page_cache import ColdRead, not_waiting
 from storage.validation import AppendOrigin
 from tests.storage.conftest import NOW_MS, OpenLog, append, append_idempotent, batch, read_all_offsets, read_bytes, read_offsets
 
@@ -212,6 +214,33 @@ def test_every_offset_is_found_in_active_and_closed_segments(open_log: OpenLog, 
         found = read_offsets(log, offset, max_bytes=max_bytes, minimum_one_batch=True)
         assert offset - 2 <= found[0] <= offset <= found[-1]
         assert found == list(range(found[0], found[-1] + 1))
+
+
+def test_a_read_of_dropped_files_finds_the_same_without_waiting(open_log: OpenLog, directory: Path) -> None:
+    log = open_log(segment_bytes=64 * 1024, index_interval_bytes=512)
+    for _ in range(2_000):
+        append(log)
+    log.close()
+    log = open_log(segment_bytes=64 * 1024, index_interval_bytes=512, was_clean_stop=True)
+    for path in directory.iterdir():
+        fd = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+    for offset in (0, 777, 1_500):
+        found: bytes | None = None
+        for _ in range(100):
+            try:
+                with not_waiting:
+                    records = log.read(offset, max_bytes=5_000, end_offset=2_000).records
+            except ColdRead as cold:
+                cold.bring_in()
+                continue
+            assert isinstance(records, FileSlice)
+            found = records.read()
+            records.release()
+            break
+        assert found == read_bytes(log, offset, max_bytes=5_000)
 
 
 def test_slice_of_a_deleted_segment_stays_readable(open_log: OpenLog) -> None:

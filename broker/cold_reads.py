@@ -1,0 +1,45 @@
+"""Requests that look up what only the disk has: a thread brings it into the page cache, then the request is tried again on the loop.
+
+So that a consumer of old segments, or a search by timestamp, does not keep the loop, and with it every other client, waiting for the
+disk. Nothing is remembered between two tries but the request itself: what the first one saw may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.deferred import Deferred
+from storage.page_cache import ColdRead
+
+TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages leave before they are used
+
+RunBlocking = Callable[..., Any]
+
+
+def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_blocking: RunBlocking) -> Deferred:
+    """What comes of `attempt(may_wait)`, called on the loop once a thread has brought in what `cold` misses, and again while it raises
+    ColdRead. With `may_wait` it reads as usual. Its result may be a Deferred; nothing is called once the request is abandoned."""
+    answer = Deferred()
+    tries = 0
+
+    def bring_in(missing: ColdRead) -> None:
+        run_blocking(missing.bring_in).add_done_callback(go_on)
+
+    def go_on(done: Any) -> None:
+        nonlocal tries
+        tries += 1
+        error = done.exception()  # of the disk: the attempt that waits meets it too, and answers it
+        if answer.is_abandoned:
+            return
+        try:
+            outcome = attempt(error is not None or tries >= TRIES_MAX)
+        except ColdRead as missing:
+            bring_in(missing)
+            return
+        except Exception as e:
+            outcome = e
+        answer.follow(outcome)
+
+    bring_in(cold)
+    return answer
