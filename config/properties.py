@@ -9,7 +9,8 @@ documentation and cost next to nothing at start. Ranges are written as
     nonempty         at least one character; of a list: at least one element
     replicas         Kafka's throttled-replica list: `*` or partition:broker pairs
 
-A list never holds the same element twice (Kafka since 4.1, KIP-1161). Nothing here reads files or the environment.
+A list's elements are not empty, and what is repeated counts once (Kafka since 4.1, KIP-1161; throttled-replica lists are left as
+they are). Nothing here reads files or the environment.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 HIDDEN_PASSWORD = "[hidden]"
 
-_FLOAT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN"
+_FLOAT = r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?"  # Double.parseDouble, but for hexadecimal
 _REPLICA = r"[0-9]+:[0-9]+"
 
 
@@ -108,7 +109,7 @@ class Property(NamedTuple):
         """The value of `text`, checked against the range. Raises ConfigError."""
         text = text.strip()
         value = self._convert(text)
-        why = self._range_violation(value)
+        why = self.find_violation(value)
         if why:
             raise ConfigError(self.name, HIDDEN_PASSWORD if self.is_sensitive else text, why)
         return value
@@ -135,11 +136,13 @@ class Property(NamedTuple):
                 raise ConfigError(self.name, text, "expected either true or false")
             return lowered == "true"
         if kind is PropertyType.DOUBLE:
-            if not re.fullmatch(_FLOAT, text):
+            number = re.fullmatch(_FLOAT, text)
+            if number is None:
                 raise ConfigError(self.name, text, "expected a number")
-            return float(text)
+            return float(number[1])
         if kind is PropertyType.LIST:
-            return tuple(element.strip() for element in text.split(",")) if text else ()
+            elements = [element.strip() for element in text.split(",")] if text else []
+            return tuple(elements if self.range == "replicas" else dict.fromkeys(elements))
         return text
 
     def _convert_integer(self, text: str) -> int:
@@ -150,10 +153,10 @@ class Property(NamedTuple):
             raise ConfigError(self.name, text, f"expected {what}{_range_hint(self.range)}")
         return int(text)
 
-    def _range_violation(self, value: Value) -> str | None:
+    def find_violation(self, value: Value) -> str | None:
         """Why `value` is outside the range, None when it is inside."""
-        if isinstance(value, tuple) and len(set(value)) != len(value):
-            return "values must not be duplicated"
+        if isinstance(value, tuple) and "" in value:
+            return "values must not be empty"
         if self.range == "-" or value is None:
             return None
         if self.range == "replicas":

@@ -35,6 +35,7 @@ _NOT_SUPPORTED = {
     "client.quota.callback.class": "callbacks written in Java cannot be loaded",
     "replica.selector.class": "replica selectors written in Java cannot be loaded",
     "config.providers": "config providers are not supported",
+    "cordoned.log.dirs": "log directories cannot be cordoned yet",
     "remote.log.storage.system.enable": "tiered storage is not supported",
 }
 
@@ -63,6 +64,7 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
     _check_listeners(config)
     _check_quorum(config)
     _check_numbers(config)
+    _check_group_limits(values)
     _ = config.metrics_address  # raises for what is not host:port
     return config
 
@@ -100,12 +102,14 @@ def _listener_fields(values: Mapping[str, Any], texts: Mapping[str, str]) -> dic
     inter_broker_name = values["inter.broker.listener.name"]
     if inter_broker_name is not None and "security.inter.broker.protocol" in texts:
         raise ConfigError("inter.broker.listener.name", inter_broker_name, "cannot be set together with security.inter.broker.protocol")
+    if inter_broker_name is None:
+        inter_broker_name = values["security.inter.broker.protocol"]
     return {
         "listeners": listeners,
         "advertised_listeners": advertised,
         "listener_security_protocol_map": protocols,
         "controller_listener_names": controller_names,
-        "inter_broker_listener_name": (inter_broker_name or values["security.inter.broker.protocol"]).upper(),
+        "inter_broker_listener_name": inter_broker_name.upper(),
         "controller_quorum_voters": parse_voters("controller.quorum.voters", values["controller.quorum.voters"]),
         "max_connections_per_ip_overrides": parse_connection_overrides(
             "max.connections.per.ip.overrides", values["max.connections.per.ip.overrides"]
@@ -198,6 +202,19 @@ def _check_numbers(config: ServerConfig) -> None:
         )
     if not 0 <= config.offsets_topic_compression_codec <= 4:
         raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, "must be between 0 and 4")
-    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
-        why = f"must not exceed group.max.session.timeout.ms ({config.group_max_session_timeout_ms})"
-        raise ConfigError("group.min.session.timeout.ms", config.group_min_session_timeout_ms, why)
+
+
+def _check_group_limits(values: _Values) -> None:
+    """What a kind of group is given lies between the limits of what a single group may ask for (GroupCoordinatorConfig)."""
+    for kind in ("consumer", "share", "streams"):
+        if not any(name.startswith(f"group.{kind}.") for name in values):
+            continue  # Kafka's defaults fit together
+        for setting in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            names = (f"group.{kind}.min.{setting}", f"group.{kind}.{setting}", f"group.{kind}.max.{setting}")
+            low, value, high = (values[name] for name in names)
+            if not low <= value <= high:
+                raise ConfigError(names[1], value, f"must be between {names[0]} ({low}) and {names[2]} ({high})")
+    low, high = values["group.min.session.timeout.ms"], values["group.max.session.timeout.ms"]
+    if low > high:
+        # Kafka starts, and then refuses every member's session timeout.
+        raise ConfigError("group.min.session.timeout.ms", low, f"must not exceed group.max.session.timeout.ms ({high})")

@@ -187,12 +187,19 @@ def validate_topic_configs(overrides: Mapping[str, str], server: ServerConfig | 
 
 
 def topic_defaults(set_values: Mapping[str, Value]) -> LogConfig:
-    """The settings of a topic without overrides. `set_values` holds the broker properties that are set; the rest is Kafka's default."""
+    """The settings of a topic without overrides. `set_values` holds the broker properties that are set; the rest is Kafka's default.
+
+    Raises ConfigError for what a topic could not be given either: log.roll.ms=0, though in its own range, is no segment.ms.
+    """
     fields: dict[str, Any] = {}
     for topic_name, synonyms in _SERVER_SYNONYMS.items():
         for synonym in synonyms:
             if set_values.get(synonym) is not None:
-                fields[_field_of(TOPIC_PROPERTIES[topic_name])] = _in_topic_units(synonym, set_values[synonym])
+                known = TOPIC_PROPERTIES[topic_name]
+                value = fields[_field_of(known)] = _in_topic_units(synonym, set_values[synonym])
+                why = known.find_violation(value)
+                if why:
+                    raise ConfigError(synonym, known.format(set_values[synonym]), why)
                 break
     return LogConfig(**fields)
 

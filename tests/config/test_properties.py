@@ -14,6 +14,7 @@ a.short     short    3      1..          -
 a.long      long     -1     -2..         broker
 a.level     int      -1     1..9|-1      -
 a.ratio     double   0.5    0..1         -
+a.any       double   0.5    -            -
 a.list      list     ""     -            -
 a.policy    list     delete compact|delete  -
 a.role      list     required broker|controller! -
@@ -38,6 +39,9 @@ PROPERTIES = PropertyTable(TABLE, {"an.int": ("other.int",)})
         ("a.list", "x , y,z", ("x", "y", "z")),
         ("a.list", "", ()),
         ("a.policy", "", ()),
+        ("a.policy", "compact,compact", ("compact",)),
+        ("a.ratio", "1f", 1.0),
+        ("a.any", "Infinity", float("inf")),
         ("a.policy", "compact, delete", ("compact", "delete")),
         ("a.case", "down", "down"),
         ("replicas", "*", ("*",)),
@@ -64,7 +68,8 @@ def test_text_is_parsed_as_kafka_parses_it(name: str, text: str, value: object) 
         ("a.ratio", "1.1", "must be between 0 and 1"),
         ("a.ratio", "0x1", "expected a number"),
         ("a.policy", "Compact", "must be one of compact, delete"),
-        ("a.policy", "compact,compact", "must not be duplicated"),
+        ("a.policy", "compact,,delete", "must not be empty"),
+        ("a.list", "x,", "must not be empty"),
         ("a.role", "", "must not be empty"),
         ("a.name", "", "must not be empty"),
         ("replicas", "a", "must be the literal '*'"),
@@ -108,4 +113,4 @@ def test_table_lines_say_everything_about_a_property() -> None:
     assert number.type is PropertyType.INT and number.default == 5 and number.synonyms == ("other.int",)
     assert number.update_mode is UpdateMode.CLUSTER_WIDE and number.attribute == "an_int"
     assert internal.is_internal and not number.is_internal
-    assert "# a comment" not in PROPERTIES and len(PROPERTIES) == 13
+    assert "# a comment" not in PROPERTIES and len(PROPERTIES) == 14

@@ -123,7 +123,12 @@ def test_a_node_that_is_not_its_own_whole_cluster_is_refused() -> None:
 def test_settings_that_would_be_silently_dropped_are_refused() -> None:
     assert "authorizers are not supported yet" in refusal(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
     assert "cannot be loaded" in refusal(create_topic_policy_class_name="x.Policy")
+    assert "cannot be cordoned yet" in refusal(cordoned_log_dirs="/tmp/kafka-logs")
     assert "tiered storage" in refusal(remote_log_storage_system_enable="true")
+
+
+def test_an_empty_inter_broker_listener_is_not_the_default_one() -> None:
+    assert "inter.broker.listener.name" in refusal(inter_broker_listener_name="")
 
 
 def test_rules_between_numbers_are_kafka_s() -> None:
@@ -131,6 +136,9 @@ def test_rules_between_numbers_are_kafka_s() -> None:
     assert "must be unlimited (-1) or at least 1" in refusal(log_retention_ms="0")
     assert "must not exceed" in refusal(replica_fetch_wait_max_ms="40000")
     assert "same as node.id" in refusal(broker_id="3", node_id="4")
+    assert "between group.consumer.min.session.timeout.ms (45000)" in refusal(group_consumer_session_timeout_ms="44999")
+    assert "group.share.max.heartbeat.interval.ms (4999)" in refusal(group_share_max_heartbeat_interval_ms="4999")
+    assert "must not exceed group.max.session.timeout.ms (5)" in refusal(group_max_session_timeout_ms="5")
     assert "expected {host}:{port}" in refusal(barnabas_metrics_listener="9404")
 
 

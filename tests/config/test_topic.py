@@ -41,6 +41,16 @@ def test_every_broker_synonym_reaches_its_topic_setting() -> None:
     assert (config.segment_ms, config.flush_messages) == (3_600_000, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("log.roll.ms", "0"), ("log.roll.jitter.ms", "-1"), ("log.flush.interval.ms", "-1"), ("log.flush.scheduler.interval.ms", "-1")],
+)
+def test_a_broker_cannot_give_what_no_topic_may_have(name: str, text: str) -> None:
+    """Kafka's ConfigDef has no range for these; KafkaConfig.validateValues and LogConfig refuse them."""
+    with pytest.raises(ConfigError, match=f"Invalid value {text} for configuration {name}: must be at least"):
+        server_config({name: text})
+
+
 def test_a_topic_overrides_what_the_broker_gives() -> None:
     server = server_config({"log.retention.ms": "1000", "message.max.bytes": "2000"})
 
