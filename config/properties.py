@@ -15,6 +15,7 @@ they are). Nothing here reads files or the environment.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -251,12 +252,17 @@ def _replicas_violation(value: Value) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    """As Double.toString: `0.5`, `1.7976931348623157E308`."""
-    text = repr(value)
-    if "e" not in text:
-        return text
-    mantissa, exponent = text.split("e")
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+    """As Double.toString: `0.5`, `1.0E7`, `1.7976931348623157E308`, `Infinity`."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or math.isnan(value):
+        return repr(value).replace("nan", "NaN")
+    mantissa, _, power = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    exponent = int(power or 0) + len(digits) - len(fraction) - 1
+    digits = digits.rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 
 def _printable(value: object) -> str:

@@ -58,7 +58,7 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
     config = ServerConfig(
         **{name: value for name, value in settings.items() if name in ServerConfig.__annotations__},
         topic_defaults=topic_defaults(values),
-        texts=known_texts,
+        texts=dict(texts),
         unknown_keys=unknown_keys,
     )
     _check_listeners(config)

@@ -5,17 +5,19 @@ Source: kafka.server.ConfigHelper, KafkaConfigSchema, DynamicBrokerConfig.broker
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.topic_defaults import effective_overrides
-from config.properties import Property
+from config.properties import ConfigError, Property
 from config.server import SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, log_config
 
 UNKNOWN_TYPE = 0
+_LISTENER_CONFIG = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 
 class ConfigSource(IntEnum):
@@ -89,11 +91,7 @@ class ConfigDescriber:
             for known in SERVER_PROPERTIES.values()
             if not known.is_internal or self._config.is_set(known.name) or known.name in own
         ]
-        for name in sorted({*self._static, *own} - SERVER_PROPERTIES.keys()):
-            source = ConfigSource.DYNAMIC_BROKER if name in own else ConfigSource.STATIC_BROKER
-            # A config of unknown type may hold a secret.
-            entries.append(ConfigEntry(name, None, source, True, True, UNKNOWN_TYPE, (Synonym(name, None, source),)))
-        return entries
+        return entries + [self._foreign_entry(name, own) for name in sorted({*self._static, *own} - SERVER_PROPERTIES.keys())]
 
     def default_broker_entries(self) -> list[ConfigEntry]:
         """The configs set on all brokers at once."""
@@ -126,10 +124,23 @@ class ConfigDescriber:
     def _broker_entry(self, known: Property) -> ConfigEntry:
         synonyms = self._broker_synonyms(known.name)
         if synonyms and synonyms[0].name == known.name:
-            value = synonyms[0].value
+            value = _normalized(known, synonyms[0].value)
         else:
             value = known.format(self._config.value_of(known.name))
         return _entry(known, value, synonyms, is_read_only=known.is_read_only)
+
+    def _foreign_entry(self, name: str, own: Mapping[str, str]) -> ConfigEntry:
+        """A config that is no broker property: one of a listener (listener.name.{name}.{property}), a plug-in's, or a mistake."""
+        source = ConfigSource.DYNAMIC_BROKER if name in own else ConfigSource.STATIC_BROKER
+        listener_config = _LISTENER_CONFIG.fullmatch(name)
+        known = SERVER_PROPERTIES.get(listener_config[1]) if listener_config else None
+        if known is None:
+            # A config of unknown type may hold a secret.
+            return ConfigEntry(name, None, source, True, True, UNKNOWN_TYPE, (Synonym(name, None, source),))
+        text = own[name] if name in own else self._static[name]
+        shown = None if known.is_sensitive else text
+        synonyms = (Synonym(name, shown, source), *self._synonyms_among((known.name,)))
+        return ConfigEntry(name, _normalized(known, shown), source, known.is_sensitive, True, known.type, synonyms)
 
     def _broker_synonyms(self, name: str) -> tuple[Synonym, ...]:
         """Every place that sets the broker config `name` or one that stands in for it, the one that wins first.
@@ -142,7 +153,9 @@ class ConfigDescriber:
         return found[first:]
 
     def _all_broker_synonyms(self, name: str) -> tuple[Synonym, ...]:
-        names = SERVER_PROPERTIES[name].synonyms or (name,)
+        return self._synonyms_among(SERVER_PROPERTIES[name].synonyms or (name,))
+
+    def _synonyms_among(self, names: tuple[str, ...]) -> tuple[Synonym, ...]:
         found: list[Synonym] = []
         for texts, source in (
             (self._state.broker_overrides(str(self._node_id)), ConfigSource.DYNAMIC_BROKER),
@@ -155,6 +168,16 @@ class ConfigDescriber:
             if known.default_text is not None:
                 found.append(Synonym(each, known.format(known.default), ConfigSource.DEFAULT))
         return tuple(found)
+
+
+def _normalized(known: Property, text: str | None) -> str | None:
+    """`text` as Kafka tells the value that it stands for: ` TRUE` is `true`. Synonyms are told as they were written."""
+    if text is None:
+        return None
+    try:
+        return known.format(known.parse(text))
+    except ConfigError:
+        return text  # stored by another version
 
 
 def _shown(name: str, text: str) -> str | None:
