@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.background")
 
 DELETION_INTERVAL_MS = 1_000  # how often delays that are over are looked for
-FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision
+FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision, or to a shorter log.flush.scheduler.interval.ms
 RunBlocking = Callable[..., Awaitable[Any]]
 
 
@@ -42,12 +42,17 @@ class Background:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Begin all chores, each after its first interval."""
+        """Begin all chores: those of the logs after log.initial.task.delay.ms, the others after their first interval."""
         config = self._config
-        self._repeat("retention", config.log_retention_check_interval_ms, self._enforce_retention)
+        first_ms = config.log_initial_task_delay_ms
+        self._repeat("retention", config.log_retention_check_interval_ms, self._enforce_retention, first_ms)
+        self._repeat("flush and recovery point checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._flush_all, first_ms)
+        start_offsets_ms = config.log_flush_start_offset_checkpoint_interval_ms
+        self._repeat("start offset checkpoint", start_offsets_ms, self._write_checkpoints, first_ms)
         self._repeat("high watermark checkpoint", config.replica_high_watermark_checkpoint_interval_ms, self._write_checkpoints)
-        self._repeat("flush and recovery point checkpoint", config.log_flush_offset_checkpoint_interval_ms, self._flush_all)
-        self._repeat("flush by time", FLUSH_CHECK_INTERVAL_MS, self._flush_due)
+        # Kafka never looks again unless log.flush.scheduler.interval.ms is set; here flush.ms alone is enough.
+        is_set = 0 < config.log_flush_scheduler_interval_ms < FLUSH_CHECK_INTERVAL_MS
+        self._repeat("flush by time", config.log_flush_scheduler_interval_ms if is_set else FLUSH_CHECK_INTERVAL_MS, self._flush_due)
         self._repeat("deletion", DELETION_INTERVAL_MS, self._delete_due)
         self._repeat("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
 
@@ -58,7 +63,9 @@ class Background:
             timer.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _repeat(self, name: str, interval_ms: int, chore: Callable[[], Awaitable[None]]) -> None:
+    def _repeat(self, name: str, interval_ms: int, chore: Callable[[], Awaitable[None]], first_ms: int | None = None) -> None:
+        """Run `chore` at intervals, first after `first_ms`. As in Kafka, without an interval (0 or less) it runs once."""
+
         async def run() -> None:
             try:
                 await chore()
@@ -71,16 +78,16 @@ class Background:
                 log.exception("chore failed chore=%s", name)
             finally:
                 del self._tasks[name]
-                if not self._is_stopped:
-                    arm()
+                if not self._is_stopped and interval_ms > 0:
+                    arm(interval_ms)
 
         def begin() -> None:
             self._tasks[name] = asyncio.get_running_loop().create_task(run())
 
-        def arm() -> None:
-            self._timers[name] = self._clock.call_later(interval_ms, begin)
+        def arm(delay_ms: int) -> None:
+            self._timers[name] = self._clock.call_later(delay_ms, begin)
 
-        arm()
+        arm(interval_ms if first_ms is None else first_ms)
 
     async def _enforce_retention(self) -> None:
         count = self._log_manager.enforce_retention(self._clock.now_ms())

@@ -38,9 +38,10 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum import SingleNodeQuorum
 from broker.metrics import Metrics
-from broker.network.listeners import ConnectionRegistry, Listener, ListenError
+from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
 from broker.replication.replica_manager import ReplicaManager
 from config.endpoints import Endpoint
+from config.loading import log_ignored
 from config.server import ServerConfig
 from protocol.compression import Compression
 from protocol.uuids import uuid_to_text
@@ -147,6 +148,7 @@ class Broker:
             max_request_memory=config.queued_request_bytes_limit,
             max_connections=min(config.connections_limit, self._descriptors.connections),
             max_connections_per_ip=config.connections_per_ip_limit,
+            max_connections_of_ip=limits_by_address(config.max_connections_per_ip_overrides),
             idle_ms=config.connections_max_idle_ms,
             frame_deadline_ms=config.barnabas_frame_deadline_ms,
             on_count=self.metrics.connection_count,
@@ -155,7 +157,13 @@ class Broker:
         return registry
 
     def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry) -> None:
-        listener = Listener(endpoint.listener_name, registry)
+        listener = Listener(
+            endpoint.listener_name,
+            registry,
+            backlog=self.config.socket_listen_backlog_size,
+            send_buffer_bytes=self.config.socket_send_buffer_bytes,
+            receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+        )
         self._undo.append(listener.stop)
         self.listeners.append(listener)
         listener.bind(endpoint.host, endpoint.port)
@@ -299,8 +307,7 @@ def run(config: ServerConfig) -> int:
     import uvloop
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for key in config.unknown_keys:
-        log.warning("unknown property ignored key=%s", ascii(key))
+    log_ignored(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(config))
 

@@ -1,35 +1,177 @@
 """A sentence about each property, for DescribeConfigs and for people. Loaded at the first question, not at start.
 
-Families of Kafka properties that have no effect here yet share one sentence, which says so.
+A property either does something here (or stops the start), or it is listed with the reason why it has no effect, and its sentence
+says so. tests/config/test_docs.py holds the lists to the code that reads the settings.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-_FAMILIES = (
-    ("delegation.token.", "Delegation tokens; accepted, without effect until they are supported."),
-    ("follower.fetch.last.tiered", "Tiered storage; accepted, without effect: tiered storage is not supported."),
-    ("group.share.", "Share groups; accepted, without effect until they are supported."),
-    ("group.streams.", "Streams groups; accepted, without effect until they are supported."),
-    ("remote.", "Tiered storage; accepted, without effect: tiered storage is not supported."),
-    ("sasl.", "SASL authentication; accepted, without effect until SASL is supported."),
-    ("share.", "Share groups; accepted, without effect until they are supported."),
-    ("ssl.", "TLS; accepted, without effect until TLS is supported."),
-    ("transaction.state.log.", "The internal topic __transaction_state: its partitions, replicas and segments."),
+# What it is, and why it has no effect here: whole families, the longest prefix first.
+_FAMILIES_WITHOUT_EFFECT = (
+    ("delegation.token.", "Delegation tokens", "authentication is not supported yet"),
+    ("follower.fetch.last.tiered", "Tiered storage", "it is not supported"),
+    ("group.share.", "Share groups", "they are not supported yet"),
+    ("group.streams.", "Streams groups", "they are not supported yet"),
+    ("listener.name.", "A setting of one listener", "listeners share their settings"),
+    ("local.retention.", "Tiered storage", "it is not supported"),
+    ("remote.", "Tiered storage", "it is not supported"),
+    ("rlmm.config.", "Tiered storage", "it is not supported"),
+    ("rsm.config.", "Tiered storage", "it is not supported"),
+    ("sasl.", "SASL authentication", "it is not supported yet"),
+    ("share.coordinator.", "Share groups", "they are not supported yet"),
+    ("ssl.", "TLS", "it is not supported yet"),
 )
 
+# The same for single properties: the reason after `=`, then name and what it is.
+_WITHOUT_EFFECT = """
+= one loop serves all, without threads to size
+background.threads  Kafka's thread count for background work
+group.coordinator.background.threads  Kafka's thread count for group work
+group.coordinator.threads  Kafka's thread count for the group coordinator
+num.io.threads  Kafka's thread count for requests
+num.network.threads  Kafka's thread count for sockets
+num.recovery.threads.per.data.dir  Kafka's thread count for recovery
+num.replica.alter.log.dirs.threads  Kafka's thread count for moving replicas between log directories
+= requests do not queue: a connection's next one is begun when its turn comes, and max.connections bounds the connections
+queued.max.requests  Kafka's request queue
+= what waits is found by what it waits for, and nothing is left behind to purge
+delete.records.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
+fetch.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
+producer.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
+share.fetch.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
+= connections are accepted as they come; max.connections and max.connections.per.ip limit them
+max.connection.creation.rate  Most new connections a second
+= committed offsets are loaded in small pieces, between which requests are served
+offsets.load.buffer.size  Bytes read at a time when committed offsets are loaded
+= the coordinator appends at once
+group.coordinator.append.linger.ms  How long the coordinator gathers records before it appends them, -1 to decide by itself
+group.coordinator.cached.buffer.max.bytes  Largest append buffer that the coordinator keeps
+= only the classic group protocol is offered yet
+group.consumer.assignment.interval.ms  Shortest time between assignments of a consumer group
+group.consumer.assignors  Assignors of the consumer group protocol, the default first
+group.consumer.heartbeat.interval.ms  Heartbeat interval that members of a consumer group are told
+group.consumer.max.assignment.interval.ms  Longest group.consumer.assignment.interval.ms that a group may set
+group.consumer.max.heartbeat.interval.ms  Longest heartbeat interval that a group may set
+group.consumer.max.session.timeout.ms  Longest session timeout that a group may set
+group.consumer.max.size  Most members of one consumer group
+group.consumer.migration.policy  Whether groups move between the classic and the consumer protocol while running
+group.consumer.min.assignment.interval.ms  Shortest group.consumer.assignment.interval.ms that a group may set
+group.consumer.min.heartbeat.interval.ms  Shortest heartbeat interval that a group may set
+group.consumer.min.session.timeout.ms  Shortest session timeout that a group may set
+group.consumer.regex.refresh.interval.ms  Time between evaluations of a group's subscribed patterns
+group.consumer.session.timeout.ms  Time without heartbeats after which a member of a consumer group is removed
+group.coordinator.rebalance.protocols  Group protocols that are offered
+= segments grow as they are written
+preallocate  Whether a new segment's file is allocated at its full size
+= compacted topics are not cleaned yet
+delete.retention.ms  How long a compacted topic keeps the tombstones of deleted keys
+log.cleaner.backoff.ms  How long the cleaner sleeps when there is nothing to clean
+log.cleaner.dedupe.buffer.size  Memory for the cleaner's map of keys
+log.cleaner.enable  Whether compacted topics are cleaned
+log.cleaner.io.buffer.load.factor  How full the cleaner's map of keys may get
+log.cleaner.io.buffer.size  Memory for the cleaner's reads and writes
+log.cleaner.io.max.bytes.per.second  Limit of the cleaner's reads and writes
+log.cleaner.threads  How many logs are cleaned at once
+max.compaction.lag.ms  Longest time that a record stays uncompacted
+min.cleanable.dirty.ratio  Share of a compacted log that must be uncompacted before it is cleaned
+min.compaction.lag.ms  Shortest time that a record stays uncompacted
+= one node has no other broker
+auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself
+broker.heartbeat.interval.ms  Time between a broker's heartbeats to the controller
+broker.session.timeout.ms  Time without heartbeats after which the controller fences a broker
+controlled.shutdown.enable  Whether a stopping broker hands its leaderships over first
+controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
+controller.quorum.auto.join.enable  Whether a controller adds itself to a dynamic quorum
+controller.quorum.election.backoff.max.ms  Longest wait before a new election after a lost one
+controller.quorum.election.timeout.ms  Time without hearing of a leader before an election
+controller.quorum.fetch.max.bytes  Most bytes of the metadata log in one fetch
+controller.quorum.fetch.snapshot.max.bytes  Most bytes of a metadata snapshot in one fetch
+controller.quorum.fetch.timeout.ms  Time without a fetch from the leader before a follower becomes a candidate
+controller.quorum.request.timeout.ms  Longest wait for an answer within the quorum
+controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried
+controller.socket.timeout.ms  Longest wait for an answer from the controller
+initial.broker.registration.timeout.ms  Longest wait for a starting broker's registration
+leader.imbalance.check.interval.seconds  Time between checks whether leaders are balanced
+log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory
+num.replica.fetchers  How many fetchers a follower runs for each leader
+replica.fetch.backoff.ms  How long a follower waits after a failed fetch
+replica.fetch.max.bytes  Bytes a follower asks for in each partition
+replica.fetch.min.bytes  Bytes a follower's fetch waits for
+replica.fetch.response.max.bytes  Bytes a follower asks for in one response
+replica.fetch.wait.max.ms  Longest wait of a follower's fetch
+replica.socket.receive.buffer.bytes  Socket receive buffer of replication
+replica.socket.timeout.ms  Longest wait for a leader's answer
+request.timeout.ms  Longest wait for another broker's answer
+socket.connection.setup.timeout.max.ms  Longest wait for a connection to another broker, after retries
+socket.connection.setup.timeout.ms  Wait for a connection to another broker
+unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records
+unclean.leader.election.interval.ms  Time between checks for partitions without a leader where unclean election is on
+= quotas are not supported yet
+alter.log.dirs.replication.quota.window.num  Samples kept for the quota on moving replicas between log directories
+alter.log.dirs.replication.quota.window.size.seconds  Seconds per sample of the quota on moving replicas between log directories
+controller.quota.window.num  Samples kept for the quota on topic changes
+controller.quota.window.size.seconds  Seconds per sample of the quota on topic changes
+follower.replication.throttled.replicas  Follower replicas whose replication is throttled
+leader.replication.throttled.replicas  Leader replicas whose replication is throttled
+quota.window.num  Samples kept for client quotas
+quota.window.size.seconds  Seconds per sample of client quotas
+replication.quota.window.num  Samples kept for replication quotas
+replication.quota.window.size.seconds  Seconds per sample of replication quotas
+= transactions are not supported yet
+add.partitions.to.txn.retry.backoff.max.ms  Longest wait before a broker retries to add a partition to a transaction
+add.partitions.to.txn.retry.backoff.ms  Wait before a broker retries to add a partition to a transaction
+transaction.abort.timed.out.transaction.cleanup.interval.ms  Time between checks for transactions that timed out
+transaction.max.timeout.ms  Longest timeout that a transaction may ask for
+transaction.partition.verification.enable  Whether a transactional append checks that the transaction knows the partition
+transaction.remove.expired.transaction.cleanup.interval.ms  Time between checks for expired transactional ids
+transaction.state.log.load.buffer.size  Bytes read at a time when transactions are loaded
+transaction.two.phase.commit.enable  Whether transactions may take part in two-phase commit
+transactional.id.expiration.ms  How long an idle transactional id is remembered
+= authentication is not supported yet
+connection.failed.authentication.delay.ms  Wait before a connection that failed to authenticate is closed
+connections.max.reauth.ms  Longest session before a SASL client must authenticate again, 0 for no limit
+principal.builder.class  A Java class
+security.providers  Java security providers
+= all listeners open when the broker is ready
+early.start.listeners  Listeners that open before the broker is ready
+= a snapshot is written at a start that had much to replay, and the metadata log is kept whole
+internal.metadata.delete.delay.millis  How long a deleted metadata file is kept
+metadata.log.max.record.bytes.between.snapshots  Bytes of metadata records after which a snapshot is written
+metadata.log.max.snapshot.interval.ms  Longest time between metadata snapshots, 0 for no limit
+metadata.log.segment.ms  Time after which the metadata log begins a new segment
+metadata.max.retention.bytes  Bytes of metadata log and snapshots that are kept
+metadata.max.retention.ms  How long metadata log and snapshots are kept
+= metadata.log.segment.bytes counts
+internal.metadata.log.segment.bytes  Segment size of the metadata log, for tests
+= the controller bounds a change by its records
+internal.metadata.max.batch.size.in.bytes  Largest batch of the metadata log
+= the controller writes what changes and nothing else
+metadata.max.idle.interval.ms  Time between the no-op records of an idle controller, 0 for none
+= metrics are plain counters, served by barnabas.metrics.listener
+controller.performance.always.log.threshold.ms  Controller events slower than this are always logged
+controller.performance.sample.period.ms  Time between logs of the controller's event times
+kafka.metrics.polling.interval.secs  Interval of Kafka's metrics reporters
+kafka.metrics.reporters  Java metrics reporters
+metric.reporters  Java metrics reporters
+metrics.num.samples  Kafka's metrics sampling
+metrics.recording.level  Kafka's metrics sampling
+metrics.sample.window.ms  Kafka's metrics sampling
+= clients' own metrics are not collected
+telemetry.max.bytes  Largest batch of client metrics
+= a start does not wait for others
+server.max.startup.time.ms  Longest start
+= there is nothing unfinished to offer
+unstable.api.versions.enable  Whether unfinished API versions are offered
+unstable.feature.versions.enable  Whether unfinished feature versions are allowed
+"""
+
 _SENTENCES = """
-add.partitions.to.txn.retry.backoff.max.ms  Longest wait before a broker retries to add a partition to a transaction.
-add.partitions.to.txn.retry.backoff.ms  Wait before a broker retries to add a partition to a transaction.
 advertised.listeners  Addresses that clients are told to connect to, where they differ from listeners.
 alter.config.policy.class.name  A Java class that may refuse config changes; setting it stops the start, for it cannot be loaded.
-alter.log.dirs.replication.quota.window.num  Samples kept for the quota on moving replicas between log directories.
-alter.log.dirs.replication.quota.window.size.seconds  Seconds per sample of the quota on moving replicas between log directories.
 authorizer.class.name  The authorizer; setting it stops the start until authorization is supported.
 auto.create.topics.enable  Whether asking for a topic that does not exist creates it.
-auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself.
-background.threads  Kafka's thread count for background work; accepted, without effect here.
 barnabas.auto.format  Whether an empty log directory is formatted at the first start instead of asking for `barnabas format`.
 barnabas.frame.deadline.ms  Time within which a request that has begun to arrive must be whole; later, the connection is closed.
 barnabas.max.connections  Upper limit of connections where max.connections is higher.
@@ -37,10 +179,8 @@ barnabas.max.connections.per.ip  Upper limit of connections from one address whe
 barnabas.metrics.listener  host:port on which Prometheus metrics are served over HTTP; empty serves none.
 barnabas.queued.max.request.bytes  Bytes of requests held at once, over all connections, where queued.max.request.bytes is -1.
 barnabas.record.validation  `header` trusts a batch's header once its CRC holds; `full` walks every record before the append.
-broker.heartbeat.interval.ms  Time between a broker's heartbeats to the controller.
 broker.id  The older name of node.id; if both are set they must agree.
 broker.rack  The rack of this broker, for spreading replicas and for fetching from the nearest.
-broker.session.timeout.ms  Time without heartbeats after which the controller fences a broker.
 cleanup.policy  What happens to old segments: delete them, compact them by key, both, or neither.
 client.quota.callback.class  A Java class for client quotas; setting it stops the start, for it cannot be loaded.
 compression.gzip.level  Level at which the broker compresses with gzip, -1 for the library's default.
@@ -48,101 +188,41 @@ compression.lz4.level  Level at which the broker compresses with lz4.
 compression.type  Codec in which a topic is stored; `producer` keeps what the producer chose.
 compression.zstd.level  Level at which the broker compresses with zstd.
 config.providers  Sources of indirect config values; setting it stops the start, for they are not supported.
-connection.failed.authentication.delay.ms  Wait before a connection that failed to authenticate is closed.
 connections.max.idle.ms  Idle time after which a connection is closed.
-connections.max.reauth.ms  Longest session before a SASL client must authenticate again, 0 for no limit.
-controlled.shutdown.enable  Whether a stopping broker hands its leaderships over first.
 controller.listener.names  Listeners that serve the controller quorum; clients are not told of them.
-controller.performance.always.log.threshold.ms  Controller events slower than this are always logged.
-controller.performance.sample.period.ms  Time between logs of the controller's event times.
-controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them.
-controller.quorum.auto.join.enable  Whether a controller adds itself to a dynamic quorum.
-controller.quorum.bootstrap.servers  Addresses at which the controller quorum is found.
-controller.quorum.election.backoff.max.ms  Longest wait before a new election after a lost one.
-controller.quorum.election.timeout.ms  Time without hearing of a leader before an election.
-controller.quorum.fetch.max.bytes  Most bytes of the metadata log in one fetch.
-controller.quorum.fetch.snapshot.max.bytes  Most bytes of a metadata snapshot in one fetch.
-controller.quorum.fetch.timeout.ms  Time without a fetch from the leader before a follower becomes a candidate.
-controller.quorum.request.timeout.ms  Longest wait for an answer within the quorum.
-controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried.
+controller.quorum.bootstrap.servers  Addresses at which the controller quorum is found; here it may name this node only.
 controller.quorum.voters  The quorum's members as id@host:port; here it may name this node only.
-controller.quota.window.num  Samples kept for the quota on topic changes.
-controller.quota.window.size.seconds  Seconds per sample of the quota on topic changes.
-controller.socket.timeout.ms  Longest wait for an answer from the controller.
-cordoned.log.dirs  Log directories that get no new partitions.
+cordoned.log.dirs  Log directories that get no new partitions; setting it stops the start, for it is not supported yet.
 create.topic.policy.class.name  A Java class that may refuse topics; setting it stops the start, for it cannot be loaded.
 default.replication.factor  Replicas of a topic that is created without saying how many.
-delete.records.purgatory.purge.interval.requests  Kafka's purgatory housekeeping; accepted, without effect here.
-delete.retention.ms  How long a compacted topic keeps the tombstones of deleted keys.
 delete.topic.enable  Whether topics can be deleted.
-early.start.listeners  Listeners that open before the broker is ready.
 fetch.max.bytes  Most bytes in one fetch response, whatever the client asks for.
-fetch.purgatory.purge.interval.requests  Kafka's purgatory housekeeping; accepted, without effect here.
 file.delete.delay.ms  How long a deleted segment's file is kept under its .deleted name.
 flush.messages  Records after which a partition is flushed to disk; 1 makes every acknowledged record durable, by group commit.
 flush.ms  Longest time that a record stays unflushed.
-follower.replication.throttled.replicas  Follower replicas whose replication is throttled.
-group.consumer.assignment.interval.ms  Shortest time between assignments of a consumer group.
-group.consumer.assignors  Assignors of the consumer group protocol, the default first.
-group.consumer.heartbeat.interval.ms  Heartbeat interval that members of a consumer group are told.
-group.consumer.max.assignment.interval.ms  Longest group.consumer.assignment.interval.ms that a group may set.
-group.consumer.max.heartbeat.interval.ms  Longest heartbeat interval that a group may set.
-group.consumer.max.session.timeout.ms  Longest session timeout that a group may set.
-group.consumer.max.size  Most members of one consumer group.
-group.consumer.migration.policy  Whether groups move between the classic and the consumer protocol while running.
-group.consumer.min.assignment.interval.ms  Shortest group.consumer.assignment.interval.ms that a group may set.
-group.consumer.min.heartbeat.interval.ms  Shortest heartbeat interval that a group may set.
-group.consumer.min.session.timeout.ms  Shortest session timeout that a group may set.
-group.consumer.regex.refresh.interval.ms  Time between evaluations of a group's subscribed patterns.
-group.consumer.session.timeout.ms  Time without heartbeats after which a member of a consumer group is removed.
-group.coordinator.append.linger.ms  How long the coordinator gathers records before it appends them, -1 to decide by itself.
-group.coordinator.background.threads  Kafka's thread count for group work; accepted, without effect here.
-group.coordinator.cached.buffer.max.bytes  Largest append buffer that the coordinator keeps.
-group.coordinator.rebalance.protocols  Group protocols that are offered.
-group.coordinator.threads  Kafka's thread count for the group coordinator; accepted, without effect here.
 group.initial.rebalance.delay.ms  How long an empty group waits for more members before its first rebalance.
 group.max.session.timeout.ms  Longest session timeout that a classic member may ask for.
 group.max.size  Most members of one classic group.
 group.min.session.timeout.ms  Shortest session timeout that a classic member may ask for.
 index.interval.bytes  Bytes of records between entries of a segment's offset index.
-initial.broker.registration.timeout.ms  Longest wait for a starting broker's registration.
-inter.broker.listener.name  The listener that brokers use among themselves.
-internal.metadata.delete.delay.millis  How long a deleted metadata file is kept.
-internal.metadata.log.segment.bytes  Segment size of the metadata log, for tests.
-internal.metadata.max.batch.size.in.bytes  Largest batch of the metadata log.
+inter.broker.listener.name  The listener that brokers use among themselves; it must be an advertised one.
 internal.segment.bytes  Segment size below what segment.bytes allows, for tests.
-kafka.metrics.polling.interval.secs  Interval of Kafka's metrics reporters; accepted, without effect here.
-kafka.metrics.reporters  Java metrics reporters; accepted, without effect here.
-leader.imbalance.check.interval.seconds  Time between checks whether leaders are balanced.
-leader.replication.throttled.replicas  Leader replicas whose replication is throttled.
-listener.security.protocol.map  The security protocol of each listener name.
+listener.security.protocol.map  The security protocol of each listener name; here PLAINTEXT alone is served.
 listeners  Addresses to listen on, as name://host:port; an empty host is every address.
-local.retention.bytes  Tiered storage; accepted, without effect: tiered storage is not supported.
-local.retention.ms  Tiered storage; accepted, without effect: tiered storage is not supported.
-log.cleaner.backoff.ms  How long the cleaner sleeps when there is nothing to clean.
-log.cleaner.dedupe.buffer.size  Memory for the cleaner's map of keys.
-log.cleaner.enable  Whether compacted topics are cleaned.
-log.cleaner.io.buffer.load.factor  How full the cleaner's map of keys may get.
-log.cleaner.io.buffer.size  Memory for the cleaner's reads and writes.
-log.cleaner.io.max.bytes.per.second  Limit of the cleaner's reads and writes.
-log.cleaner.threads  How many logs are cleaned at once.
 log.dir  The log directory, where log.dirs is not set.
-log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory.
 log.dirs  Directories that hold the logs.
 log.flush.offset.checkpoint.interval.ms  Time between checkpoints of how far logs are flushed, which bounds recovery after a crash.
-log.flush.scheduler.interval.ms  Longest time that a record stays unflushed, where log.flush.interval.ms is not set.
+log.flush.scheduler.interval.ms  Time between checks for records to flush, at most 1000; flush.ms where log.flush.interval.ms is not set.
 log.flush.start.offset.checkpoint.interval.ms  Time between checkpoints of the logs' start offsets.
-log.initial.task.delay.ms  Wait after the start before the first background work on logs.
+log.initial.task.delay.ms  Wait after the start before the first retention and the first checkpoints of logs.
 log.retention.check.interval.ms  Time between checks for segments to delete.
 log.retention.hours  Hours a segment is kept, where log.retention.ms and log.retention.minutes are not set.
 log.retention.minutes  Minutes a segment is kept, where log.retention.ms is not set.
 log.roll.hours  Hours after which a new segment is begun, where log.roll.ms is not set.
 log.roll.jitter.hours  Random hours by which rolling is brought forward, where log.roll.jitter.ms is not set.
-max.compaction.lag.ms  Longest time that a record stays uncompacted.
-max.connection.creation.rate  Most new connections a second.
-max.connections  Most connections at once.
-max.connections.per.ip  Most connections at once from one address.
-max.connections.per.ip.overrides  Limits for single addresses, as host:count.
+max.connections  Most connections at once; more are closed as they come.
+max.connections.per.ip  Most connections at once from one address; more are closed as they come.
+max.connections.per.ip.overrides  Limits of single addresses in place of max.connections.per.ip, as host:count.
 max.incremental.fetch.session.cache.slots  Most fetch sessions kept at once.
 max.message.bytes  Largest record batch.
 max.request.partition.size.limit  Most partitions in one answer to DescribeTopicPartitions.
@@ -150,102 +230,86 @@ message.timestamp.after.max.ms  How far ahead of the broker's clock a record's t
 message.timestamp.before.max.ms  How far behind the broker's clock a record's timestamp may be.
 message.timestamp.type  Whose time a record carries: the producer's (CreateTime) or the broker's (LogAppendTime).
 metadata.log.dir  Directory of the metadata log; the first of log.dirs where it is not set.
-metadata.log.max.record.bytes.between.snapshots  Bytes of metadata records after which a snapshot is written.
-metadata.log.max.snapshot.interval.ms  Longest time between metadata snapshots, 0 for no limit.
 metadata.log.segment.bytes  Segment size of the metadata log.
-metadata.log.segment.ms  Time after which the metadata log begins a new segment.
-metadata.max.idle.interval.ms  Time between the no-op records of an idle controller, 0 for none.
-metadata.max.retention.bytes  Bytes of metadata log and snapshots that are kept.
-metadata.max.retention.ms  How long metadata log and snapshots are kept.
-metric.reporters  Java metrics reporters; accepted, without effect here: metrics are served by barnabas.metrics.listener.
-metrics.num.samples  Kafka's metrics sampling; accepted, without effect here.
-metrics.recording.level  Kafka's metrics sampling; accepted, without effect here.
-metrics.sample.window.ms  Kafka's metrics sampling; accepted, without effect here.
-min.cleanable.dirty.ratio  Share of a compacted log that must be uncompacted before it is cleaned.
-min.compaction.lag.ms  Shortest time that a record stays uncompacted.
 min.insync.replicas  Replicas that must have a record before acks=all is answered.
 node.id  This node's id in the cluster.
-num.io.threads  Kafka's thread count for requests; accepted, without effect here: one loop serves all.
-num.network.threads  Kafka's thread count for sockets; accepted, without effect here: one loop serves all.
 num.partitions  Partitions of a topic that is created without saying how many.
-num.recovery.threads.per.data.dir  Kafka's thread count for recovery; accepted, without effect here.
-num.replica.alter.log.dirs.threads  Kafka's thread count for moving replicas between log directories; accepted, without effect here.
-num.replica.fetchers  How many fetchers a follower runs for each leader.
 offset.metadata.max.bytes  Longest metadata text of a committed offset.
 offsets.commit.timeout.ms  Longest wait for a commit to reach its replicas.
-offsets.load.buffer.size  Bytes read at a time when committed offsets are loaded.
 offsets.retention.check.interval.ms  Time between checks for expired offsets.
 offsets.retention.minutes  Minutes that a group's offsets outlive its last member.
 offsets.topic.compression.codec  Codec of __consumer_offsets, by its number in the batch format.
 offsets.topic.num.partitions  Partitions of __consumer_offsets.
 offsets.topic.replication.factor  Replicas of __consumer_offsets.
 offsets.topic.segment.bytes  Segment size of __consumer_offsets.
-preallocate  Whether a new segment's file is allocated at its full size.
-principal.builder.class  A Java class; accepted, without effect until authentication is supported.
 process.roles  What this node is; here it must be both broker and controller.
 producer.id.expiration.check.interval.ms  Time between checks for expired producer ids.
 producer.id.expiration.ms  How long a partition remembers an idle producer.
-producer.purgatory.purge.interval.requests  Kafka's purgatory housekeeping; accepted, without effect here.
 queued.max.request.bytes  Bytes of requests held at once, over all connections; -1 leaves it to barnabas.queued.max.request.bytes.
-queued.max.requests  Kafka's request queue; accepted, without effect here.
-quota.window.num  Samples kept for client quotas.
-quota.window.size.seconds  Seconds per sample of client quotas.
-replica.fetch.backoff.ms  How long a follower waits after a failed fetch.
-replica.fetch.max.bytes  Bytes a follower asks for in each partition.
-replica.fetch.min.bytes  Bytes a follower's fetch waits for.
-replica.fetch.response.max.bytes  Bytes a follower asks for in one response.
-replica.fetch.wait.max.ms  Longest wait of a follower's fetch.
+remote.log.storage.system.enable  Tiered storage; setting it stops the start, for it is not supported.
+remote.storage.enable  Tiered storage of a topic; setting it is refused, for it is not supported.
 replica.high.watermark.checkpoint.interval.ms  Time between checkpoints of high watermarks.
 replica.lag.time.max.ms  How long a follower may lag before it leaves the in-sync replicas.
 replica.selector.class  A Java class that picks the replica to fetch from; setting it stops the start, for it cannot be loaded.
-replica.socket.receive.buffer.bytes  Socket receive buffer of replication.
-replica.socket.timeout.ms  Longest wait for a leader's answer.
-replication.quota.window.num  Samples kept for replication quotas.
-replication.quota.window.size.seconds  Seconds per sample of replication quotas.
-request.timeout.ms  Longest wait for another broker's answer.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.
-security.inter.broker.protocol  Security protocol among brokers, where inter.broker.listener.name is not set.
-security.providers  Java security providers; accepted, without effect here.
+security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.
 segment.bytes  Size at which a new segment is begun.
 segment.index.bytes  Size of a segment's offset index.
 segment.jitter.ms  Random time by which rolling is brought forward, so that segments do not all roll at once.
 segment.ms  Age at which a new segment is begun.
-server.max.startup.time.ms  Longest start.
-socket.connection.setup.timeout.max.ms  Longest wait for a connection to another broker, after retries.
-socket.connection.setup.timeout.ms  Wait for a connection to another broker.
-socket.listen.backlog.size  Connections that the system holds before they are accepted.
-socket.receive.buffer.bytes  Socket receive buffer, -1 for the system's default.
+socket.listen.backlog.size  Connections that the system holds before they are accepted; the default is 1024 (Kafka: 50).
+socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
 socket.request.max.bytes  Largest request.
-socket.send.buffer.bytes  Socket send buffer, -1 for the system's default.
-telemetry.max.bytes  Largest batch of client metrics.
-transaction.abort.timed.out.transaction.cleanup.interval.ms  Time between checks for transactions that timed out.
-transaction.max.timeout.ms  Longest timeout that a transaction may ask for.
-transaction.partition.verification.enable  Whether a transactional append checks that the transaction knows the partition.
-transaction.remove.expired.transaction.cleanup.interval.ms  Time between checks for expired transactional ids.
-transaction.two.phase.commit.enable  Whether transactions may take part in two-phase commit.
-transactional.id.expiration.ms  How long an idle transactional id is remembered.
-unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
-unclean.leader.election.interval.ms  Time between checks for partitions without a leader where unclean election is on.
-unstable.api.versions.enable  Whether unfinished API versions are offered.
-unstable.feature.versions.enable  Whether unfinished feature versions are allowed.
+socket.send.buffer.bytes  Socket send buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
+transaction.state.log.min.isr  Replicas of __transaction_state that must have a record.
+transaction.state.log.num.partitions  Partitions of __transaction_state.
+transaction.state.log.replication.factor  Replicas of __transaction_state.
+transaction.state.log.segment.bytes  Segment size of __transaction_state.
 """
 
 
 def documentation(name: str) -> str:
     """The sentence about property `name`, a broker's or a topic's. KeyError when there is none."""
-    sentence = _sentences().get(name)
-    if sentence is not None:
-        return sentence
-    for prefix, family_sentence in _FAMILIES:
-        if name.startswith(prefix):
-            return family_sentence
-    return _sentences()[_topic_name(name)]
+    for known_name in (name, _topic_name(name)):
+        sentence = _sentences().get(known_name)
+        if sentence is not None:
+            return sentence
+        found = _find_without_effect(known_name)
+        if found is not None:
+            return f"{found[0]}; accepted, without effect: {found[1]}."
+    raise KeyError(name)
+
+
+def has_effect(name: str) -> bool:
+    """Whether setting the property `name`, a broker's or a topic's, changes anything here; also what merely stops the start does."""
+    return all(each in _sentences() or _find_without_effect(each) is None for each in (name, _topic_name(name)))
+
+
+def _find_without_effect(name: str) -> tuple[str, str] | None:
+    """What the property is, and why it has no effect; None when it has one, or is not known."""
+    found = _without_effect().get(name)
+    if found is not None:
+        return found
+    return next(((what, why) for prefix, what, why in _FAMILIES_WITHOUT_EFFECT if name.startswith(prefix)), None)
 
 
 @cache
 def _sentences() -> dict[str, str]:
     return dict(line.split("  ", maxsplit=1) for line in _SENTENCES.splitlines() if line)
+
+
+@cache
+def _without_effect() -> dict[str, tuple[str, str]]:
+    found = {}
+    why = ""
+    for line in filter(None, _WITHOUT_EFFECT.splitlines()):
+        name, separator, what = line.partition("  ")
+        if separator:
+            found[name] = (what, why)
+        else:
+            why = line.removeprefix("= ")
+    return found
 
 
 def _topic_name(server_name: str) -> str:

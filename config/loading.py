@@ -41,15 +41,21 @@ _IMAGE_VARIABLES = frozenset(
 def load_server_config(path: str | Path | None, environ: Mapping[str, str], overrides: Iterable[str]) -> ServerConfig:
     """The settings of `path` (None: the shipped server.properties), `environ` and `overrides` (each `key=value`).
 
-    Unknown keys are warned about, as in Kafka. Raises ConfigError, whose text is the one line to print.
+    `log_ignored` says afterwards what of it is ignored. Raises ConfigError, whose text is the one line to print.
     """
     texts = read_properties(DEFAULT_PROPERTIES_PATH if path is None else Path(path))
     texts |= properties_from_environment(environ)
     texts |= dict(_split_override(override) for override in overrides)
-    config = server_config(texts)
-    for key in config.unknown_keys:
-        _log.warning("unknown configuration %s is ignored", key)
-    return config
+    return server_config(texts)
+
+
+def log_ignored(config: ServerConfig) -> None:
+    """Warn, in one line each, of unknown keys that were set, and of properties that were set and have no effect here."""
+    if config.unknown_keys:
+        _log.warning("unknown configurations are ignored: %s", ", ".join(ascii(key)[1:-1] for key in config.unknown_keys))
+    idle = config.settings_without_effect()
+    if idle:
+        _log.warning("configurations without effect here, DescribeConfigs tells why: %s", ", ".join(idle))
 
 
 def read_properties(path: Path) -> dict[str, str]:

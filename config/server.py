@@ -1,8 +1,8 @@
 """The broker's settings: `ServerConfig`, one field per Kafka broker property that means something here, and the table of all of them.
 
-Fields have Kafka's names in snake_case and Kafka's defaults. A few hold what the text means rather than the text: listeners are
-Endpoints, `log_dirs` falls back to log.dir, `node_id` to broker.id. `value_of` answers for every property, with or without a field.
-Built by config/server_rules.py from text; nothing changes it afterwards.
+Fields have Kafka's names in snake_case and Kafka's defaults, but for the three that config/server_table.py names. A few hold what the
+text means rather than the text: listeners are Endpoints, `log_dirs` falls back to log.dir, `node_id` to broker.id. `value_of` answers
+for every property, with or without a field. Built by config/server_rules.py from text; nothing changes it afterwards.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ServerConfig:
 
     topic_defaults: LogConfig = LogConfig()
     texts: Mapping[str, str] = _EMPTY
-    """What the file, the environment and the command line set, as written."""
+    """What the file, the environment and the command line set, as written; also what is no property."""
     unknown_keys: tuple[str, ...] = ()
 
     # The node
@@ -76,10 +76,10 @@ class ServerConfig:
     listener_security_protocol_map: Mapping[str, str] = _DEFAULT_PROTOCOLS
     socket_connection_setup_timeout_max_ms: int = 30_000
     socket_connection_setup_timeout_ms: int = 10_000
-    socket_listen_backlog_size: int = 50
-    socket_receive_buffer_bytes: int = 102_400
+    socket_listen_backlog_size: int = 1024
+    socket_receive_buffer_bytes: int = -1
     socket_request_max_bytes: int = 104_857_600
-    socket_send_buffer_bytes: int = 102_400
+    socket_send_buffer_bytes: int = -1
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
     connections_max_reauth_ms: int = 0
@@ -302,6 +302,12 @@ class ServerConfig:
         known = SERVER_PROPERTIES[name]
         text = self.texts.get(name)
         return known.default if text is None else known.parse(text)
+
+    def settings_without_effect(self) -> list[str]:
+        """The known properties that were set and change nothing here, in alphabetical order. Loads the sentences about properties."""
+        from config.docs import has_effect
+
+        return sorted(name for name in self.texts if name not in self.unknown_keys and not has_effect(name))
 
     def is_set(self, name: str) -> bool:
         """Whether the file, the environment or the command line set `name` (DescribeConfigs: STATIC_BROKER_CONFIG)."""

@@ -28,7 +28,7 @@ DEFAULT_NODE_ID = 1
 _KNOWN_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
 
 # Set to anything but its default, each of these would change who may do what or where data goes; none of it is here yet.
-_NOT_SUPPORTED = {
+NOT_SUPPORTED = {
     "authorizer.class.name": "authorizers are not supported yet",
     "create.topic.policy.class.name": "policies written in Java cannot be loaded",
     "alter.config.policy.class.name": "policies written in Java cannot be loaded",
@@ -70,9 +70,9 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
 
 
 def _refuse_unsupported(values: Mapping[str, Value]) -> None:
-    for name in _NOT_SUPPORTED.keys() & values.keys():
+    for name in NOT_SUPPORTED.keys() & values.keys():
         if values[name] != SERVER_PROPERTIES[name].default:
-            raise ConfigError(name, SERVER_PROPERTIES[name].format(values[name]), _NOT_SUPPORTED[name])
+            raise ConfigError(name, SERVER_PROPERTIES[name].format(values[name]), NOT_SUPPORTED[name])
 
 
 def _node_fields(values: Mapping[str, Value]) -> dict[str, Any]:
@@ -200,6 +200,11 @@ def _check_numbers(config: ServerConfig) -> None:
             config.connections_max_idle_ms,
             f"must exceed connection.failed.authentication.delay.ms ({config.connection_failed_authentication_delay_ms})",
         )
+    for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
+        size = config.value_of(key)
+        if isinstance(size, int) and size < 1 and size != -1:
+            # Kafka takes it, and fails when it opens the first socket.
+            raise ConfigError(key, size, "must be at least 1 or equal to -1")
     if not 0 <= config.offsets_topic_compression_codec <= 4:
         raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, "must be between 0 and 4")
 

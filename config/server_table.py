@@ -2,7 +2,9 @@
 
 Columns: name, type, default (`null`, `required`, `""` for empty), range (config/properties.py says how to read it, `-` for any),
 where a running broker may change it (`-` nowhere, `broker`, `cluster`), and `internal` for what Kafka keeps out of its manual.
-The names, types and defaults are checked against the fields of `config.server.ServerConfig` by a test.
+The names, types and defaults are checked against the fields of `config.server.ServerConfig` and against Kafka by tests. Three
+defaults differ: socket.send.buffer.bytes and socket.receive.buffer.bytes are -1, the system's own tuning, where Kafka's 102400 holds
+a fast connection back, and socket.listen.backlog.size is 1024 instead of 50, so that a crowd of clients may come at once.
 """
 
 KAFKA_TABLE = """
@@ -323,10 +325,10 @@ share.coordinator.write.timeout.ms                 int      5000                
 share.fetch.purgatory.purge.interval.requests      int      1000                 -          -
 socket.connection.setup.timeout.max.ms             long     30000                -          -
 socket.connection.setup.timeout.ms                 long     10000                -          -
-socket.listen.backlog.size                         int      50                   1..        -
-socket.receive.buffer.bytes                        int      102400               -          -
+socket.listen.backlog.size                         int      1024                 1..        -
+socket.receive.buffer.bytes                        int      -1                   -          -
 socket.request.max.bytes                           int      104857600            1..        -
-socket.send.buffer.bytes                           int      102400               -          -
+socket.send.buffer.bytes                           int      -1                   -          -
 ssl.allow.dn.changes                               boolean  false                -          -
 ssl.allow.san.changes                              boolean  false                -          -
 ssl.cipher.suites                                  list     ""                   -          broker

@@ -89,6 +89,15 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - `flush.messages=1`, or `log.flush.interval.messages=1`, is group commit: one flush serves all that was written while the one before it
   ran, and neither an answer nor the high watermark goes past what is on the disk. Kafka flushes within each append.
 - A flush that fails takes the log directory offline and is never tried again.
+- `flush.ms` (`log.flush.interval.ms`) is enough for a flush by time, to a second. Kafka looks for what is due only where
+  `log.flush.scheduler.interval.ms` is set too, and only that often.
+
+### Configuration
+- Every broker and topic property of Kafka 4.3 is known. One that has no effect here says so, with the reason, in the documentation that
+  DescribeConfigs gives, and a start with such a property set logs one warning that names it.
+- Three defaults are others: `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` are -1, which leaves both to the system's own
+  tuning (102400 in Kafka), `socket.listen.backlog.size` is 1024 (50 in Kafka). Set, they are Kafka's.
+- Connections above `max.connections` are closed as they come; Kafka leaves them waiting to be accepted.
 """
 
 

@@ -30,7 +30,6 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_size: int = 4096
     commit_timeout_ms: int = 5_000
-    offsets_topic_partitions: int = 50
 
     @classmethod
     def from_server(cls, config: ServerConfig) -> GroupConfig:
@@ -43,5 +42,4 @@ class GroupConfig:
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
             offset_metadata_max_size=config.offset_metadata_max_bytes,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
-            offsets_topic_partitions=config.offsets_topic_num_partitions,
         )

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from types import MappingProxyType
 
 from broker.clock import Clock, Timer
 from broker.deferred import Deferred
@@ -23,6 +24,8 @@ from protocol.framing import BufferPool
 log = logging.getLogger("barnabas.network")
 
 BACKLOG = 1024  # connections the kernel holds for us before accept
+SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it as the connection goes
+_NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
 SWEEP_INTERVAL_MS = 1_000  # how often deadlines are looked at; they are tens of seconds
 
 
@@ -46,6 +49,7 @@ class ConnectionRegistry:
         idle_ms: int,
         frame_deadline_ms: int,
         on_count: Callable[[str, int], None],
+        max_connections_of_ip: Mapping[str, int] = _NO_OVERRIDES,
     ) -> None:
         self.loop = loop
         self.executor = executor
@@ -56,6 +60,7 @@ class ConnectionRegistry:
         self._clock = clock
         self._max_connections = max_connections
         self._max_connections_per_ip = max_connections_per_ip
+        self._max_connections_of_ip = max_connections_of_ip  # addresses with a limit of their own
         self._idle_ms = idle_ms
         self._frame_deadline_ms = frame_deadline_ms
         self._on_count = on_count  # told (listener name, +1 or -1) for the metrics
@@ -70,7 +75,8 @@ class ConnectionRegistry:
     def admit(self, connection: Connection) -> bool:
         """Count `connection` in and number it, or refuse it by the limits."""
         host = connection.facts.client_host
-        if len(self._connections) >= self._max_connections or self._per_ip[host] >= self._max_connections_per_ip:
+        limit = self._max_connections_of_ip.get(host, self._max_connections_per_ip)
+        if len(self._connections) >= self._max_connections or self._per_ip[host] >= limit:
             log.warning("refusing connection client=%s open=%d from_client=%d", host, len(self._connections), self._per_ip[host])
             return False
         connection.facts.connection_id = self._next_connection_id
@@ -114,12 +120,29 @@ class ConnectionRegistry:
 
 
 class Listener:
-    """One named listener: its sockets (a host name may resolve to several addresses) and the asyncio servers on them."""
+    """One named listener: its sockets (a host name may resolve to several addresses) and the asyncio servers on them.
 
-    def __init__(self, name: str, registry: ConnectionRegistry) -> None:
+    `backlog` is how many connections the kernel holds before they are accepted; the buffers' sizes are SO_SNDBUF and SO_RCVBUF.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        registry: ConnectionRegistry,
+        *,
+        backlog: int = BACKLOG,
+        send_buffer_bytes: int = SYSTEM_DEFAULT,
+        receive_buffer_bytes: int = SYSTEM_DEFAULT,
+    ) -> None:
         self.name = name
         self.port = 0  # the real one, once open: a configured port 0 asks the kernel for a free one
         self._registry = registry
+        self._backlog = backlog
+        self._buffer_sizes = {
+            option: size
+            for option, size in ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
+            if size != SYSTEM_DEFAULT
+        }
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
 
@@ -133,6 +156,7 @@ class Listener:
             listening = socket.socket(family, socket.SOCK_STREAM)
             try:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._set_inherited_options(listening)
                 if family == socket.AF_INET6:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 listening.bind((address, self.port or port))
@@ -153,7 +177,16 @@ class Listener:
             return Connection(self._registry, self.name, handle)
 
         for listening in self._sockets:
-            self._servers.append(await loop.create_server(connection, sock=listening, backlog=BACKLOG))
+            self._servers.append(await loop.create_server(connection, sock=listening, backlog=self._backlog))
+
+    def _set_inherited_options(self, listening: socket.socket) -> None:
+        """Accepted sockets take these from the listening one; set before it listens, the receive buffer also bounds the window offered.
+
+        Keep-alive, as in Kafka, finds out peers that vanished while a request of theirs is parked, which the idle limit spares.
+        """
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, size in self._buffer_sizes.items():
+            listening.setsockopt(socket.SOL_SOCKET, option, size)
 
     def stop(self) -> None:
         """Stop accepting and free the addresses; open connections are the registry's to close."""
@@ -163,6 +196,11 @@ class Listener:
             listening.close()
 
 
+def limits_by_address(limits: Mapping[str, int]) -> dict[str, int]:
+    """The limits of hosts as limits of their addresses, in the form in which connections tell theirs. Blocks. Raises ListenError."""
+    return {address: limit for host, limit in limits.items() for _, address in _resolve(host, 0)}
+
+
 def _resolve(host: str | None, port: int) -> Sequence[tuple[socket.AddressFamily, str]]:
     """The addresses of `host`, IPv4 first; None and "" are all interfaces. Raises ListenError."""
     if not host:
@@ -170,6 +208,6 @@ def _resolve(host: str | None, port: int) -> Sequence[tuple[socket.AddressFamily
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as e:
-        raise ListenError(f"can't resolve listener host {host!r}: {e.strerror or e}") from e
+        raise ListenError(f"can't resolve host {host!r}: {e.strerror or e}") from e
     addresses = {(family, address[0]): None for family, _, _, _, address in found if family in (socket.AF_INET, socket.AF_INET6)}
     return sorted(((family, str(address)) for family, address in addresses), key=lambda item: item[0] != socket.AF_INET)

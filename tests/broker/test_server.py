@@ -159,3 +159,12 @@ def test_ids_of_cluster_and_topics_survive_a_restart(tmp_path: Path, way: str) -
     broker.stop()
 
     assert after == before
+
+
+def test_settings_that_change_nothing_are_named_in_one_warning(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, {"num.io.threads": "8", "queued.max.requests": "500", "socket.send.buffer.bytes": "102400"})
+    broker.start()
+    broker.stop()
+
+    warnings = [line for line in broker.log_path.read_text().splitlines() if " WARNING " in line]
+    assert [line.partition("tells why: ")[2] for line in warnings] == ["num.io.threads, queued.max.requests"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
 
-from config.loading import load_server_config, parse_properties, properties_from_environment
+from config.loading import load_server_config, log_ignored, parse_properties, properties_from_environment
 from config.properties import ConfigError
 
 # Apache Kafka 4.3's config/server.properties without its comments.
@@ -51,8 +50,6 @@ def test_shipped_defaults_differ_from_kafka_s_only_where_the_design_says() -> No
         "offsets.topic.replication.factor",
         "transaction.state.log.replication.factor",
         "transaction.state.log.min.isr",
-        "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.min.isr",
         "group.initial.rebalance.delay.ms",
     }
     assert str(config.listeners[0]) == "PLAINTEXT://localhost:9092" and config.log_dirs == ("./data",)
@@ -96,14 +93,6 @@ def test_advertised_listeners_alone_give_listeners_on_every_address() -> None:
     assert properties["listeners"] == "PLAINTEXT://0.0.0.0:1,INTERNAL://0.0.0.0:2"
 
 
-def test_unknown_keys_warn_and_the_rest_counts(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        config = load_server_config(None, {}, ["zookeeper.connect=x", "num.partitions=2", "listener.name.plaintext.x=1"])
-
-    assert config.unknown_keys == ("zookeeper.connect",) and config.num_partitions == 2
-    assert [record.getMessage() for record in caplog.records] == ["unknown configuration zookeeper.connect is ignored"]
-
-
 @pytest.mark.parametrize("override", ["num.partitions", "=3"])
 def test_an_override_without_key_or_value_is_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="expected key=value"):
@@ -139,3 +128,23 @@ def test_properties_are_read_as_java_reads_them() -> None:
         "twice": "2",
         "url": "a://b:1=c",
     }
+
+
+def test_what_was_set_and_is_ignored_is_said_in_one_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    overrides = ["zookeeper.connect=x", "num.io.threads=8", "listener.name.plaintext.ssl.protocol=TLSv1.3", "num.partitions=2", "a\tb=1"]
+    config = load_server_config(None, {"KAFKA_LOG_PREALLOCATE": "true"}, overrides)
+
+    log_ignored(config)
+
+    assert config.unknown_keys == ("zookeeper.connect", "a\tb") and config.num_partitions == 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "unknown configurations are ignored: zookeeper.connect, a\\tb",
+        "configurations without effect here, DescribeConfigs tells why: "
+        "listener.name.plaintext.ssl.protocol, log.preallocate, num.io.threads",
+    ]
+
+
+def test_the_shipped_properties_all_have_an_effect(caplog: pytest.LogCaptureFixture) -> None:
+    log_ignored(load_server_config(None, {}, []))
+
+    assert caplog.records == []

@@ -43,12 +43,12 @@ ALWAYS_TRIED = {
     "",
 }
 
-# Where the default here is another one, with the reason in config/docs.py.
-OTHER_DEFAULTS: set[str] = set()
+# Where the default here is another one; config/server_table.py says why.
+OTHER_DEFAULTS = {"socket.listen.backlog.size", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"}
 # Rules between several settings of features that are not here, and settings that Kafka starts with but cannot serve with.
 OTHER_RULES = re.compile(
     r"group\.(min|max)\.session\.timeout\.ms|group\.share\..*(sessions|locks|lock\.duration\.ms)|group\.streams\.num\.standby\.replicas"
-    r"|log\.cleaner\.threads|share\.coordinator\.state\.topic\.compression\.codec|broker\.id"
+    r"|socket\.(send|receive)\.buffer\.bytes|log\.cleaner\.threads|share\.coordinator\.state\.topic\.compression\.codec|broker\.id"
 )
 
 

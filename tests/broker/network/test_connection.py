@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import struct
+import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,7 +17,7 @@ import pytest
 import uvloop
 
 from broker.network.connection import CloseConnection, ConnectionFacts
-from broker.network.listeners import ConnectionRegistry, Listener, ListenError
+from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
 from broker.network.outbox import INLINE_SIZE
 from storage.file_slice import FileSlice, SegmentFile
 from tests.support.clock import ManualClock
@@ -37,7 +39,7 @@ def run(test: Callable[[], Any]) -> None:
 class Harness:
     """A listener on a free port with a handler of the test's choosing."""
 
-    def __init__(self, handle: Any, **limits: Any) -> None:
+    def __init__(self, handle: Any, listener: dict[str, int], **limits: Any) -> None:
         self.clock = ManualClock()
         self.executor = ThreadPoolExecutor(1)
         settings = {
@@ -51,7 +53,7 @@ class Harness:
         self.registry = ConnectionRegistry(
             asyncio.get_running_loop(), self.clock, self.executor, on_count=lambda name, change: None, **(settings | limits)
         )
-        self.listener = Listener("PLAINTEXT", self.registry)
+        self.listener = Listener("PLAINTEXT", self.registry, **listener)
         self._handle = handle
 
     async def start(self) -> None:
@@ -68,8 +70,8 @@ class Harness:
 
 
 @asynccontextmanager
-async def serving(handle: Any = echo, **limits: Any) -> AsyncIterator[Harness]:
-    harness = Harness(handle, **limits)
+async def serving(handle: Any = echo, listener: dict[str, int] | None = None, **limits: Any) -> AsyncIterator[Harness]:
+    harness = Harness(handle, listener or {}, **limits)
     await harness.start()
     try:
         yield harness
@@ -288,3 +290,68 @@ def test_a_taken_port_is_one_line() -> None:
                 second.bind("127.0.0.1", harness.listener.port)
 
     run(test)
+
+
+async def _accepted_options(harness: Harness) -> dict[str, int]:
+    """The options of a connection's socket on the broker's side."""
+    await harness.connect()
+    while not len(harness.registry):
+        await asyncio.sleep(0)
+    (connection,) = harness.registry._connections
+    accepted = connection._transport.get_extra_info("socket")  # type: ignore[union-attr]
+    names = ("SO_SNDBUF", "SO_RCVBUF", "SO_KEEPALIVE")
+    return {name: accepted.getsockopt(socket.SOL_SOCKET, getattr(socket, name)) for name in names}
+
+
+def test_connections_have_the_socket_buffers_that_were_asked_for_and_keep_alive() -> None:
+    async def test() -> None:
+        async with serving() as harness:
+            tuned = await _accepted_options(harness)
+        async with serving(listener={"send_buffer_bytes": 30_000, "receive_buffer_bytes": 20_000}) as harness:
+            fixed = await _accepted_options(harness)
+
+        # Linux doubles what it is asked for, for its own bookkeeping.
+        assert (fixed["SO_SNDBUF"], fixed["SO_RCVBUF"]) == (60_000, 40_000)
+        assert tuned["SO_SNDBUF"] > 60_000 and tuned["SO_RCVBUF"] > 40_000
+        assert tuned["SO_KEEPALIVE"] == 1
+
+    run(test)
+
+
+def test_a_large_answer_leaves_through_a_small_send_buffer() -> None:
+    async def test() -> None:
+        async with serving(lambda frame, facts: [framed(b"x" * 3_000_000)], listener={"send_buffer_bytes": 5_000}) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b"?"))
+            assert await reader.readexactly(3_000_004) == framed(b"x" * 3_000_000)
+
+    run(test)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: TCP_INFO tells a listening socket's backlog")
+def test_the_kernel_holds_as_many_connections_as_asked_for() -> None:
+    async def test() -> None:
+        async with serving(listener={"backlog": 7}) as harness:
+            (listening,) = harness.listener._sockets
+            (backlog,) = struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32), 28)
+            assert backlog == 7
+
+    run(test)
+
+
+@pytest.mark.parametrize(("overrides", "admitted_count"), [({"localhost": 2}, 2), ({"127.0.0.1": 3}, 3), ({"10.0.0.1": 9}, 1)])
+def test_an_address_may_have_a_limit_of_its_own(overrides: dict[str, int], admitted_count: int) -> None:
+    async def test() -> None:
+        async with serving(max_connections_per_ip=1, max_connections_of_ip=limits_by_address(overrides)) as harness:
+            connections = [await harness.connect() for _ in range(4)]
+            for _, writer in connections:
+                writer.write(framed(b"?"))
+            answers = [await reader.read(1) for reader, _ in connections]
+            assert sum(map(bool, answers)) == admitted_count
+
+    run(test)
+
+
+def test_a_limit_of_an_unknown_host_stops_the_start() -> None:
+    with pytest.raises(ListenError, match=r"can't resolve host 'no-such-host\.invalid'"):
+        limits_by_address({"no-such-host.invalid": 1})

@@ -1,0 +1,118 @@
+"""When the broker's chores run: Kafka's intervals and first delay, on a clock stepped by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.background import Background
+from config.server_rules import server_config
+from tests.support.clock import ManualClock
+
+
+class Chores:
+    """Stands for the log manager and the replica manager: keeps what it is asked to do, with the second it was asked in."""
+
+    def __init__(self, **texts: str) -> None:
+        self.clock = ManualClock()
+        self.done: list[tuple[str, float]] = []
+        config = server_config({name.replace("_", "."): text for name, text in texts.items()})
+        manager: Any = self
+        self.background = Background(config, self.clock, manager, manager, self._run_blocking)
+
+    async def _run_blocking(self, function: Callable[[], Any]) -> None:
+        function()
+
+    def _note(self, chore: str) -> None:
+        self.done.append((chore, self.clock.monotonic_ms() / 1000))
+
+    def enforce_retention(self, now_ms: int) -> int:
+        self._note("retention")
+        return 0
+
+    def take_checkpoints(self) -> list[Any]:
+        self._note("checkpoint")
+        return []
+
+    def partitions(self) -> list[Any]:
+        self._note("look for records to flush")
+        return []
+
+    def request_flush(self, partitions: Any) -> None:
+        list(partitions)
+
+    def when_flushed(self, callback: Callable[[], None]) -> None:
+        callback()
+
+    def take_due_deletions(self, now_ms: int) -> None:
+        return None
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        self._note("expiry")
+
+    async def run(self, seconds: float, step_ms: int = 500) -> None:
+        """Let the time pass in steps, with the chores' tasks run between them."""
+        self.background.start()
+        for _ in range(int(seconds * 1000 / step_ms)):
+            self.clock.advance(step_ms)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await self.background.stop()
+
+    def times(self, chore: str) -> list[float]:
+        return [second for name, second in self.done if name == chore]
+
+
+# The other chores that write checkpoints or look for records to flush, out of the way.
+QUIET = {
+    "replica.high.watermark.checkpoint.interval.ms": "900000",
+    "log.flush.offset.checkpoint.interval.ms": "900000",
+    "log.flush.start.offset.checkpoint.interval.ms": "900000",
+}
+
+
+async def test_retention_is_first_enforced_after_the_initial_delay_then_at_its_interval() -> None:
+    chores = Chores(log_initial_task_delay_ms="2000", log_retention_check_interval_ms="3000")
+
+    await chores.run(9)
+
+    assert chores.times("retention") == [2, 5, 8]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("log.flush.start.offset.checkpoint.interval.ms", [1, 4, 7]),
+        ("log.flush.offset.checkpoint.interval.ms", [1, 4, 7]),
+        ("replica.high.watermark.checkpoint.interval.ms", [3, 6, 9]),
+    ],
+)
+async def test_checkpoints_are_written_at_each_interval_that_asks_for_them(name: str, expected: list[float]) -> None:
+    texts = {**QUIET, "log.initial.task.delay.ms": "1000", name: "3000"}
+    chores = Chores(**{key.replace(".", "_"): text for key, text in texts.items()})
+
+    await chores.run(9)
+
+    first_of_others = [1.0] * sum(key != name and key.startswith("log.flush") for key in QUIET)
+    assert sorted(chores.times("checkpoint")) == sorted([*first_of_others, *expected])
+
+
+async def test_an_interval_of_zero_is_a_chore_done_once() -> None:
+    texts = {**QUIET, "log.initial.task.delay.ms": "1000", "log.flush.start.offset.checkpoint.interval.ms": "0"}
+    chores = Chores(**{key.replace(".", "_"): text for key, text in texts.items()})
+
+    await chores.run(60)
+
+    assert chores.times("checkpoint") == [1, 1]
+
+
+@pytest.mark.parametrize(("interval_ms", "expected"), [("500", 4), ("0", 2), ("9223372036854775807", 2), ("5000", 2)])
+async def test_records_due_for_a_flush_are_looked_for_each_second_or_more_often(interval_ms: str, expected: int) -> None:
+    chores = Chores(log_flush_scheduler_interval_ms=interval_ms, log_initial_task_delay_ms="900000")
+
+    await chores.run(2)
+
+    assert len(chores.times("look for records to flush")) == expected

@@ -1,0 +1,102 @@
+"""Every property does something here or says that it does not: the sentences of config/docs.py against the code that reads settings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from broker.groups.group_config import GroupConfig
+from config.docs import documentation, has_effect
+from config.server import SERVER_PROPERTIES, ServerConfig
+from config.server_rules import NOT_SUPPORTED
+from config.topic import TOPIC_PROPERTIES, LogConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDERS = {"config", "_config"}  # what a ServerConfig, LogConfig or GroupConfig is called where it is read
+
+# What a field of ServerConfig is made of beside the property of its own name (config/server_rules.py).
+ALSO_MADE_OF = {
+    "node.id": ("broker.id",),
+    "log.dirs": ("log.dir",),
+    "inter.broker.listener.name": ("security.inter.broker.protocol",),
+}
+# Checked at the start, which a wrong one stops; nothing else depends on them on a single node.
+CHECKED = {
+    "process.roles",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+}
+REFUSED_TOPIC_PROPERTIES = {"remote.storage.enable"}
+TURNED_INTO_ANOTHER = {"internal.segment.bytes": "segment.bytes"}
+
+
+def test_a_property_without_effect_says_so_and_no_other_does() -> None:
+    wrong = [name for name in {**SERVER_PROPERTIES, **TOPIC_PROPERTIES} if has_effect(name) == ("without effect" in documentation(name))]
+
+    assert wrong == []
+
+
+def test_broker_properties_are_read_by_the_broker_or_said_to_have_no_effect() -> None:
+    of_topics = {synonym: known.name for known in TOPIC_PROPERTIES.values() for synonym in known.synonyms}
+    used = {name for name in SERVER_PROPERTIES if is_read(SERVER_PROPERTIES[name].attribute, ServerConfig)}
+    used |= {name for name, topic_name in of_topics.items() if topic_name in used_topic_properties()}
+    used |= NOT_SUPPORTED.keys() | CHECKED
+    used |= {twin for name in used for twin in ALSO_MADE_OF.get(name, ())}
+
+    assert {name for name in SERVER_PROPERTIES if has_effect(name)} == used
+
+
+def test_topic_properties_are_read_by_the_broker_or_said_to_have_no_effect() -> None:
+    assert {name for name in TOPIC_PROPERTIES if has_effect(name)} == used_topic_properties() | REFUSED_TOPIC_PROPERTIES
+
+
+def test_the_group_coordinator_reads_what_it_is_configured_with() -> None:
+    assert [field for field in GroupConfig.__annotations__ if field not in attributes_read("broker/groups")] == []
+
+
+@pytest.mark.parametrize("name", ["num.io.threads", "log.preallocate", "ssl.protocol", "listener.name.plaintext.max.connections"])
+def test_what_has_no_effect_is_known_by_name_family_and_synonym(name: str) -> None:
+    assert not has_effect(name)
+
+
+def used_topic_properties() -> set[str]:
+    used = {name for name, known in TOPIC_PROPERTIES.items() if is_read(known.attribute.removeprefix("barnabas_"), LogConfig)}
+    return used | {name for name, target in TURNED_INTO_ANOTHER.items() if target in used}
+
+
+def is_read(attribute: str, owner: type) -> bool:
+    """Whether broker/ or storage/ read the attribute of a settings object, or a property of its class that is made of it."""
+    read = attributes_read("broker") | attributes_read("storage")
+    return attribute in read or any(derived in read for derived in properties_made_of(attribute, owner))
+
+
+def properties_made_of(attribute: str, owner: type) -> list[str]:
+    source = {ServerConfig: "config/server.py", LogConfig: "config/topic.py"}[owner]
+    (owner_node,) = (node for node in parsed(source).body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
+    methods = [node for node in owner_node.body if isinstance(node, ast.FunctionDef) and isinstance(vars(owner)[node.name], property)]
+    return [method.name for method in methods if any(name == attribute for _, name in attribute_accesses(method))]
+
+
+@cache
+def attributes_read(folder: str) -> frozenset[str]:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.py")]
+    return frozenset(name for file in files for holder, name in attribute_accesses(parsed(file)) if holder in HOLDERS)
+
+
+def attribute_accesses(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """`a.b.c` as (b, c): what an attribute is read from, by its last name, and the attribute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
+            yield (node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id), node.attr
+
+
+@cache
+def parsed(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"))
