@@ -271,7 +271,7 @@ transaction.state.log.segment.bytes  Segment size of __transaction_state.
 
 def documentation(name: str) -> str:
     """The sentence about property `name`, a broker's or a topic's. KeyError when there is none."""
-    for known_name in (name, _topic_name(name)):
+    for known_name in (name, _topic_names().get(name, name)):
         sentence = _sentences().get(known_name)
         if sentence is not None:
             return sentence
@@ -283,7 +283,7 @@ def documentation(name: str) -> str:
 
 def has_effect(name: str) -> bool:
     """Whether setting the property `name`, a broker's or a topic's, changes anything here; also what merely stops the start does."""
-    return all(each in _sentences() or _find_without_effect(each) is None for each in (name, _topic_name(name)))
+    return all(each in _sentences() or _find_without_effect(each) is None for each in (name, _topic_names().get(name, name)))
 
 
 def _find_without_effect(name: str) -> tuple[str, str] | None:
@@ -312,8 +312,9 @@ def _without_effect() -> dict[str, tuple[str, str]]:
     return found
 
 
-def _topic_name(server_name: str) -> str:
-    """The topic property that a broker property is the default of: `log.segment.bytes` means what `segment.bytes` means."""
+@cache
+def _topic_names() -> dict[str, str]:
+    """Broker property → the topic property that it is the default of: `log.segment.bytes` means what `segment.bytes` means."""
     from config.topic import TOPIC_PROPERTIES
 
-    return next((known.name for known in TOPIC_PROPERTIES.values() if server_name in known.synonyms), server_name)
+    return {synonym: known.name for known in TOPIC_PROPERTIES.values() for synonym in known.synonyms}

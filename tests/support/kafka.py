@@ -6,7 +6,6 @@ clients that the broker must serve. A JVM takes about a second to start, so most
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process import ServerProcess, free_port
+from tests.support.process import ServerProcess, cache_dir, free_port
 
 KAFKA_VERSION = "4.3.1"
 JARS = (
@@ -80,8 +79,7 @@ def java_source(file_name: str) -> str:
 
 
 def _jars_dir() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "barnabas-tests" / f"kafka-{KAFKA_VERSION}"
+    return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
 def _download_jars(target: Path) -> None:

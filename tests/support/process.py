@@ -45,6 +45,11 @@ def free_port(host: str = "127.0.0.1") -> int:
         return port
 
 
+def cache_dir() -> Path:
+    """Where the tests keep what is costly to make and the same for every run on this machine."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas-tests"
+
+
 def serves_metadata(host: str, port: int) -> bool:
     """Whether a broker answers Metadata v1 with at least one broker: an open port alone does not mean it serves."""
     request = struct.pack(">hhih4si", 3, 1, 1, 4, b"test", 0)
