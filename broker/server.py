@@ -11,7 +11,6 @@ import gc
 import logging
 import os
 import random
-import secrets
 import signal
 import socket
 import sys
@@ -66,7 +65,7 @@ class Broker:
         self.metrics = Metrics()
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock(self._loop)
-        self._random = random.Random(secrets.randbits(128))
+        self._random = random.Random(int.from_bytes(os.urandom(16)))
         self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="barnabas-disk")
         self._stopped: asyncio.Future[int] = self._loop.create_future()
         self._undo: list[Callable[[], Any]] = []  # what `stop` does, last first; each may return an awaitable
@@ -172,7 +171,7 @@ class Broker:
         """Lock the log directories and find out who we are, formatting empty ones where that is asked for."""
         config = self.config
         if config.barnabas_auto_format and not any((Path(path) / "meta.properties").exists() for path in config.log_dirs):
-            format_directories(config, uuid_to_text(new_id(secrets.token_bytes)), ignore_formatted=True, random_bytes=secrets.token_bytes)
+            format_directories(config, uuid_to_text(new_id(os.urandom)), ignore_formatted=True, random_bytes=os.urandom)
         log_manager = LogManager(
             config.log_dirs,
             random_source=self._random,
@@ -256,7 +255,7 @@ class Broker:
         ]
         await controller.activate(
             bootstrap=metadata_log.bootstrap_records() if metadata_log.is_new else [],
-            incarnation_id=new_id(secrets.token_bytes),
+            incarnation_id=new_id(os.urandom),
             endpoints=endpoints,
             log_dirs=[directory.meta.directory_id for directory in log_manager.directories if directory.meta is not None],
         )
@@ -313,6 +312,8 @@ def run(config: ServerConfig) -> int:
 
 
 async def _run(config: ServerConfig) -> int:
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()  # `barnabas serve` imports without it
     broker = Broker(config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -323,9 +324,7 @@ async def _run(config: ServerConfig) -> int:
         print(f"barnabas: {e}", file=sys.stderr)
         return 1
     print(_ready_line(broker), flush=True)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()  # without a collection first: 10 ms in which the first request would wait, for a thousand small objects
     exit_code = await broker.wait_stopped()
     await broker.stop()
     return exit_code

@@ -213,7 +213,7 @@ log.dir  The log directory, where log.dirs is not set.
 log.dirs  Directories that hold the logs.
 log.flush.offset.checkpoint.interval.ms  Time between checkpoints of how far logs are flushed, which bounds recovery after a crash.
 log.flush.scheduler.interval.ms  Time between checks for records to flush, at most 1000; flush.ms where log.flush.interval.ms is not set.
-log.flush.start.offset.checkpoint.interval.ms  Time between checkpoints of the logs' start offsets.
+log.flush.start.offset.checkpoint.interval.ms  Longest time between checkpoints of the logs' start offsets; the others write them too.
 log.initial.task.delay.ms  Wait after the start before the first retention and the first checkpoints of logs.
 log.retention.check.interval.ms  Time between checks for segments to delete.
 log.retention.hours  Hours a segment is kept, where log.retention.ms and log.retention.minutes are not set.
@@ -248,7 +248,7 @@ producer.id.expiration.ms  How long a partition remembers an idle producer.
 queued.max.request.bytes  Bytes of requests held at once, over all connections; -1 leaves it to barnabas.queued.max.request.bytes.
 remote.log.storage.system.enable  Tiered storage; setting it stops the start, for it is not supported.
 remote.storage.enable  Tiered storage of a topic; setting it is refused, for it is not supported.
-replica.high.watermark.checkpoint.interval.ms  Time between checkpoints of high watermarks.
+replica.high.watermark.checkpoint.interval.ms  Longest time between checkpoints of high watermarks; the others write them too.
 replica.lag.time.max.ms  How long a follower may lag before it leaves the in-sync replicas.
 replica.selector.class  A Java class that picks the replica to fetch from; setting it stops the start, for it cannot be loaded.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.

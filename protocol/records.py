@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import Buffer, Compression, compress, decompress
 from protocol.errors import DecodeError
 

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from collections.abc import Callable
 
 ZERO_UUID = bytes(16)
 """Stands for "no id" wherever Kafka has a UUID field."""
 
 TEXT_LENGTH = 22
+
+_VERSION_4_MASK = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF  # what is random in a UUID of version 4
+_VERSION_4_BITS = 0x00000000_0000_4000_8000_000000000000
 
 
 def uuid_to_text(uuid: bytes) -> str:
@@ -19,6 +23,12 @@ def uuid_to_text(uuid: bytes) -> str:
     if len(uuid) != len(ZERO_UUID):
         raise ValueError(f"a UUID has 16 bytes, not {len(uuid)}")
     return urlsafe_b64encode(uuid)[:TEXT_LENGTH].decode("ascii")
+
+
+def random_uuid_text(random_bits: Callable[[int], int]) -> str:
+    """A random UUID as java.util.UUID prints it. `uuid.uuid4` does the same; importing its module takes 2 ms of the start."""
+    text = f"{random_bits(128) & _VERSION_4_MASK | _VERSION_4_BITS:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def uuid_from_text(text: str) -> bytes:

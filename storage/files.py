@@ -9,7 +9,6 @@ last one it covers; in the others it is the segment's base offset. (LogFileUtils
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import functools
 import os
@@ -189,9 +188,7 @@ def sync_filesystem(descriptor: int) -> None:
     """Makes the whole filesystem that holds the descriptor durable. Raises OSError, which is never retried."""
     syncfs = _find_syncfs()
     assert syncfs is not None, "the caller asks can_sync_filesystem() first"
-    if syncfs(descriptor) != 0:
-        error_number = ctypes.get_errno()
-        raise OSError(error_number, os.strerror(error_number))
+    syncfs(descriptor)
 
 
 def lock_directory(directory: Path) -> int:
@@ -213,12 +210,21 @@ def lock_directory(directory: Path) -> int:
 
 
 @functools.cache
-def _find_syncfs() -> Callable[[int], int] | None:
+def _find_syncfs() -> Callable[[int], None] | None:
+    """The C library's syncfs, None where there is none; raises OSError when it fails. A start need not load ctypes for it."""
     if not sys.platform.startswith("linux"):
         return None
+    import ctypes
+
     function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if function is None:
         return None
     function.argtypes = [ctypes.c_int]
     function.restype = ctypes.c_int
-    return function  # type: ignore[no-any-return]
+
+    def syncfs(descriptor: int) -> None:
+        if function(descriptor) != 0:
+            error_number = ctypes.get_errno()
+            raise OSError(error_number, os.strerror(error_number))
+
+    return syncfs

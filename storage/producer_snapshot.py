@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from storage.errors import CorruptFileError
 from storage.files import read_file, replace_file
 

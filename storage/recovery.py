@@ -15,9 +15,8 @@ from itertools import chain
 from pathlib import Path
 from struct import Struct
 
-from crc32c import crc32c
-
 from config.topic import LogConfig
+from protocol.checksum import crc32c
 from protocol.errors import DecodeError
 from protocol.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, BatchHeader, read_end_transaction_marker
 from storage.errors import StorageError

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 PROTOCOL_FOR_STORAGE = (
+    "protocol.checksum",
     "protocol.records",
     "protocol.errors",
     "protocol.compression",

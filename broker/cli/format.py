@@ -7,7 +7,6 @@ Formatting gives each log directory its identity in meta.properties and nothing 
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,9 +34,7 @@ def format_storage(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     config = load_server_config(options.config, os.environ, options.override)
     try:
-        formatted = format_directories(
-            config, options.cluster_id, ignore_formatted=options.ignore_formatted, random_bytes=secrets.token_bytes
-        )
+        formatted = format_directories(config, options.cluster_id, ignore_formatted=options.ignore_formatted, random_bytes=os.urandom)
     except (FormatError, StorageError, OSError) as e:
         print(f"barnabas format: {e}", file=sys.stderr)
         return 1
@@ -54,7 +51,7 @@ def random_uuid(arguments: list[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="barnabas random-uuid", description="Print a random cluster id.")
     parser.parse_args(arguments)
-    print(uuid_to_text(new_id(secrets.token_bytes)))
+    print(uuid_to_text(new_id(os.urandom)))
     return 0
 
 

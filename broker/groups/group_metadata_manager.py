@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import random
-import uuid
 from collections.abc import Callable
 
 from broker.clock import Clock
@@ -30,6 +29,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity, MemberResponse
 from protocol.messages.stored.group_records import GroupMetadataValue
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.uuids import random_uuid_text
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class GroupMetadataManager:
         group.complete_join(member, response)
 
     def _generate_member_id(self, prefix: str) -> str:
-        return f"{prefix[:MEMBER_ID_PREFIX_MAX]}-{uuid.UUID(int=self._random.getrandbits(128), version=4)}"
+        return f"{prefix[:MEMBER_ID_PREFIX_MAX]}-{random_uuid_text(self._random.getrandbits)}"
 
     # SyncGroup.
 

@@ -206,7 +206,9 @@ def _resolve(host: str | None, port: int) -> Sequence[tuple[socket.AddressFamily
     if not host:
         return [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")]
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes, an ASCII name is not encoded by IDNA's rules, whose tables take a millisecond to load.
+        name = host.encode("ascii") if host.isascii() else host
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as e:
         raise ListenError(f"can't resolve host {host!r}: {e.strerror or e}") from e
     addresses = {(family, address[0]): None for family, _, _, _, address in found if family in (socket.AF_INET, socket.AF_INET6)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import signal
 import socket
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from broker import server
+from config.loading import load_server_config
 from protocol.messages.metadata import MetadataRequest
 from tests.support.broker import BrokerProcess
 from tests.support.process import free_port
@@ -168,3 +172,25 @@ def test_settings_that_change_nothing_are_named_in_one_warning(tmp_path: Path) -
 
     warnings = [line for line in broker.log_path.read_text().splitlines() if " WARNING " in line]
     assert [line.partition("tells why: ")[2] for line in warnings] == ["num.io.threads, queued.max.requests"]
+
+
+def test_a_serving_broker_collects_garbage_by_its_own_thresholds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`barnabas serve` imports with the collector off."""
+    before = gc.get_threshold()
+    found = []
+
+    async def stop_at_once(broker: server.Broker) -> int:
+        found.append((gc.isenabled(), gc.get_threshold()))
+        return 0
+
+    monkeypatch.setattr(server.Broker, "wait_stopped", stop_at_once)
+    config = load_server_config(None, {}, [listeners(free_port()), f"log.dirs={tmp_path / 'data'}"])
+    gc.disable()
+    try:
+        assert asyncio.run(server._run(config)) == 0
+    finally:
+        gc.enable()
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+    assert found == [(True, server.GC_THRESHOLDS)]

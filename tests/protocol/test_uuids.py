@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import uuid as standard_uuid
+
 import pytest
 
-from protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
+from protocol.uuids import ZERO_UUID, random_uuid_text, uuid_from_text, uuid_to_text
 
 
 def test_zero_uuid_is_22_times_a() -> None:
@@ -27,3 +30,9 @@ def test_anything_else_is_a_value_error(text: str) -> None:
 def test_a_uuid_of_another_size_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         uuid_to_text(b"short")
+
+
+def test_random_ids_are_those_of_the_standard_library() -> None:
+    for seed in range(100):
+        expected = str(standard_uuid.UUID(int=random.Random(seed).getrandbits(128), version=4))
+        assert random_uuid_text(random.Random(seed).getrandbits) == expected
