@@ -50,6 +50,7 @@ from storage.log_manager import LogManager
 log = logging.getLogger("barnabas.server")
 
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
+FORMAT_COMMAND = "barnabas format -t $(barnabas random-uuid)"
 GC_THRESHOLDS = (10_000, 10, 1_000)  # a full collection over 200k live objects took 50–60 ms at Python's defaults, 9–13 ms frozen and so
 
 
@@ -183,7 +184,7 @@ class Broker:
         self._undo.append(log_manager.unlock)
         identity = next((d.meta for d in log_manager.directories if d.meta is not None), None)
         if identity is None:
-            raise StartError(f"log directory {config.log_dirs[0]} is not formatted; run: barnabas format -t $(barnabas random-uuid)")
+            raise StartError(f"log directory {config.log_dirs[0]} is not formatted; run with the same settings: {FORMAT_COMMAND}")
         if identity.node_id != config.node_id:
             raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
         self.cluster_id = identity.cluster_id

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from config.properties import ConfigError
-from config.server import ServerConfig
+from config.server import SERVER_PROPERTIES, ServerConfig
 from config.server_rules import server_config
 
 DEFAULT_PROPERTIES_PATH = Path(__file__).parent / "server.properties"
@@ -56,6 +56,8 @@ def log_ignored(config: ServerConfig) -> None:
     idle = config.settings_without_effect()
     if idle:
         _log.warning("configurations without effect here, DescribeConfigs tells why: %s", ", ".join(idle))
+    for key, text in config.texts.items():
+        _warn_of_duplicates(key, text)
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -94,9 +96,16 @@ def properties_from_environment(environ: Mapping[str, str]) -> dict[str, str]:
         if key.startswith("KAFKA_") and len(key) > len("KAFKA_") and key not in _IMAGE_VARIABLES
     }
     advertised = properties.get("advertised.listeners")
-    if advertised is not None:
-        properties.setdefault("listeners", re.sub(r"://[^:]*:", "://0.0.0.0:", advertised))
+    if advertised and not properties.get("listeners"):
+        properties["listeners"] = re.sub(r"://[^:]*:", "://0.0.0.0:", advertised)
     return properties
+
+
+def _warn_of_duplicates(key: str, text: str) -> None:
+    known = SERVER_PROPERTIES.get(key)
+    kept = None if known is None else known.parse(text)
+    if isinstance(kept, tuple) and 0 < len(kept) <= text.count(","):
+        _log.warning("configuration %s names something twice; what counts is %s", key, ascii(",".join(kept))[1:-1])
 
 
 def _split_override(override: str) -> tuple[str, str]:

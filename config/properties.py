@@ -9,8 +9,9 @@ documentation and cost next to nothing at start. Ranges are written as
     nonempty         at least one character; of a list: at least one element
     replicas         Kafka's throttled-replica list: `*` or partition:broker pairs
 
-A list's elements are not empty, and what is repeated counts once (Kafka since 4.1, KIP-1161; throttled-replica lists are left as
-they are). Nothing here reads files or the environment.
+A list's elements are not empty, and what is repeated counts once, as in Kafka since 4.1 (KIP-1161; throttled-replica lists are left as
+they are). Refusals have Kafka's words, ConfigException's; where those leave out what is allowed, it is added. Nothing here reads files or
+the environment.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _REPLICA = r"[0-9]+:[0-9]+"
 class ConfigError(Exception):
     """A property that cannot be used: `str()` is the one line a person needs. `key` is a property's name, or a file's."""
 
-    def __init__(self, key: str, value: object, why: str) -> None:
-        super().__init__(f"Invalid value {_printable(value)} for configuration {key}: {why}")
+    def __init__(self, key: str, value: object, why: str, *, message: str | None = None) -> None:
+        """`message` is the whole line where Kafka does not begin it as usual."""
+        super().__init__(message or f"Invalid value {_printable(value)} for configuration {key}: {why}")
         self.key = key
         self.value = value
         self.why = why
@@ -63,9 +65,9 @@ class UpdateMode(IntEnum):
 
 
 _INTEGER_LIMITS = {
-    PropertyType.SHORT: (-(2**15), 2**15 - 1, "a 16-bit integer"),
-    PropertyType.INT: (-(2**31), 2**31 - 1, "a 32-bit integer"),
-    PropertyType.LONG: (-(2**63), 2**63 - 1, "a 64-bit integer"),
+    PropertyType.SHORT: (-(2**15), 2**15 - 1),
+    PropertyType.INT: (-(2**31), 2**31 - 1),
+    PropertyType.LONG: (-(2**63), 2**63 - 1),
 }
 _UPDATE_MODES = {"-": UpdateMode.READ_ONLY, "broker": UpdateMode.PER_BROKER, "cluster": UpdateMode.CLUSTER_WIDE}
 
@@ -110,9 +112,9 @@ class Property(NamedTuple):
         """The value of `text`, checked against the range. Raises ConfigError."""
         text = text.strip()
         value = self._convert(text)
-        why = self.find_violation(value)
-        if why:
-            raise ConfigError(self.name, HIDDEN_PASSWORD if self.is_sensitive else text, why)
+        violation = self.find_violation(value)
+        if violation is not None:
+            raise violation
         return value
 
     def format(self, value: Value) -> str | None:
@@ -134,39 +136,47 @@ class Property(NamedTuple):
         if kind is PropertyType.BOOLEAN:
             lowered = text.lower()
             if lowered not in ("true", "false"):
-                raise ConfigError(self.name, text, "expected either true or false")
+                raise ConfigError(self.name, text, "Expected value to be either true or false")
             return lowered == "true"
         if kind is PropertyType.DOUBLE:
             number = re.fullmatch(_FLOAT, text)
             if number is None:
-                raise ConfigError(self.name, text, "expected a number")
+                raise ConfigError(self.name, text, f"Not a number of type {kind.name}{_range_hint(self.range)}")
             return float(number[1])
         if kind is PropertyType.LIST:
             elements = [element.strip() for element in text.split(",")] if text else []
+            # Throttled replicas are the one list that Kafka leaves as it is.
             return tuple(elements if self.range == "replicas" else dict.fromkeys(elements))
         return text
 
     def _convert_integer(self, text: str) -> int:
-        low, high, what = _INTEGER_LIMITS[self.type]
+        low, high = _INTEGER_LIMITS[self.type]
         digits = text[1:] if text[:1] in ("+", "-") else text
         # Nineteen digits hold every 64-bit number: longer text is refused before int() has to look at it.
         if len(digits) > 19 or not (digits.isascii() and digits.isdigit()) or not low <= int(text) <= high:
-            raise ConfigError(self.name, text, f"expected {what}{_range_hint(self.range)}")
+            raise ConfigError(self.name, text, f"Not a number of type {self.type.name}{_range_hint(self.range)}")
         return int(text)
 
-    def find_violation(self, value: Value) -> str | None:
-        """Why `value` is outside the range, None when it is inside."""
+    def find_violation(self, value: Value) -> ConfigError | None:
+        """What is wrong with `value`, None when it is inside the range."""
         if isinstance(value, tuple) and "" in value:
-            return "values must not be empty"
+            return ConfigError(self.name, f"[{', '.join(value)}]", "values must not be empty")
         if self.range == "-" or value is None:
             return None
+        wrong: Value = value
         if self.range == "replicas":
-            return _replicas_violation(value)
-        if self.range == "nonempty":
-            return None if value else "must not be empty"
-        if isinstance(value, int | float):
-            return _number_violation(value, self.range)
-        return _choice_violation(value, self.range)
+            why = _replicas_violation(self.name, value)
+        elif self.range == "nonempty":
+            why = None if value else "String must be non-empty"
+        elif isinstance(value, int | float):
+            why = _number_violation(value, self.range)
+        else:
+            wrong, why = _choice_violation(value, self.range)
+        if why is None:
+            return None
+        if isinstance(wrong, tuple):
+            wrong = f"[{', '.join(wrong)}]"
+        return ConfigError(self.name, HIDDEN_PASSWORD if self.is_sensitive else self.format(wrong), why)
 
 
 class PropertyTable(Mapping[str, Property]):
@@ -217,9 +227,12 @@ def _number_violation(value: float, range_text: str) -> str | None:
     low, high = interval.split("..")
     if extra and value == float(extra):
         return None
-    if (low and value < float(low)) or (high and value > float(high)):
-        return "must be" + _range_hint(range_text).removeprefix(",")
-    return None
+    is_low, is_high = low and value < float(low), high and value > float(high)
+    if extra and (is_low or is_high):
+        return f"Value must be between {low} and {high} or equal to {extra}"
+    if is_low:
+        return f"Value must be at least {low}"
+    return f"Value must be no more than {high}" if is_high else None
 
 
 def _range_hint(range_text: str) -> str:
@@ -232,23 +245,26 @@ def _range_hint(range_text: str) -> str:
     return f"{words} or equal to {extra}" if extra else words
 
 
-def _choice_violation(value: Value, range_text: str) -> str | None:
+def _choice_violation(value: Value, range_text: str) -> tuple[Value, str | None]:
+    """The first element that is none of the choices, and why; the value and None when there is no such element."""
     choices = range_text.removeprefix("~").removesuffix("!").split("|")
     elements = value if isinstance(value, tuple) else (str(value),)
-    known = {choice.lower() for choice in choices} if range_text.startswith("~") else set(choices)
+    ignores_case = range_text.startswith("~")
+    known = {choice.lower() for choice in choices} if ignores_case else set(choices)
     if not elements and range_text.endswith("!"):
-        return f"must not be empty; valid values are {', '.join(choices)}"
+        return value, f"must not be empty. Valid values include: {', '.join(choices)}"
     for element in elements:
-        if (element.lower() if range_text.startswith("~") else element) not in known:
-            return f"must be one of {', '.join(choices)}"
-    return None
+        if (element.lower() if ignores_case else element) not in known:
+            return element, f"String must be one of{' (case insensitive)' if ignores_case else ''}: {', '.join(choices)}"
+    return value, None
 
 
-def _replicas_violation(value: Value) -> str | None:
+def _replicas_violation(name: str, value: Value) -> str | None:
     assert isinstance(value, tuple)
     if value == ("*",) or all(re.fullmatch(_REPLICA, element) for element in value):
         return None
-    return "must be the literal '*' or a list of [partitionId]:[brokerId] pairs"
+    form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    return f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
 
 
 def _java_double(value: float) -> str:

@@ -179,11 +179,11 @@ def validate_topic_configs(overrides: Mapping[str, str], server: ServerConfig | 
     defaults = server.topic_defaults if server is not None else LogConfig()
     config = _with_overrides(defaults, overrides)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-        raise ConfigError(
-            "min.compaction.lag.ms", config.min_compaction_lag_ms, f"must not exceed max.compaction.lag.ms ({config.max_compaction_lag_ms})"
-        )
+        why = f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) > max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+        raise ConfigError("min.compaction.lag.ms", config.min_compaction_lag_ms, why, message=f"conflict topic config setting {why}")
     if config.remote_storage_enable:
-        raise ConfigError("remote.storage.enable", "true", "tiered storage is disabled in the broker")
+        why = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        raise ConfigError("remote.storage.enable", "true", why, message=why)
 
 
 def topic_defaults(set_values: Mapping[str, Value]) -> LogConfig:
@@ -197,9 +197,9 @@ def topic_defaults(set_values: Mapping[str, Value]) -> LogConfig:
             if set_values.get(synonym) is not None:
                 known = TOPIC_PROPERTIES[topic_name]
                 value = fields[_field_of(known)] = _in_topic_units(synonym, set_values[synonym])
-                why = known.find_violation(value)
-                if why:
-                    raise ConfigError(synonym, known.format(set_values[synonym]), why)
+                violation = known.find_violation(value)
+                if violation is not None:
+                    raise ConfigError(synonym, known.format(set_values[synonym]), violation.why)
                 break
     return LogConfig(**fields)
 

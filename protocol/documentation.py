@@ -83,6 +83,12 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - The last five batches of each producer are known again after a restart: the batch headers before the producer snapshot are read too. Kafka
   keeps one batch in its snapshot, so that a retry of an older one fails there.
 
+### Configs
+- Of the broker configs that Kafka lets change while it runs, those that are defaults of topic configs can be altered. The others, and names
+  that nobody knows, are INVALID_REQUEST; Kafka stores unknown ones.
+- Configs of groups (KIP-848's, share and streams groups), client metrics and broker loggers are INVALID_REQUEST, with a message.
+- DescribeConfigs also lists our own `barnabas.…` properties.
+
 ### Durability
 - As with Kafka, a write is answered when the page cache has it and is flushed when its segment is rolled or the broker stops. Besides,
   logs that were written to are flushed before each recovery checkpoint (60 s).

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from config.loading import load_server_config
 from config.server import ServerConfig
 from protocol.uuids import uuid_from_text, uuid_to_text
-from storage.errors import StorageError
+from storage.errors import StorageError, storage_errors
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def format_directories(
         elif (meta.cluster_id, meta.node_id) != (cluster_id, config.node_id):
             raise FormatError(f"log directory {directory} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
     for directory in empty:
-        directory.mkdir(parents=True, exist_ok=True)
+        with storage_errors("create", directory):
+            directory.mkdir(parents=True, exist_ok=True)
         write_meta_properties(directory, MetaProperties(cluster_id, config.node_id, new_id(random_bytes)))
     return empty
 

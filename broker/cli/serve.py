@@ -23,6 +23,9 @@ KAFKA_… environment variables set properties as in the official container imag
 """
 
 
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
 class UsageError(Exception):
     """The command line cannot be understood."""
 

@@ -7,7 +7,8 @@ Behaviour:
 
 Version notes: v3 types, and documentation if asked for.
 
-Not done: BROKER_LOGGER, CLIENT_METRICS and GROUP resources (INVALID_REQUEST).
+Not done: BROKER_LOGGER, CLIENT_METRICS and GROUP resources (INVALID_REQUEST). The configs of a group are those of KIP-848's, share
+and streams groups; Kafka tells their defaults for any name, and none of them would have an effect here.
 
 Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-569).
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from broker.context import Handler, RequestContext, Services
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC
+from broker.metadata.config_control import OTHER_RESOURCES, unsupported
 from broker.metadata.config_entries import ConfigDescriber, ConfigEntry
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
@@ -29,7 +31,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, 8, 16, 32}
+_KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, *OTHER_RESOURCES}
 
 
 def build(services: Services) -> Handler:
@@ -81,7 +83,7 @@ def _entries(cache: MetadataCache, describer: ConfigDescriber, resource: Describ
             why = f"Unexpected broker id, expected {cache.node_id} or empty string, but received {name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         return describer.broker_entries()
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, unsupported(resource.resource_type))
 
 
 def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -29,6 +29,9 @@ from protocol.messages.incremental_alter_configs import (
 )
 from protocol.messages.stored.metadata_records import ConfigRecord
 
+OTHER_RESOURCES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+"""What Kafka has configs for besides topics and brokers, by ConfigResource.Type; none of them is here yet."""
+
 
 class AlterOperation(IntEnum):
     """What to do with a config's value (KIP-339); the last two are for lists."""
@@ -71,8 +74,8 @@ class ConfigControl:
             return self._alter_topic(resource)
         if resource.resource_type == RESOURCE_BROKER:
             return self._alter_broker(resource)
-        if resource.resource_type in _OTHER_RESOURCES:
-            raise _invalid_request(f"Configs of resource type {_OTHER_RESOURCES[resource.resource_type]} cannot be altered here.")
+        if resource.resource_type in OTHER_RESOURCES:
+            raise _invalid_request(unsupported(resource.resource_type))
         raise _invalid_request(f"Unknown resource type {resource.resource_type}")
 
     def _alter_topic(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
@@ -132,14 +135,16 @@ def validated_topic_configs(
     return dict(overrides)
 
 
+def unsupported(resource_type: int) -> str:
+    """The message for a resource of one of OTHER_RESOURCES."""
+    return f"Unsupported resource type: {OTHER_RESOURCES[resource_type]} configs are not supported yet."
+
+
 def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> list[ConfigRecord]:
     """The records that make `changes`; a value of None takes the config away."""
     return [
         ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value) for name, value in changes.items()
     ]
-
-
-_OTHER_RESOURCES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 
 
 def _check_form(configs: list[AlterableConfig]) -> None:

@@ -35,7 +35,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_wrong_setting_is_one_line_and_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--override", "num.partitions=0"]) == 1
-    assert capsys.readouterr().err == "barnabas: Invalid value 0 for configuration num.partitions: must be at least 1\n"
+    assert capsys.readouterr().err == "barnabas: Invalid value 0 for configuration num.partitions: Value must be at least 1\n"
 
 
 def test_serve_takes_the_file_as_kafka_server_start_does() -> None:

@@ -121,6 +121,22 @@ def test_an_unformatted_directory_is_not_served_without_being_asked_to_format(tm
     assert "barnabas format" in one_line(outcome.stderr)
 
 
+def test_a_directory_that_cannot_be_made_stops_the_start_with_one_line() -> None:
+    outcome = serve(listeners(free_port()), "log.dirs=/proc/barnabas")
+
+    assert outcome.returncode == 1
+    assert one_line(outcome.stderr) == "barnabas: cannot create /proc/barnabas: No such file or directory"
+
+
+def test_an_unknown_key_is_one_line_of_the_log(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, {"zookeeper.connect": "localhost:2181"})
+    broker.start()
+    broker.stop()
+
+    (line,) = [line for line in broker.log_path.read_text().splitlines() if "zookeeper" in line]
+    assert line.endswith("WARNING barnabas.config unknown configuration zookeeper.connect is ignored")
+
+
 def test_each_client_is_told_the_address_of_the_listener_it_came_by(tmp_path: Path) -> None:
     inner, outer = free_port(), free_port()
     settings = {

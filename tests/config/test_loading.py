@@ -93,6 +93,23 @@ def test_advertised_listeners_alone_give_listeners_on_every_address() -> None:
     assert properties["listeners"] == "PLAINTEXT://0.0.0.0:1,INTERNAL://0.0.0.0:2"
 
 
+def test_empty_listener_variables_count_as_none() -> None:
+    """As in the image's `configure` script: compose files pass on variables that may be empty."""
+    environ = {"KAFKA_LISTENERS": "", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://a:1"}
+
+    assert properties_from_environment(environ)["listeners"] == "PLAINTEXT://0.0.0.0:1"
+    assert "listeners" not in properties_from_environment({"KAFKA_ADVERTISED_LISTENERS": ""})
+
+
+def test_what_a_list_names_twice_counts_once_and_warns(caplog: pytest.LogCaptureFixture) -> None:
+    """As in Kafka since 4.1 (KIP-1161)."""
+    config = load_server_config(None, {}, ["log.dirs=/a,/b,/a"])
+    log_ignored(config)
+
+    assert config.log_dirs == ("/a", "/b")
+    assert [record.getMessage() for record in caplog.records] == ["configuration log.dirs names something twice; what counts is /a,/b"]
+
+
 @pytest.mark.parametrize("override", ["num.partitions", "=3"])
 def test_an_override_without_key_or_value_is_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="expected key=value"):

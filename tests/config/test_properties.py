@@ -39,13 +39,14 @@ PROPERTIES = PropertyTable(TABLE, {"an.int": ("other.int",)})
         ("a.list", "x , y,z", ("x", "y", "z")),
         ("a.list", "", ()),
         ("a.policy", "", ()),
-        ("a.policy", "compact,compact", ("compact",)),
         ("a.ratio", "1f", 1.0),
         ("a.any", "Infinity", float("inf")),
         ("a.policy", "compact, delete", ("compact", "delete")),
+        ("a.policy", "compact,compact", ("compact",)),
         ("a.case", "down", "down"),
         ("replicas", "*", ("*",)),
         ("replicas", "0:1,1:2", ("0:1", "1:2")),
+        ("replicas", "0:1,0:1", ("0:1", "0:1")),
     ],
 )
 def test_text_is_parsed_as_kafka_parses_it(name: str, text: str, value: object) -> None:
@@ -55,24 +56,25 @@ def test_text_is_parsed_as_kafka_parses_it(name: str, text: str, value: object) 
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("a.boolean", "yes", "expected either true or false"),
-        ("an.int", "0", "must be at least 1"),
-        ("an.int", "abc", "expected a 32-bit integer, at least 1"),
-        ("an.int", "1_000", "expected a 32-bit integer"),
-        ("an.int", "٣", "expected a 32-bit integer"),
-        ("an.int", "2147483648", "expected a 32-bit integer"),
-        ("an.int", "9" * 5000, "expected a 32-bit integer"),
-        ("a.short", "32768", "expected a 16-bit integer"),
-        ("a.long", "-3", "must be at least -2"),
-        ("a.level", "0", "must be between 1 and 9 or equal to -1"),
-        ("a.ratio", "1.1", "must be between 0 and 1"),
-        ("a.ratio", "0x1", "expected a number"),
-        ("a.policy", "Compact", "must be one of compact, delete"),
+        ("a.boolean", "yes", "Expected value to be either true or false"),
+        ("an.int", "0", "Value must be at least 1"),
+        ("an.int", "abc", "Not a number of type INT, at least 1"),
+        ("an.int", "1_000", "Not a number of type INT"),
+        ("an.int", "٣", "Not a number of type INT"),
+        ("an.int", "2147483648", "Not a number of type INT"),
+        ("an.int", "9" * 5000, "Not a number of type INT"),
+        ("a.short", "32768", "Not a number of type SHORT"),
+        ("a.long", "-3", "Value must be at least -2"),
+        ("a.level", "0", "Value must be between 1 and 9 or equal to -1"),
+        ("a.ratio", "1.1", "Value must be no more than 1"),
+        ("a.ratio", "0x1", "Not a number of type DOUBLE, between 0 and 1"),
+        ("a.policy", "Compact", "String must be one of: compact, delete"),
         ("a.policy", "compact,,delete", "must not be empty"),
         ("a.list", "x,", "must not be empty"),
-        ("a.role", "", "must not be empty"),
-        ("a.name", "", "must not be empty"),
-        ("replicas", "a", "must be the literal '*'"),
+        ("a.role", "", "must not be empty. Valid values include: broker, controller"),
+        ("a.name", "", "String must be non-empty"),
+        ("a.case", "no", "String must be one of (case insensitive): UP, DOWN"),
+        ("replicas", "a", "replicas must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId]"),
     ],
 )
 def test_wrong_text_is_refused_with_key_value_and_range(name: str, text: str, why: str) -> None:
@@ -82,6 +84,12 @@ def test_wrong_text_is_refused_with_key_value_and_range(name: str, text: str, wh
     message = str(raised.value)
     assert message.startswith("Invalid value ") and f"for configuration {name}: " in message and why in message
     assert "\n" not in message and len(message) < 500
+
+
+def test_a_list_is_refused_for_the_element_that_is_wrong() -> None:
+    """As in Kafka, whose ValidList checks one element after the other."""
+    with pytest.raises(ConfigError, match=r"^Invalid value purge for configuration a\.policy: String must be one of: compact, delete$"):
+        PROPERTIES["a.policy"].parse("delete,purge")
 
 
 def test_error_lines_escape_what_cannot_be_printed() -> None:

@@ -47,7 +47,7 @@ def test_every_broker_synonym_reaches_its_topic_setting() -> None:
 )
 def test_a_broker_cannot_give_what_no_topic_may_have(name: str, text: str) -> None:
     """Kafka's ConfigDef has no range for these; KafkaConfig.validateValues and LogConfig refuse them."""
-    with pytest.raises(ConfigError, match=f"Invalid value {text} for configuration {name}: must be at least"):
+    with pytest.raises(ConfigError, match=f"Invalid value {text} for configuration {name}: Value must be at least"):
         server_config({name: text})
 
 

@@ -75,6 +75,14 @@ async def test_resources_that_are_not_here(room: Room, kind: int, name: str, err
     assert (result.error_code, result.error_message, result.configs) == (error, message, [])
 
 
+@pytest.mark.parametrize(("kind", "kind_name"), [(8, "BROKER_LOGGER"), (16, "CLIENT_METRICS"), (32, "GROUP")])
+async def test_kinds_of_resources_that_are_not_here_yet_are_refused_by_name(room: Room, kind: int, kind_name: str) -> None:
+    result = _ask(room, kind, "any").results[0]
+
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert result.error_message == f"Unsupported resource type: {kind_name} configs are not supported yet."
+
+
 async def test_an_unknown_resource_type_fails_the_whole_request(room: Room) -> None:
     with pytest.raises(KafkaError):
         _ask(room, 99, "t")
