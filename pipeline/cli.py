@@ -6,7 +6,6 @@ Exit codes: 0 done or stopped as asked, 1 it failed, 2 bad usage.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,13 +20,11 @@ from pipeline.connector import ConnectorError
 from pipeline.hadoop_files import ArchiveFileError
 from pipeline.publication import PublicationError
 from pipeline.replay import ReplayError, ReplayJob, replay
-from pipeline.session import SessionError, open_session
+from pipeline.session import SILENT, SessionError, one_sentence, open_session
 
 EXIT_FAILED = 1
 FOLLOW_INTERVAL_S = 60.0
 KNOWN_ERRORS = (AdminError, ConnectorError, SessionError, ArchiveFileError, PublicationError, ReplayError)
-# Python frames and Java class names around the sentence that a person looks for.
-NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|^(?:[\w$]+\.)+[\w$]+(?:Exception|Error):\s*")
 
 
 def main(argv: list[str]) -> int:
@@ -97,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--jars", action="append", default=[], metavar="PATH", help="the Kafka connector's jars or a folder of them; fetched without it"
     )
-    common.add_argument("--log-level", default="OFF", metavar="LEVEL", help="of Spark's log on stderr: OFF (default), ERROR, WARN, INFO …")
+    common.add_argument("--log-level", default=SILENT, metavar="LEVEL", help="of Spark's log on stderr: OFF (default), ERROR, WARN, INFO …")
     _add_archive(commands.add_parser("archive", parents=[common], help="write topics to Parquet, every record once"))
     _add_replay(commands.add_parser("replay", parents=[common], help="write an archive back into a topic"))
     return parser
@@ -174,14 +171,15 @@ def _properties(pairs: Sequence[str]) -> Mapping[str, str]:
 
 def _one_line(error: Exception) -> str:
     """The sentence of the innermost cause: Spark wraps it in its own, each with a stack."""
-    text = str(error)
+    text, kind = str(error), type(error).__name__
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
-        text = cause.getMessage() or cause.getClass().getName()
-    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return NOISE.sub("", line)
+        text, kind = cause.getMessage() or "", cause.getClass().getSimpleName()
+    sentence = one_sentence(text)
+    # UnknownHostException and its like say no more than a name.
+    return sentence if " " in sentence else f"{kind}: {sentence}" if sentence else kind
 
 
 def _say(line: str) -> None:

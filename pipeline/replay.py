@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pipeline.admin import TopicAdmin
+from pipeline.session import one_sentence
 from pipeline.transforms import of_topic, sink_rows
 
 # The order of a partition survives a resend only with an idempotent producer, which needs these.
@@ -61,4 +62,4 @@ def read_archive(spark: SparkSession, job: ReplayJob) -> DataFrame:
         rows = spark.read.parquet(job.source)
         return of_topic(rows, job.source_topic)
     except AnalysisException as e:
-        raise ReplayError(f"{job.source} is no archive: {str(e).splitlines()[0]}") from e
+        raise ReplayError(f"{job.source} is no archive: {one_sentence(str(e))}") from e

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +30,15 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 }
 
 
+# The level of LOG_SETTINGS_FILE. Spark announces every level that it is told to set, so this one it is not told.
+SILENT = "OFF"
+INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jre-headless"
+# What stands around the sentence that a person looks for: [CONDITION], Java class names, the query's ids, SQLSTATE.
+_NOISE = re.compile(
+    r"Query \[[^]]*\] terminated with exception: |\[[A-Z_.]+\]\s*|(?:[\w$]+\.)+[\w$]+(?:Exception|Error):\s*|\s+SQLSTATE: \w+$"
+)
+
+
 class SessionError(Exception):
     """Spark did not start; the message is one line."""
 
@@ -37,21 +49,40 @@ def open_session(
     master: str,
     jars: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
-    log_level: str = "OFF",
+    log_level: str = SILENT,
     cache_dir: Path | None = None,
 ) -> SparkSession:
     """A session on `master` with the Kafka connector in it. The connector is fetched unless `jars` holds it."""
     cache = cache_dir or default_cache_dir()
+    require_java(os.environ)
     connector = jar_settings(jars) if jars else connector_settings(pyspark.__version__, cache)
-    builder = SparkSession.builder.appName(app_name).master(master).config("spark.log.level", log_level)
+    builder = SparkSession.builder.appName(app_name).master(master)
     local = LOCAL_SETTINGS if master.startswith("local") else {}
     logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS_FILE.as_uri()}"}
+    if log_level != SILENT:
+        logging["spark.log.level"] = log_level
     for key, value in {**connector, **logging, **JOB_SETTINGS, **local, **(settings or {})}.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
     except (PySparkException, OSError) as e:
-        raise SessionError(f"Spark did not start: {str(e).splitlines()[0]}") from e
+        why = one_sentence(str(e))
+        raise SessionError(f"Spark did not start on {master}: {why} (--log-level ERROR shows Spark's own log)") from e
     if "spark.jars.packages" in connector:
         remember_jars(pyspark.__version__, cache, session.sparkContext.getConf().get("spark.jars", "").split(","))
     return session
+
+
+def require_java(environ: Mapping[str, str]) -> None:
+    """Raises SessionError where Spark's scripts would find no Java: they look at JAVA_HOME alone if it is set, else at the PATH."""
+    home = environ.get("JAVA_HOME")
+    if home and shutil.which("java", path=f"{home}/bin") is None:
+        raise SessionError(f"Spark needs Java 17 or 21, and JAVA_HOME names {home}, which has no bin/java")
+    if not home and shutil.which("java", path=environ.get("PATH", "")) is None:
+        raise SessionError(f"Spark needs Java 17 or 21, and there is none on the PATH; on Debian and Ubuntu: {INSTALL_JAVA}")
+
+
+def one_sentence(text: str) -> str:
+    """The first line of what Spark or a Java exception says, without what is for machines."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return _NOISE.sub("", line)

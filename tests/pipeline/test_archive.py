@@ -119,5 +119,5 @@ def test_errors_are_one_line_and_a_failing_exit_code(server: ServerProcess, topi
 
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == f"barnabas pipeline: topic {topic_name} does not exist at {server.bootstrap}"
-    assert "Traceback" not in result.stderr
-    assert "\tat " not in result.stderr
+    # The other line is the JVM's, about a module that Spark asks for.
+    assert all("incubator" in line for line in result.stderr.splitlines()[:-1])

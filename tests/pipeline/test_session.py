@@ -1,0 +1,56 @@
+"""What a person reads when Spark does not start or gives up; no Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from pipeline.cli import _one_line
+from pipeline.session import SessionError, one_sentence, require_java
+
+
+def java_in(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    java = folder / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    return folder
+
+
+def test_java_is_looked_for_where_spark_does(tmp_path: Path) -> None:
+    require_java({"PATH": f"/nowhere:{java_in(tmp_path / 'path')}"})
+    require_java({"PATH": "", "JAVA_HOME": str(java_in(tmp_path / "home" / "bin").parent)})
+
+
+def test_without_java_the_error_says_how_to_install_it() -> None:
+    with pytest.raises(SessionError, match=r"needs Java 17 or 21, and there is none on the PATH.* apt-get install"):
+        require_java({"PATH": "/nowhere"})
+
+
+def test_a_wrong_java_home_is_named(tmp_path: Path) -> None:
+    """Spark's scripts do not fall back to the PATH."""
+    with pytest.raises(SessionError, match="JAVA_HOME names /nowhere"):
+        require_java({"PATH": str(java_in(tmp_path / "path")), "JAVA_HOME": "/nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[PATH_NOT_FOUND] Path does not exist: file:/nodir. SQLSTATE: 42K03\nat x", "Path does not exist: file:/nodir."),
+        (
+            "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: Unclosed character class SQLSTATE: XXKST",
+            "Unclosed character class",
+        ),
+        ("Query [id = 1-2, runId = 3-4] terminated with exception: Gone", "Gone"),
+        ("\norg.apache.kafka.common.KafkaException: Failed to construct\n\tat y", "Failed to construct"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited.", "Java gateway process exited."),
+    ],
+)
+def test_an_error_is_cut_down_to_its_sentence(text: str, sentence: str) -> None:
+    assert one_sentence(text) == sentence
+
+
+def test_an_error_that_is_only_a_name_says_of_what_kind_it_is() -> None:
+    assert _one_line(PySparkException("nowhere")) == "PySparkException: nowhere"
