@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -36,8 +37,12 @@ class MetricsServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
-        self._server = await asyncio.start_server(self._accept, host, port, limit=REQUEST_HEAD_MAX_BYTES)
+        """Listen. Raises OSError, whose text is for the operator, when the address cannot be had."""
+        try:
+            self._server = await asyncio.start_server(self._accept, host, port, limit=REQUEST_HEAD_MAX_BYTES)
+        except OSError as e:
+            why = os.strerror(e.errno) if e.errno and e.errno > 0 else str(e)
+            raise OSError(f"metrics: can't listen on {host}:{port}: {why}") from e
 
     async def close(self) -> None:
         """Stop listening and drop whoever is being served."""

@@ -43,8 +43,8 @@ What a client can notice, or an operator. Where Kafka is not mentioned here, Kaf
 bug.
 
 ### Not there yet
-- Transactions: InitProducerId with a transactional id and FindCoordinator for one answer UNSUPPORTED_VERSION with a message, which clients
-  report and do not retry.
+- Transactions: InitProducerId with a transactional id and FindCoordinator for one answer UNSUPPORTED_VERSION with a message. Java,
+  kafka-python and aiokafka report it at once; librdkafka asks again until its `init_transactions` timeout and reports that.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Groups of KIP-848, share groups and streams groups. Their records in `__consumer_offsets` are left alone.
 - More than one broker. Followers' fetches are served, but the metadata quorum has one voter, in the same process.

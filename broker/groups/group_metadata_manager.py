@@ -148,7 +148,7 @@ class GroupMetadataManager:
         ):
             group.update_member(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
             group.await_join(member, reply)
-            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {request.reason!a}")
+            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {_said(request.reason)}")
         # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
         is_told_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
         reply.complete(group.join_response(member_id, with_members=is_told_members))
@@ -175,7 +175,7 @@ class GroupMetadataManager:
         group.await_join(member, reply)
         # It cannot send heartbeats before it is answered, so its session is not what ends the waiting of a client that is gone.
         self._rebalance.reschedule_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!a}: {request.reason!a}")
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!a}: {_said(request.reason)}")
 
     def _rejoin_static_member(
         self,
@@ -323,7 +323,7 @@ class GroupMetadataManager:
                 group.validate_member(member_id, leaving.group_instance_id)
             except KafkaError as e:
                 return e.code
-        log.info("group %a: member %a leaves: %a", group.group_id, member_id, leaving.reason)
+        log.info("group %a: member %a leaves: %s", group.group_id, member_id, _said(leaving.reason))
         self._rebalance.remove_member(group, member_id)
         return ErrorCode.NONE
 
@@ -408,3 +408,8 @@ def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+def _said(reason: str | None) -> str:
+    """A member's reason for the log; older versions of the requests have none (KIP-800)."""
+    return ascii(reason) if reason else "reason not provided"

@@ -80,6 +80,18 @@ def test_a_taken_port_stops_the_start_with_one_line(tmp_path: Path) -> None:
     assert one_line(outcome.stderr) == f"barnabas: listener PLAINTEXT: can't listen on 127.0.0.1:{port}: Address already in use"
 
 
+def test_a_taken_metrics_port_stops_the_start_with_one_line(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+
+        outcome = serve(listeners(free_port()), f"log.dirs={tmp_path}", f"barnabas.metrics.listener={address}")
+
+    assert outcome.returncode == 1
+    assert one_line(outcome.stderr) == f"barnabas: metrics: can't listen on {address}: Address already in use"
+
+
 def test_a_directory_in_use_stops_the_start_with_one_line(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path)
     broker.start()
