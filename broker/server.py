@@ -40,7 +40,7 @@ from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
 from broker.replication.replica_manager import ReplicaManager
 from config.endpoints import Endpoint
-from config.loading import log_ignored
+from config.loading import log_warnings
 from config.server import ServerConfig
 from protocol.compression import Compression
 from protocol.uuids import uuid_to_text
@@ -307,7 +307,7 @@ def run(config: ServerConfig) -> int:
     import uvloop
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    log_ignored(config)
+    log_warnings(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(config))
 

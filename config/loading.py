@@ -41,7 +41,7 @@ _IMAGE_VARIABLES = frozenset(
 def load_server_config(path: str | Path | None, environ: Mapping[str, str], overrides: Iterable[str]) -> ServerConfig:
     """The settings of `path` (None: the shipped server.properties), `environ` and `overrides` (each `key=value`).
 
-    `log_ignored` says afterwards what of it is ignored. Raises ConfigError, whose text is the one line to print.
+    `log_warnings` says afterwards what of it is ignored or dubious. Raises ConfigError, whose text is the one line to print.
     """
     texts = read_properties(DEFAULT_PROPERTIES_PATH if path is None else Path(path))
     texts |= properties_from_environment(environ)
@@ -49,8 +49,9 @@ def load_server_config(path: str | Path | None, environ: Mapping[str, str], over
     return server_config(texts)
 
 
-def log_ignored(config: ServerConfig) -> None:
-    """Warn, in one line each, of unknown keys that were set, and of properties that were set and have no effect here."""
+def log_warnings(config: ServerConfig) -> None:
+    """Warn, in one line each, of unknown keys that were set, of properties that were set and have no effect here, of lists that name
+    something twice, and of listeners that are not advertised."""
     if config.unknown_keys:
         _log.warning("unknown configurations are ignored: %s", ", ".join(ascii(key)[1:-1] for key in config.unknown_keys))
     idle = config.settings_without_effect()
@@ -58,6 +59,10 @@ def log_ignored(config: ServerConfig) -> None:
         _log.warning("configurations without effect here, DescribeConfigs tells why: %s", ", ".join(idle))
     for key, text in config.texts.items():
         _warn_of_duplicates(key, text)
+    advertised = [endpoint.listener_name for endpoint in config.advertised_listeners]
+    for endpoint in config.client_listeners:
+        if endpoint.listener_name not in advertised:
+            _log.warning("listener %s is not in advertised.listeners: clients that come by it find no broker", endpoint.listener_name)
 
 
 def read_properties(path: Path) -> dict[str, str]:

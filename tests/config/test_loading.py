@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.loading import load_server_config, log_ignored, parse_properties, properties_from_environment
+from config.loading import load_server_config, log_warnings, parse_properties, properties_from_environment
 from config.properties import ConfigError
 
 # Apache Kafka 4.3's config/server.properties without its comments.
@@ -104,10 +104,25 @@ def test_empty_listener_variables_count_as_none() -> None:
 def test_what_a_list_names_twice_counts_once_and_warns(caplog: pytest.LogCaptureFixture) -> None:
     """As in Kafka since 4.1 (KIP-1161)."""
     config = load_server_config(None, {}, ["log.dirs=/a,/b,/a"])
-    log_ignored(config)
+    log_warnings(config)
 
     assert config.log_dirs == ("/a", "/b")
     assert [record.getMessage() for record in caplog.records] == ["configuration log.dirs names something twice; what counts is /a,/b"]
+
+
+def test_a_listener_that_is_not_advertised_warns(caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka takes it without a word, and Metadata by that listener names no broker: easily done by one variable of a container."""
+    environ = {
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,INTERNAL://:19092,CONTROLLER://:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:29092",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+
+    log_warnings(load_server_config(None, environ, []))
+
+    (record,) = caplog.records
+    assert record.getMessage() == "listener INTERNAL is not in advertised.listeners: clients that come by it find no broker"
 
 
 @pytest.mark.parametrize("override", ["num.partitions", "=3"])
@@ -151,7 +166,7 @@ def test_what_was_set_and_is_ignored_is_said_in_one_line_each(caplog: pytest.Log
     overrides = ["zookeeper.connect=x", "num.io.threads=8", "listener.name.plaintext.ssl.protocol=TLSv1.3", "num.partitions=2", "a\tb=1"]
     config = load_server_config(None, {"KAFKA_LOG_PREALLOCATE": "true"}, overrides)
 
-    log_ignored(config)
+    log_warnings(config)
 
     assert config.unknown_keys == ("zookeeper.connect", "a\tb") and config.num_partitions == 2
     assert [record.getMessage() for record in caplog.records] == [
@@ -162,6 +177,6 @@ def test_what_was_set_and_is_ignored_is_said_in_one_line_each(caplog: pytest.Log
 
 
 def test_the_shipped_properties_all_have_an_effect(caplog: pytest.LogCaptureFixture) -> None:
-    log_ignored(load_server_config(None, {}, []))
+    log_warnings(load_server_config(None, {}, []))
 
     assert caplog.records == []

@@ -1,0 +1,53 @@
+"""Kafka's tools for APIs that are not there yet: each ends at once with an error that says so, and none waits for a timeout."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.clients.topics import create_topic
+from tests.support.java_host import JavaHost
+from tests.support.process import ServerProcess
+
+GROUPS = "consumer.group.ConsumerGroupCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+REASSIGN = "reassign.ReassignPartitionsCommand"
+PATIENCE_S = 10.0  # far below the tools' own timeouts of 30 s and a minute
+
+TOOLS = [
+    ("MetadataQuorumCommand", "describe --status", "DESCRIBE_QUORUM"),
+    ("LeaderElectionCommand", "--election-type preferred --all-topic-partitions", "ELECT_LEADERS"),
+    ("LogDirsCommand", "--describe", "DESCRIBE_LOG_DIRS"),
+    ("DeleteRecordsCommand", "--offset-json-file OFFSETS", "DELETE_RECORDS"),
+    ("FeatureCommand", "upgrade --feature group.version=1", "UPDATE_FEATURES"),
+    ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),
+    ("TransactionsCommand", "describe-producers --topic TOPIC --partition 0", "DESCRIBE_PRODUCERS"),
+    ("AclCommand", "--list", "DESCRIBE_ACLS"),
+    ("ClientMetricsCommand", "--list", "LIST_CONFIG_RESOURCES"),
+    (REASSIGN, "--list", "LIST_PARTITION_REASSIGNMENTS"),
+    (GROUPS, "--delete --group nobody", "DELETE_GROUPS"),
+    (GROUPS, "--delete-offsets --group nobody --topic TOPIC", "OFFSET_DELETE"),
+    (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
+    # The share consumer logs the error at once but throws it only when its poll is over.
+    ("consumer.ConsoleShareConsumer", "--topic TOPIC --timeout-ms 1000", "SHARE_GROUP_HEARTBEAT"),
+    ("consumer.ConsoleConsumer", "--topic TOPIC --timeout-ms 60000 --command-property group.protocol=consumer", "CONSUMER_GROUP_HEARTBEAT"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "api"), TOOLS, ids=[api for _, _, api in TOOLS])
+def test_a_tool_for_what_is_not_there_says_so_at_once(
+    server: ServerProcess, java_host: JavaHost, topic_name: str, tmp_path: Path, tool: str, arguments: str, api: str
+) -> None:
+    create_topic(server, topic_name)
+    offsets = tmp_path / "offsets.json"
+    offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic_name, "partition": 0, "offset": 0}]}))
+    words = [{"TOPIC": topic_name, "OFFSETS": str(offsets)}.get(word, word) for word in arguments.split()]
+    started = time.monotonic()
+
+    result = java_host.tool(tool, "--bootstrap-server", server.bootstrap, *words, expected_status=None)
+
+    assert f"The node does not support {api}" in result.stdout + result.stderr
+    assert time.monotonic() - started < PATIENCE_S
