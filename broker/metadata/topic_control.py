@@ -67,6 +67,7 @@ class TopicControl:
 
     def create_topics(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
+        self._check_partitions_asked_for(request.topics)
         duplicates = _duplicates(topic.name for topic in request.topics)
         records: list[Any] = []
         results = []
@@ -146,6 +147,14 @@ class TopicControl:
             configs=self._described_configs(topic.name, configs),
         )
         return records, result
+
+    def _check_partitions_asked_for(self, topics: list[CreatableTopic]) -> None:
+        """Before any topic is looked at, as in Kafka since 4.0: a request for too much says nothing about its topics."""
+        count = 0
+        for topic in topics:
+            asked_for = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
+            count += len(topic.assignments) or asked_for
+        check_records_count(count)
 
     def _check_name(self, name: str) -> None:
         validate_name(name)

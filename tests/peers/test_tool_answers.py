@@ -25,6 +25,7 @@ READ_ALL = "--group group-1 --from-beginning --max-messages 20 --timeout-ms 1500
 COMMANDS = [
     (TOPICS, "--create --topic orders --partitions 2 --config retention.ms=100000000"),
     (TOPICS, "--create --topic orders"),
+    (TOPICS, "--create --topic orders --partitions 20000"),
     (TOPICS, "--create --topic wrong/name"),
     (TOPICS, "--create --topic other --config retention.ms=soon"),
     (TOPICS, "--create --topic other --config no.such.config=1"),

@@ -182,6 +182,14 @@ def test_ten_thousand_records_are_too_many_for_one_request() -> None:
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
+def test_a_request_for_too_much_says_nothing_about_its_topics() -> None:
+    controller = make_controller(1)
+    controller.replay(controller.topics.create_topics(creation("t", 1, 1)).records)
+
+    with pytest.raises(KafkaError, match="Excessively large number of partitions per request"):
+        controller.topics.create_topics(creation("t", 20_000, 1))
+
+
 def test_a_huge_count_is_refused_before_anything_is_built() -> None:
     with pytest.raises(KafkaError):
         make_controller(1).topics.create_topics(creation("big", 2**31 - 1, 1))
