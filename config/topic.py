@@ -204,6 +204,11 @@ def topic_defaults(set_values: Mapping[str, Value]) -> LogConfig:
     return LogConfig(**fields)
 
 
+def in_topic_terms(synonym: str, text: str) -> str:
+    """The `text` of the broker property `synonym` as the topic property takes it: every negative retention time is -1."""
+    return "-1" if synonym == "log.retention.ms" and text.strip().startswith("-") else text
+
+
 def _with_overrides(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
     fields: dict[str, Any] = {}
     for name, text in overrides.items():

@@ -18,7 +18,7 @@ from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from broker.metadata.topic_names import validate_name
 from config.properties import ConfigError, Property, PropertyType
 from config.server import SERVER_PROPERTIES, ServerConfig
-from config.topic import TOPIC_PROPERTIES, validate_topic_configs
+from config.topic import TOPIC_PROPERTIES, in_topic_terms, validate_topic_configs
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -187,7 +187,7 @@ def _is_static(name: str) -> bool:
 def _check_broker_value(name: str, value: str) -> None:
     try:
         SERVER_PROPERTIES[name].parse(value)
-        TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(value)
+        TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(in_topic_terms(name, value))
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
 

@@ -11,7 +11,7 @@ import logging
 from broker.metadata.cluster_state import ClusterState
 from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES
-from config.topic import TOPIC_PROPERTIES
+from config.topic import TOPIC_PROPERTIES, in_topic_terms
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def effective_overrides(state: ClusterState, node_id: int, topic: str) -> dict[s
         for server_name, text in state.broker_overrides(resource_name).items():
             name = DYNAMIC_TOPIC_DEFAULTS.get(server_name)
             if name is not None:
-                overrides[name] = text
+                overrides[name] = in_topic_terms(server_name, text)
     overrides.update(state.topic_overrides(topic))
     return {name: text for name, text in overrides.items() if _is_readable(topic, name, text)}
 

@@ -8,6 +8,7 @@ import pytest
 
 from broker.metadata.config_control import AlterOperation
 from broker.metadata.controller import Controller
+from broker.metadata.topic_defaults import effective_overrides
 from protocol.errors import ErrorCode
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.broker.metadata.room import creation, make_controller
@@ -122,6 +123,17 @@ def test_a_broker_default_of_topic_configs_is_accepted(name: str) -> None:
     result = _alter(_controller(), _resource(BROKER, name, ("log.retention.ms", SET, "3600000")))
 
     assert [(record.resource_name, record.name, record.value) for record in result.records] == [(name, "log.retention.ms", "3600000")]
+
+
+def test_any_negative_retention_time_of_a_broker_means_unlimited() -> None:
+    """A topic takes -1 only; a broker, in server.properties and while it runs, every negative number."""
+    controller = _controller()
+    result = _alter(controller, _resource(BROKER, "1", ("log.retention.ms", SET, "-5")))
+
+    controller.replay(result.records)
+
+    assert [record.value for record in result.records] == ["-5"]
+    assert effective_overrides(controller.state, 1, "other")["retention.ms"] == "-1"
 
 
 def test_a_dynamic_broker_config_that_would_have_no_effect_is_refused() -> None:
