@@ -73,7 +73,8 @@ def _pipeline(rest: list[str]) -> int:
     try:
         import pyspark  # noqa: F401
     except ModuleNotFoundError as e:
-        return _fail(f"the pipeline needs {e.name}; install it with: pip install 'barnabas[pipeline]'")
+        # This interpreter's pip: another one would look for a Barnabas of its own in the package index.
+        return _fail(f"the pipeline needs {e.name}; install it with: {sys.executable} -m pip install 'barnabas[pipeline]'")
     from pipeline.cli import main as pipeline_main
 
     return pipeline_main(rest)

@@ -119,4 +119,4 @@ def test_pipeline_without_its_libraries_says_how_to_install_them(
     monkeypatch.setitem(sys.modules, "pyspark", None)
 
     assert main(["pipeline", "archive"]) == 1
-    assert "pip install 'barnabas[pipeline]'" in capsys.readouterr().err
+    assert f"{sys.executable} -m pip install 'barnabas[pipeline]'" in capsys.readouterr().err
