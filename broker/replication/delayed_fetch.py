@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import KafkaError
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.replication.fetch_session import FetchSession
@@ -102,7 +103,12 @@ class DelayedFetch(DelayedOperation):
             return False
         if params.min_bytes <= 1:
             return True
-        return self._count_available(partition, target, end_offset) >= params.min_bytes
+        try:
+            return self._count_available(partition, target, end_offset) >= params.min_bytes
+        except (KafkaError, StorageError):
+            # Retention has deleted what was waited for, or the disk fails. The re-read tells the fetcher: whoever woke it, maybe
+            # a producer whose records are in the log by now, must not be told in its place.
+            return True
 
     def _is_truncated(self, partition: Partition, target: FetchTarget) -> bool:
         """A consumer may legally wait between the high watermark and the log end: only beyond the log end is it out of range."""

@@ -1,0 +1,92 @@
+"""What waits for a partition while its topic is deleted, or while retention deletes what it waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.replication.fetch_data import FetchTarget
+from protocol.errors import ErrorCode
+from tests.broker.replication.world import World, batch, values
+
+WAIT_MS = 60_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_produce_that_waits_for_the_disk_is_answered_when_its_topic_is_deleted(world: World, acks: int) -> None:
+    world.create_topic("a", flush_messages="1")
+    answers = world.produce("a", batch("x"), acks=acks)
+    assert answers == [] and len(world.executor.pending) == 1
+
+    world.delete_topic("a")
+    at_once = [answer.error_code for answer in answers]
+    world.executor.run()
+
+    assert at_once == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert len(answers) == 1 and world.replica_manager.produce_purgatory.size == 0
+
+
+def test_topic_that_is_made_anew_is_not_acknowledged_by_the_old_ones_flush(world: World) -> None:
+    world.create_topic("a", flush_messages="1")
+    world.produce("a", batch("x", "x"), acks=-1)
+    world.delete_topic("a")
+    (world.logs.directory / "a-0").rename(world.logs.directory / "deleted")
+    world.create_topic("a", flush_messages="1")
+    answers = world.produce("a", batch("y"), acks=-1)
+
+    world.executor.run()
+    assert answers == []
+    world.executor.run()
+
+    assert [answer.base_offset for answer in answers] == [0]
+
+
+@pytest.mark.parametrize("min_bytes", [1, 1 << 20])
+def test_fetch_that_waits_is_answered_when_a_topic_of_it_is_deleted(world: World, min_bytes: int) -> None:
+    world.create_topic("a")
+    world.create_topic("b")
+    answers = world.fetch_all([FetchTarget("a", 0, 0, 1000), FetchTarget("b", 0, 0, 1000)], max_wait_ms=WAIT_MS, min_bytes=min_bytes)
+
+    world.delete_topic("a")
+
+    assert [read.error_code for read in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+    assert world.replica_manager.fetch_purgatory.size == 0
+
+
+def test_fetch_that_waits_below_the_new_log_start_is_told_at_once(world: World) -> None:
+    """It waits for more bytes than there are from offset 0; then retention deletes offset 0."""
+    world.create_topic("a")
+    world.produce("a", batch("x"))
+    partition = world.partition("a")
+    partition.log.roll(world.clock.now_ms())
+    answers = world.fetch("a", 0, max_wait_ms=WAIT_MS, min_bytes=1 << 20)
+    assert answers == []
+
+    partition.log.set_log_start_offset(1)
+    partition.log.delete_old_segments(world.clock.now_ms())
+    produced = world.produce("a", batch("y"))
+
+    assert [result.error_code for result in produced] == [ErrorCode.NONE]
+    assert [read.error_code for read in answers] == [ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+def test_slice_that_is_being_sent_outlives_its_segment(world: World) -> None:
+    world.create_topic("a", file_delete_delay_ms="0")
+    world.produce("a", batch("x"))
+    reads = world.fetch("a", 0)
+    log = world.partition("a").log
+
+    log.roll(world.clock.now_ms())
+    log.set_log_start_offset(1)
+    log.delete_old_segments(world.clock.now_ms())
+    for deletion in log.deletions.take_due(world.clock.now_ms()):
+        for path in deletion.paths:
+            path.unlink()
+
+    assert values(reads[0].records) == ["x"]
