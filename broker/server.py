@@ -293,11 +293,14 @@ class Broker:
         return self._loop.run_in_executor(self._executor, function, *arguments)
 
     def _directory_failed(self, path: Path, error: StorageError) -> None:
-        """Its partitions go offline. With the last log directory gone a broker has nothing to serve: it stops, as Kafka's does."""
+        """Its partitions go offline. Without the directory of the metadata log, or without any, a broker stops, as Kafka's does."""
         if self._replica_manager is not None:
             self._replica_manager.fail_log_dir(path, error)
         self._failed_directories.add(path)
-        if all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
+        if path == Path(self.config.metadata_log_dir):
+            log.error("the log directory of the metadata log has failed, stopping dir=%s", path)
+            self.request_stop(1)
+        elif all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
             log.error("no log directory is left, stopping")
             self.request_stop(1)
 

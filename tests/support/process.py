@@ -136,6 +136,14 @@ class ServerProcess:
             self.kill()
             raise ServerFailedError(f"{self.name} did not stop within {STOP_TIMEOUT_S} s\n{self.log_tail()}") from e
 
+    def wait(self, timeout_s: float) -> int:
+        """The exit status of a server that stops by itself."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as e:
+            raise ServerFailedError(f"{self.name} did not stop by itself within {timeout_s} s\n{self.log_tail()}") from e
+
     def kill(self) -> None:
         """kill -9, as a crash would; returns when the process is gone."""
         if self._process is not None:
