@@ -230,7 +230,9 @@ class Broker:
             on_append_bug=lambda: self.request_stop(1),
         )
         self._replica_manager = replica_manager
+        self._undo.append(replica_manager.stop)
         metadata.subscribe(replica_manager.apply)
+        replica_manager.end_loading()
         return replica_manager
 
     def _make_coordinator(self, metadata: MetadataCache, replica_manager: ReplicaManager) -> GroupCoordinator:

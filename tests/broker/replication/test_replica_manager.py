@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.replication.fetch_data import FetchTarget
+from broker.replication.replica_manager import NEW_PARTITIONS_AT_ONCE
 from protocol.errors import ErrorCode, KafkaError
 from tests.broker.replication.world import World, batch, values
 
@@ -147,3 +148,43 @@ def test_log_missing_at_the_start_is_not_made_anew_while_a_directory_is_offline(
 
     assert world.produce("known", batch("a"))[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.produce("new", batch("a"))[0].error_code is ErrorCode.NONE
+
+
+def test_large_topic_is_made_in_turns_between_which_requests_are_served(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("first")  # what is there at the start is made at once
+
+    world.create_topic("large", partitions=100)
+    world.set_topic_config("large", "flush.messages", "1")
+    at_once = len([partition for partition in world.replica_manager.partitions() if partition.topic == "large"])
+    with pytest.raises(KafkaError) as refused:
+        world.partition("large", 99)
+    world.clock.advance(1)
+
+    assert at_once == NEW_PARTITIONS_AT_ONCE
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.partition("large", 99).is_leader
+    assert world.partition("large", 99).waits_for_flush
+    assert world.clock.pending_timers == []
+
+
+def test_large_topic_that_is_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("first")
+    world.create_topic("large", partitions=100)
+
+    world.delete_topic("large")
+    world.clock.advance(1)
+
+    assert {partition.topic for partition in world.replica_manager.partitions()} == {"first"}
+
+
+def test_stop_makes_no_more_partitions(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("first")
+    world.create_topic("large", partitions=100)
+
+    world.replica_manager.stop()
+    world.clock.advance(1)
+
+    assert not (tmp_path / "large-99").exists()
