@@ -44,6 +44,7 @@ class Log:
         producer_id_expiration_ms: int,
     ) -> None:
         self.directory = directory
+        self.log_dir = str(directory.parent)
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
@@ -400,6 +401,7 @@ class Log:
     def move_to(self, directory: Path) -> None:
         """The log's directory was renamed."""
         self.directory = directory
+        self.log_dir = str(directory.parent)
         self.leader_epochs.path = directory / LEADER_EPOCH_CHECKPOINT
         self.producers.move_to(directory)
         for segment in self.segments:

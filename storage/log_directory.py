@@ -30,6 +30,8 @@ from storage.meta_properties import MetaProperties, delete_clean_shutdown, read_
 
 logger = logging.getLogger(__name__)
 
+PartitionOffsets = Mapping[tuple[str, int], int]
+
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # opened by the metadata quorum itself, in the first directory
 
 
@@ -86,9 +88,9 @@ class CheckpointWork:
 
     writer: CheckpointWriter
     sequence: int
-    recovery_points: Mapping[TopicPartition, int]
-    high_watermarks: Mapping[TopicPartition, int]
-    log_start_offsets: Mapping[TopicPartition, int]
+    recovery_points: PartitionOffsets
+    high_watermarks: PartitionOffsets
+    log_start_offsets: PartitionOffsets
 
     @property
     def path(self) -> Path:
@@ -165,9 +167,9 @@ class LogDirectory:
     def take_checkpoint(
         self,
         *,
-        recovery_points: Mapping[TopicPartition, int],
-        high_watermarks: Mapping[TopicPartition, int],
-        log_start_offsets: Mapping[TopicPartition, int],
+        recovery_points: PartitionOffsets,
+        high_watermarks: PartitionOffsets,
+        log_start_offsets: PartitionOffsets,
     ) -> CheckpointWork:
         self._checkpoint_sequence += 1
         return CheckpointWork(self._writer, self._checkpoint_sequence, recovery_points, high_watermarks, log_start_offsets)

@@ -204,15 +204,17 @@ class LogManager:
     # -- periodic --------------------------------------------------------------------------------------------------
 
     def enforce_retention(self, now_ms: int) -> int:
-        """Roll what is too old, delete what retention says; returns how many segments went."""
-        count = 0
-        for log in self.logs():
-            try:
-                log.maybe_roll(now_ms)
-                count += log.delete_old_segments(now_ms)
-            except StorageError as error:
-                self.mark_offline(log.directory.parent, error)
-        return count
+        """Roll what is too old, delete what retention says, in every log; returns how many segments went."""
+        return sum(self.enforce_retention_of(log, now_ms) for log in self.logs())
+
+    def enforce_retention_of(self, log: Log, now_ms: int) -> int:
+        """The same for one log. When its disk fails, its directory goes offline."""
+        try:
+            log.maybe_roll(now_ms)
+            return log.delete_old_segments(now_ms)
+        except StorageError as error:
+            self.mark_offline(log.directory.parent, error)
+            return 0
 
     def remove_expired_producers(self, now_ms: int) -> int:
         return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
@@ -237,7 +239,10 @@ class LogManager:
 
     def take_checkpoints(self) -> list[CheckpointWork]:
         """The checkpoints of every online directory, to be written off the loop."""
-        return [self._checkpoint_of(directory) for directory in self.online_directories]
+        logs_by_directory: dict[str, list[Log]] = {str(directory.path): [] for directory in self.online_directories}
+        for log in self._logs.values():
+            logs_by_directory[log.log_dir].append(log)
+        return [self._checkpoint_of(directory, logs_by_directory[str(directory.path)]) for directory in self.online_directories]
 
     def write_checkpoints(self) -> None:
         """Write them now; blocks. A directory that fails goes offline. Follow a truncation with it: a recovery point above the
@@ -314,21 +319,19 @@ class LogManager:
             raise StorageError("no log directory is online")
         if len(online) == 1:
             return online[0]
-        counts = Counter(log.directory.parent for log in self._logs.values())
-        return min(online, key=lambda directory: counts[directory.path])
+        counts = Counter(log.log_dir for log in self._logs.values())
+        return min(online, key=lambda directory: counts[str(directory.path)])
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        return [log for log in self._logs.values() if log.directory.parent == directory.path]
+        return [log for log in self._logs.values() if log.log_dir == str(directory.path)]
 
-    def _checkpoint_of(self, directory: LogDirectory) -> CheckpointWork:
-        logs = self._logs_in(directory)
+    def _checkpoint_of(self, directory: LogDirectory, logs: list[Log]) -> CheckpointWork:
+        # Plain pairs and no names of tuples: with 10,000 logs this runs on the loop for milliseconds.
         return directory.take_checkpoint(
-            recovery_points={TopicPartition(log.topic, log.partition): log.recovery_point for log in logs},
-            high_watermarks={TopicPartition(log.topic, log.partition): log.high_watermark for log in logs},
+            recovery_points={(log.topic, log.partition): log.recovery_point for log in logs},
+            high_watermarks={(log.topic, log.partition): log.high_watermark for log in logs},
             log_start_offsets={
-                TopicPartition(log.topic, log.partition): log.log_start_offset
-                for log in logs
-                if log.log_start_offset > log.segments.first.base_offset
+                (log.topic, log.partition): log.log_start_offset for log in logs if log.log_start_offset > log.segments.first.base_offset
             },
         )
 
@@ -347,7 +350,7 @@ class LogManager:
         else:
             for log in logs:
                 log.close()
-        self._checkpoint_of(directory).run()
+        self._checkpoint_of(directory, logs).run()
         directory.end(broker_epoch)
 
     def _draw_hex(self) -> str:

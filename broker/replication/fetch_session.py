@@ -32,7 +32,7 @@ FINAL_EPOCH = -1
 SESSION_ID_MAX = 2**31 - 1
 EPOCH_MAX = 2**31 - 1
 EVICTION_AGE_MS = 120_000  # min.incremental.fetch.session.eviction.ms in Kafka's code; not a property
-FULL_LOOK_INTERVAL_MS = 10_000  # retention moves log start offsets without waking anybody: clients need them for a metric only
+FULL_LOOK_INTERVAL_MS = 10_000  # a net: whoever moves an offset tells the sessions, retention too
 
 PartitionKey = tuple[bytes | str, int]
 """The topic's id, or its name for clients before Fetch v13, and the partition index."""

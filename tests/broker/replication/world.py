@@ -118,7 +118,8 @@ class DirectoryLogs:
 class World:
     """See the module's docstring."""
 
-    def __init__(self, directory: Path, **settings: Any) -> None:
+    def __init__(self, directory: Path, *, logs: Any = None, **settings: Any) -> None:
+        """`logs` is a LogManager where a test needs a whole one."""
         self.clock = ManualClock()
         self.executor = ManualExecutor()
         self.proposals: list[IsrProposal] = []
@@ -126,14 +127,14 @@ class World:
         self.config = ServerConfig(**settings)
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=NODE_ID, config=self.config)
         self.metrics = Metrics()
-        self.logs = DirectoryLogs(directory)
+        self.logs: Any = logs or DirectoryLogs(directory)
         self.replica_manager = ReplicaManager(
             config=self.config,
             node_id=NODE_ID,
             clock=self.clock,
             metrics=self.metrics,
             metadata=self.metadata,
-            log_manager=self.logs,  # type: ignore[arg-type]
+            log_manager=self.logs,
             run_blocking=self.executor,
             alter_isr=self.proposals.append,
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
