@@ -265,10 +265,12 @@ class ReplicaManager:
     def apply(self, delta: MetadataDelta) -> None:
         """Follow the cluster: make, lead, follow and delete partitions, take over their settings. Deletions come first, for a
         topic may be deleted and made anew under its name."""
-        for topic in delta.deleted_topics:
-            self._delete_partitions(tuple(self._topics.get(topic.name, {}).values()))
-            self._unopened = {key for key in self._unopened if key[0] != topic.name}
-            self._waiting = {key: None for key in self._waiting if key[0] != topic.name}
+        if delta.deleted_topics:
+            deleted_names = {topic.name for topic in delta.deleted_topics}
+            for name in deleted_names:
+                self._delete_partitions(tuple(self._topics.get(name, {}).values()))
+            self._unopened = {key for key in self._unopened if key[0] not in deleted_names}
+            self._waiting = {key: None for key in self._waiting if key[0] not in deleted_names}
         changed: list[Partition] = []
         new_count = 0
         for change in delta.changed_partitions:
