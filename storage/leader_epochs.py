@@ -9,11 +9,15 @@ crash are removed again by the truncation every load ends with; `flush` brings t
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
 from storage.checkpoint import read_checkpoint, write_checkpoint
+from storage.errors import CorruptFileError
+
+logger = logging.getLogger(__name__)
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
@@ -43,12 +47,19 @@ class LeaderEpochFileCache:
     """The epochs of one partition in memory, backed by one checkpoint file."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the file, which may be missing; CorruptFileError when it is malformed."""
+        """Reads the file, which may be missing. A malformed one counts as missing, and `is_corrupt` says so."""
         self.path = path
+        self.is_corrupt = False
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
         self._is_stale_on_disk = False  # or not durable there
-        for entry in read_checkpoint(path, _parse_line):
+        try:
+            entries = read_checkpoint(path, _parse_line)
+        except CorruptFileError as error:
+            logger.warning("%s: the epochs are read from the batches", error)
+            self.is_corrupt = True
+            return
+        for entry in entries:
             self._insert(entry.epoch, entry.start_offset)
 
     def __len__(self) -> int:

@@ -84,6 +84,8 @@ def load_log(
         segments.add(LogSegment.create(directory, log_start_offset, config, now_ms))
     log_end_offset = segments.active.activate() if not segments.active.is_active else segments.active.base_offset
     log_start_offset = max(log_start_offset, segments.first.base_offset)
+    if epochs.is_corrupt:
+        _rebuild_epochs(segments, epochs)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     rebuild_producer_state(segments, producers, log_start_offset, log_end_offset, now_ms)
@@ -114,6 +116,19 @@ def rebuild_producer_state(
         if not segment.is_active:
             segment.unload()  # there may be thousands
     producers.update_map_end_offset(end_offset)
+
+
+def _rebuild_epochs(segments: LogSegments, epochs: LeaderEpochFileCache) -> None:
+    """Note where each epoch begins by all batches' headers. Epochs without a record are lost, and nobody needs them."""
+    epochs.clear()
+    latest_epoch = -1
+    for segment in segments:
+        for _, header in segment.iterate_batches():
+            if header.partition_leader_epoch > latest_epoch:
+                latest_epoch = header.partition_leader_epoch
+                epochs.assign(latest_epoch, header.base_offset)
+        if not segment.is_active:
+            segment.unload()
 
 
 def replay_batch(producers: ProducerStateManager, header: BatchHeader, batch: bytes | memoryview) -> AbortedTransaction | None:

@@ -28,8 +28,10 @@ def append(log: Log, count: int = 1, *, now_ms: int = NOW_MS, leader_epoch: int 
     return log.append_as_leader(batch(count, **fields), leader_epoch=leader_epoch, now_ms=now_ms)
 
 
-def append_idempotent(log: Log, sequence: int, count: int = 1, *, producer_id: int = 7, producer_epoch: int = 0) -> AppendResult:
-    return append(log, count, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
+def append_idempotent(
+    log: Log, sequence: int, count: int = 1, *, producer_id: int = 7, producer_epoch: int = 0, leader_epoch: int = 0
+) -> AppendResult:
+    return append(log, count, leader_epoch=leader_epoch, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
 
 
 def read_bytes(log: Log, start_offset: int, **arguments: Any) -> bytes:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import CorruptFileError
 from storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochFileCache
 
 UNDEFINED = EpochEndOffset(-1, -1)
@@ -148,8 +147,10 @@ def test_clear_empties_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["0\n1\n1\n", "0\n1\n1 -1\n", "0\n2\n1 1\n", "0\n1\na b\n"])
-def test_a_malformed_file_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_malformed_file_counts_as_missing_and_is_told(tmp_path: Path, content: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(content)
 
-    with pytest.raises(CorruptFileError):
-        cache_of(tmp_path)
+    cache = cache_of(tmp_path)
+
+    assert cache.is_corrupt
+    assert cache.entries() == []
