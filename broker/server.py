@@ -30,9 +30,11 @@ from broker.dispatch import KafkaApis
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
+from broker.metadata.cluster_control import LocalReplicas
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.controller import Controller
 from broker.metadata.controller_client import ControllerClient
+from broker.metadata.image import UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum import SingleNodeQuorum
@@ -43,9 +45,12 @@ from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
 from protocol.compression import Compression
+from protocol.errors import KafkaError
 from protocol.uuids import uuid_to_text
 from storage.errors import StorageError
+from storage.files import META_PROPERTIES
 from storage.log_manager import LogManager
+from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("barnabas.server")
 
@@ -72,6 +77,7 @@ class Broker:
         self._undo: list[Callable[[], Any]] = []  # what `stop` does, last first; each may return an awaitable
         self.listeners: list[Listener] = []
         self._replica_manager: ReplicaManager | None = None
+        self._controller: ControllerClient | None = None  # once it is active
         self._failed_directories: set[Path] = set()
         self._descriptors = share_out(raise_limit())
         self.node_id = config.node_id
@@ -171,7 +177,7 @@ class Broker:
     def _open_directories(self) -> LogManager:
         """Lock the log directories and find out who we are, formatting empty ones where that is asked for."""
         config = self.config
-        if config.barnabas_auto_format and not any((Path(path) / "meta.properties").exists() for path in config.log_dirs):
+        if config.barnabas_auto_format and not any(_is_formatted(Path(path)) for path in config.log_dirs):
             format_directories(config, uuid_to_text(new_id(os.urandom)), ignore_formatted=True, random_bytes=os.urandom)
         log_manager = LogManager(
             config.log_dirs,
@@ -182,12 +188,17 @@ class Broker:
         )
         log_manager.lock()
         self._undo.append(log_manager.unlock)
+        if Path(config.metadata_log_dir) in self._failed_directories:
+            raise StartError(f"the log directory of the metadata log, {config.metadata_log_dir}, cannot be used")
         identity = next((d.meta for d in log_manager.directories if d.meta is not None), None)
         if identity is None:
             raise StartError(f"log directory {config.log_dirs[0]} is not formatted; run with the same settings: {FORMAT_COMMAND}")
         if identity.node_id != config.node_id:
             raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
         self.cluster_id = identity.cluster_id
+        for directory in log_manager.online_directories:
+            if directory.meta is None:  # a new disk beside the old ones
+                directory.format(MetaProperties(self.cluster_id, self.node_id, new_id(secrets.token_bytes)))
         return log_manager
 
     def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient, MetadataLog]:
@@ -252,6 +263,11 @@ class Broker:
 
     async def _activate(self, controller: ControllerClient, metadata_log: MetadataLog, log_manager: LogManager) -> None:
         """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
+        directory_ids = {
+            str(directory.path): directory.meta.directory_id or UNASSIGNED_DIRECTORY
+            for directory in log_manager.online_directories
+            if directory.meta is not None
+        }
         ports = {listener.name: listener.port for listener in self.listeners}
         endpoints = [
             endpoint._replace(port=endpoint.port or ports[endpoint.listener_name]) for endpoint in self.config.client_advertised_listeners
@@ -260,8 +276,14 @@ class Broker:
             bootstrap=metadata_log.bootstrap_records() if metadata_log.is_new else [],
             incarnation_id=new_id(os.urandom),
             endpoints=endpoints,
-            log_dirs=[directory.meta.directory_id for directory in log_manager.directories if directory.meta is not None],
+            log_dirs=list(directory_ids.values()),
+            replicas=LocalReplicas(
+                directory_ids={(log.topic, log.partition): directory_ids[log.log_dir] for log in log_manager.logs()},
+                online_ids=frozenset(directory_ids.values()),
+                has_offline_directories=len(log_manager.online_directories) < len(log_manager.directories),
+            ),
         )
+        self._controller = controller
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
         apis = KafkaApis(services)
@@ -302,9 +324,27 @@ class Broker:
         if path == Path(self.config.metadata_log_dir):
             log.error("the log directory of the metadata log has failed, stopping dir=%s", path)
             self.request_stop(1)
-        elif all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
+            return
+        if all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
             log.error("no log directory is left, stopping")
             self.request_stop(1)
+        elif self._controller is not None and self._replica_manager is not None:
+            lost = [
+                (partition.topic, partition.partition)
+                for partition in self._replica_manager.partitions()
+                if partition.is_offline and partition.log.log_dir == str(path)
+            ]
+            try:
+                self._controller.lose_replicas(lost)
+            except KafkaError as refusal:
+                log.error("lost replicas are not told to the controller dir=%s error=%s", path, refusal)
+
+
+def _is_formatted(log_dir: Path) -> bool:
+    try:
+        return (log_dir / META_PROPERTIES).exists()
+    except OSError:
+        return False  # locking it will tell
 
 
 def run(config: ServerConfig) -> int:

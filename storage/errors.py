@@ -24,6 +24,10 @@ class CorruptFileError(StorageError):
     """A file was read but its content is wrong. Files that are derived from the batches are rebuilt; others stop the directory."""
 
 
+class DirectoryInUseError(StorageError):
+    """Another broker holds the log directory: nothing is wrong with its disk, and starting without it would be wrong."""
+
+
 def is_descriptor_shortage(error: BaseException | None) -> bool:
     """Whether what is behind `error` is a process, or a system, without free descriptors, and not the disk."""
     while error is not None:

@@ -9,6 +9,7 @@ last one it covers; in the others it is the segment's base offset. (LogFileUtils
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import functools
 import os
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.errors import CorruptFileError, StorageError, storage_errors
+from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, storage_errors
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -192,7 +193,7 @@ def sync_filesystem(descriptor: int) -> None:
 
 
 def lock_directory(directory: Path) -> int:
-    """Takes the directory's `.lock` and returns its descriptor; StorageError when another broker holds it.
+    """Takes the directory's `.lock` and returns its descriptor; DirectoryInUseError when another broker holds it.
 
     Two locks on one file: the POSIX one is what Java's FileLock takes, so a Kafka broker and this one exclude each other; it does
     not conflict within one process, so flock is taken too. Both end when the descriptor is closed or the process dies.
@@ -205,7 +206,9 @@ def lock_directory(directory: Path) -> int:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise StorageError(f"log directory {directory} is in use by another broker (its .lock is held)", path=directory) from error
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise StorageError(f"cannot lock {path}: {error.strerror}", path=path) from error
+        raise DirectoryInUseError(f"log directory {directory} is in use by another broker (its .lock is held)", path=directory) from error
     return descriptor
 
 

@@ -26,7 +26,14 @@ from storage.files import (
     is_deleted_directory,
     lock_directory,
 )
-from storage.meta_properties import MetaProperties, delete_clean_shutdown, read_clean_shutdown, read_meta_properties, write_clean_shutdown
+from storage.meta_properties import (
+    MetaProperties,
+    delete_clean_shutdown,
+    read_clean_shutdown,
+    read_meta_properties,
+    write_clean_shutdown,
+    write_meta_properties,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -136,12 +143,17 @@ class LogDirectory:
         return self.clean_shutdown_epoch is not None
 
     def lock(self) -> None:
-        """Make the directory if it is missing, lock it, read whose it is. StorageError when another broker holds it."""
+        """Make the directory if it is missing, lock it, read whose it is. DirectoryInUseError when another broker holds it."""
         if self._lock is None:
             with storage_errors("create", self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
             self._lock = lock_directory(self.path)
             self.meta = read_meta_properties(self.path)
+
+    def format(self, meta: MetaProperties) -> None:
+        """Give an empty directory its identity, durably. StorageError when the disk fails."""
+        write_meta_properties(self.path, meta)
+        self.meta = meta
 
     def unlock(self) -> None:
         if self._lock is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from config.topic import LogConfig
 from storage import retention
-from storage.errors import CorruptFileError, StorageError, is_descriptor_shortage, storage_errors
+from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, is_descriptor_shortage, storage_errors
 from storage.files import (
     PARTITION_METADATA,
     STRAY_DIRECTORY_SUFFIX,
@@ -91,14 +91,26 @@ class LogManager:
     # -- opening ---------------------------------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Lock every directory and read its identity. StorageError when one is in use or belongs elsewhere."""
+        """Lock every directory and read its identity; one that cannot be read goes offline, as one that fails later.
+
+        StorageError when one is in use or belongs elsewhere, or when none can be read."""
         try:
-            for directory in self.directories:
-                directory.lock()
+            for directory in self.online_directories:
+                self._lock_directory(directory)
             check_identities(self.directories)
         except StorageError:
             self.unlock()
             raise
+
+    def _lock_directory(self, directory: LogDirectory) -> None:
+        try:
+            directory.lock()
+        except DirectoryInUseError:
+            raise
+        except StorageError as error:
+            if is_descriptor_shortage(error) or self.online_directories == [directory]:
+                raise
+            self.mark_offline(directory.path, error)
 
     def unlock(self) -> None:
         for directory in self.directories:
@@ -116,7 +128,7 @@ class LogManager:
         With `topic_id_of`, the cluster's view (None for a topic that does not exist), logs of other topic ids are set aside as
         stray. A directory that fails, or holds a partition that another one has too, goes offline with its logs."""
         self.lock()
-        for directory in self.directories:
+        for directory in self.online_directories:
             try:
                 self._open_directory(directory, config_of, topic_id_of, now_ms)
             except StorageError as error:

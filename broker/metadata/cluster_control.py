@@ -5,12 +5,12 @@ Source: ActivationRecordsGenerator, ClusterControlManager, ReplicationControlMan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.image import LOST_DIRECTORY, NO_LEADER, PartitionImage, TopicImage
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from config.endpoints import Endpoint
 from protocol.errors import ErrorCode, KafkaError
@@ -45,6 +45,23 @@ class ProducerIdBlock:
 
     first: int
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReplicas:
+    """Where a broker's replicas are: `directory_ids` of the log directory of each (topic, index) that has a log in a directory
+    which is online, those of all such directories, and whether others are offline, in which a log may be that was not found."""
+
+    directory_ids: Mapping[tuple[str, int], bytes]
+    online_ids: Collection[bytes]
+    has_offline_directories: bool
+
+    def find_directory(self, key: tuple[str, int], known: bytes) -> bytes:
+        """Where the replica is, if it was in `known` when the metadata was written; LOST_DIRECTORY when it is offline."""
+        found = self.directory_ids.get(key)
+        if found is not None:
+            return found
+        return LOST_DIRECTORY if self.has_offline_directories and known not in self.online_ids else known
 
 
 def activation_records(state: ClusterState, bootstrap: Sequence[Any]) -> list[Any]:
@@ -104,8 +121,10 @@ def fencing_records(state: ClusterState, *, except_node_id: int) -> list[Any]:
     ]
 
 
-def election_records(state: ClusterState, node_id: int) -> list[Any]:
+def election_records(state: ClusterState, node_id: int, replicas: LocalReplicas | None = None) -> list[Any]:
     """Make broker `node_id`, which just (re)started, leader of what it led before and of leaderless partitions that it may lead.
+
+    With `replicas` the metadata learns where they are, and those whose directory is offline are led by nobody.
 
     The leader epoch grows even where the leader stays the same: consumers tell by it that records may have been lost with a
     machine that lost its power (KIP-320). Partitions of other live leaders are left alone.
@@ -113,9 +132,32 @@ def election_records(state: ClusterState, node_id: int) -> list[Any]:
     records = []
     for topic in state.topics.values():
         for index, partition in enumerate(topic.partitions):
+            if replicas is None or node_id not in partition.replicas or len(partition.directories) != len(partition.replicas):
+                directories = partition.directories
+            else:
+                place = partition.replicas.index(node_id)
+                known = partition.directories[place]
+                directories = _replaced(partition.directories, place, replicas.find_directory((topic.name, index), known))
+                if directories[place] == LOST_DIRECTORY:
+                    if partition.leader == node_id or directories != partition.directories:
+                        records.append(_loss(topic, index, partition, node_id))
+                    continue
             record = _elect(state, topic, index, partition, node_id)
             if record is not None:
+                if directories != partition.directories:
+                    record.directories = list(directories)
                 records.append(record)
+    return records
+
+
+def loss_records(state: ClusterState, node_id: int, lost: Iterable[tuple[str, int]]) -> list[Any]:
+    """Broker `node_id` has lost the log directory that holds its replicas of the `lost` (topic, index): nobody leads them until it is
+    back. The ISR stays: the replica has every committed record. (ReplicationControlManager.handleDirectoriesOffline)"""
+    records = []
+    for name, index in lost:
+        topic = state.topics.get(name)
+        if topic is not None and index < len(topic.partitions) and node_id in topic.partitions[index].replicas:
+            records.append(_loss(topic, index, topic.partitions[index], node_id))
     return records
 
 
@@ -128,6 +170,19 @@ def producer_id_block(state: ClusterState, *, node_id: int, broker_epoch: int) -
         )
     record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first + PRODUCER_ID_BLOCK_SIZE)
     return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE), [record]
+
+
+def _loss(topic: TopicImage, index: int, partition: PartitionImage, node_id: int) -> PartitionChangeRecord:
+    record = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
+    if partition.leader == node_id:
+        record.leader = NO_LEADER
+    if len(partition.directories) == len(partition.replicas):
+        record.directories = list(_replaced(partition.directories, partition.replicas.index(node_id), LOST_DIRECTORY))
+    return record
+
+
+def _replaced(directories: tuple[bytes, ...], place: int, directory: bytes) -> tuple[bytes, ...]:
+    return (*directories[:place], directory, *directories[place + 1 :])
 
 
 def _elect(state: ClusterState, topic: TopicImage, index: int, partition: PartitionImage, node_id: int) -> PartitionChangeRecord | None:

@@ -10,15 +10,17 @@ Source: NodeToControllerChannelManager and ControllerApis, which this stands in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from broker.metadata.auto_create import AutoTopicCreator
 from broker.metadata.cluster_control import (
+    LocalReplicas,
     ProducerIdBlock,
     activation_records,
     election_records,
     fencing_records,
+    loss_records,
     producer_id_block,
     registration_records,
 )
@@ -56,10 +58,12 @@ class ControllerClient:
         incarnation_id: bytes,
         endpoints: Sequence[Endpoint],
         log_dirs: Sequence[bytes],
+        replicas: LocalReplicas | None = None,
     ) -> None:
         """Take over the log at start: finish what it lacks, register this broker, elect it. Returns when all that is committed.
 
-        `endpoints` are the advertised listeners for clients, `log_dirs` the log directories' ids.
+        `endpoints` are the advertised listeners for clients, `log_dirs` the online log directories' ids, `replicas` what is
+        in them.
         """
         state = self._controller.state
         if self._quorum.is_snapshot_due and not state.has_skipped and not state.is_in_transaction:
@@ -77,10 +81,13 @@ class ControllerClient:
             log_dirs=log_dirs,
         )
         self._append(registration, _ignore_outcome)
-        elections = election_records(state, self._node_id)
-        for start in range(0, len(elections), RECORDS_PER_OPERATION_MAX):
-            self._append(elections[start : start + RECORDS_PER_OPERATION_MAX], _ignore_outcome)
+        elections = election_records(state, self._node_id, replicas)
+        self._append_all(elections)
         await self._submitted(ControllerResult([], None))
+
+    def lose_replicas(self, lost: Iterable[tuple[str, int]]) -> None:
+        """This broker's log directory with these (topic, index) has failed. Without waiting; KafkaError when it cannot be noted."""
+        self._append_all(loss_records(self._controller.state, self._node_id, lost))
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._submitted(self._controller.topics.create_topics(request))
@@ -123,6 +130,11 @@ class ControllerClient:
     async def close(self) -> None:
         """Stop the one task that this object owns."""
         await self.producer_ids.close()
+
+    def _append_all(self, records: Sequence[Any]) -> None:
+        """More records than one operation may have, each standing for itself."""
+        for start in range(0, len(records), RECORDS_PER_OPERATION_MAX):
+            self._append(records[start : start + RECORDS_PER_OPERATION_MAX], _ignore_outcome)
 
     def _append(self, records: Sequence[Any], on_committed: Callable[[KafkaError | None], None]) -> None:
         """Append to the log and, that done, replay into the controller's state."""

@@ -13,6 +13,12 @@ from typing import Any
 
 NO_LEADER = -1
 
+# What stands for the id of a replica's log directory where there is none (org.apache.kafka.common.DirectoryId). The first, of replicas
+# from before KIP-858, and the second count as online.
+MIGRATING_DIRECTORY = (0).to_bytes(16, "big")
+UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
+LOST_DIRECTORY = (2).to_bytes(16, "big")
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that clients may not write to, and that Metadata marks `is_internal`."""
 

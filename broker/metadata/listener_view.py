@@ -7,7 +7,7 @@ Source: KRaftMetadataCache.
 
 from __future__ import annotations
 
-from broker.metadata.image import BrokerImage, PartitionImage
+from broker.metadata.image import LOST_DIRECTORY, BrokerImage, PartitionImage
 from broker.metadata.metadata_cache import MetadataCache
 from protocol.errors import ErrorCode
 
@@ -19,9 +19,8 @@ ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11
 
 OPERATIONS_NOT_ASKED = -(2**31)
 
-_LOST_DIRECTORY = (1).to_bytes(16, "big")
 _RESERVED_DIRECTORIES_MAX = 100
-"""Ids up to this are no real directories: unassigned, lost, migrating and some to come (org.apache.kafka.common.DirectoryId)."""
+"""Ids up to this are no real directories: those of image.py and some to come (org.apache.kafka.common.DirectoryId)."""
 
 
 class ListenerView:
@@ -65,4 +64,4 @@ def _is_directory_offline(broker: BrokerImage, partition: PartitionImage, place:
     directory = partition.directories[place]
     if directory in broker.log_dirs:
         return False
-    return directory == _LOST_DIRECTORY or int.from_bytes(directory, "big") > _RESERVED_DIRECTORIES_MAX
+    return directory == LOST_DIRECTORY or int.from_bytes(directory, "big") > _RESERVED_DIRECTORIES_MAX

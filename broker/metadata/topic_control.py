@@ -15,7 +15,7 @@ from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_control import changed_configs, validated_topic_configs
 from broker.metadata.config_entries import ConfigDescriber
 from broker.metadata.controller_result import ControllerResult, check_records_count
-from broker.metadata.image import CLUSTER_METADATA_TOPIC
+from broker.metadata.image import CLUSTER_METADATA_TOPIC, UNASSIGNED_DIRECTORY
 from broker.metadata.placement import place_replicas
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
 from config.server import ServerConfig
@@ -42,7 +42,6 @@ USE_DEFAULT = -1
 
 PARTITIONS_UNLIMITED = 2**31 - 1
 
-UNASSIGNED_DIRECTORY = ZERO_UUID
 """The replica is in no particular log directory yet (KIP-858)."""
 
 

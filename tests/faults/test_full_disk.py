@@ -10,6 +10,7 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch, iterate_headers
 from tests.support.fixtures import make_server
@@ -61,6 +62,11 @@ def count_records(client: WireClient, partition: int) -> int:
         count += sum(header.records_count for _, header in iterate_headers(answer.records))
 
 
+def find_leaders(client: WireClient) -> dict[int, int]:
+    answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9)
+    return {each.partition_index: each.leader_id for each in answer.topics[0].partitions}
+
+
 def start(make_server: MakeServer, *log_dirs: Path) -> tuple[ServerProcess, WireClient]:
     server = make_server({"log.dirs": ",".join(str(log_dir) for log_dir in log_dirs)})
     client = WireClient(server.host, server.port)
@@ -85,10 +91,12 @@ def test_full_log_directory_goes_offline_alone(make_server: MakeServer, disk: Sm
     acked: dict[int, int] = {}
 
     refused = produce_until_refused(client, disk, acked)
+    leaders = find_leaders(client)
     disk.free()
     server.restart()
 
     assert len(refused) == PARTITIONS // 2
+    assert leaders == {index: -1 if index in refused else 1 for index in range(PARTITIONS)}
     with WireClient(server.host, server.port) as reader:
         assert {index: count_records(reader, index) for index in range(PARTITIONS)} == acked
         assert [produce(reader, index, acked) for index in range(PARTITIONS)] == [ErrorCode.NONE] * PARTITIONS

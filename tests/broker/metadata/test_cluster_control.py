@@ -5,14 +5,17 @@ from typing import Any
 import pytest
 
 from broker.metadata.cluster_control import (
+    LocalReplicas,
     ProducerIdBlock,
     activation_records,
     election_records,
     fencing_records,
+    loss_records,
     producer_id_block,
     registration_records,
 )
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from protocol.errors import KafkaError
 from protocol.messages.stored import metadata_records as records
 from tests.broker.metadata.room import DIRECTORY_ID, LISTENERS, registration
@@ -32,8 +35,8 @@ def _partition(**fields: Any) -> list[Any]:
     return [records.TopicRecord(name="t", topic_id=TOPIC_ID), records.PartitionRecord(partition_id=0, topic_id=TOPIC_ID, **made)]
 
 
-def _after_election(state: ClusterState, node_id: int = 1) -> Any:
-    for record in election_records(state, node_id):
+def _after_election(state: ClusterState, node_id: int = 1, replicas: LocalReplicas | None = None) -> Any:
+    for record in election_records(state, node_id, replicas):
         state.replay(record)
     return state.topics["t"].partitions[0]
 
@@ -113,6 +116,54 @@ def test_dead_members_leave_the_isr_of_a_new_leader() -> None:
     state = _state(*registration(1), *registration(2, is_fenced=True), *_partition(leader=2, replicas=[1, 2], isr=[2, 1]))
 
     assert _after_election(state).isr == (1,)
+
+
+OTHER_DIRECTORY_ID = bytes(15) + b"\xee"
+
+
+def _replicas(*, is_found: bool, has_offline: bool) -> LocalReplicas:
+    found = {("t", 0): DIRECTORY_ID} if is_found else {}
+    return LocalReplicas(found, frozenset({DIRECTORY_ID}), has_offline)
+
+
+@pytest.mark.parametrize("known", [UNASSIGNED_DIRECTORY, LOST_DIRECTORY, OTHER_DIRECTORY_ID, DIRECTORY_ID])
+def test_replica_that_is_found_is_led_and_its_directory_noted(known: bytes) -> None:
+    state = _state(*registration(1), *_partition(directories=[known], leader=-1))
+
+    partition = _after_election(state, replicas=_replicas(is_found=True, has_offline=True))
+
+    assert (partition.leader, partition.directories) == (1, (DIRECTORY_ID,))
+
+
+@pytest.mark.parametrize("known", [UNASSIGNED_DIRECTORY, LOST_DIRECTORY, OTHER_DIRECTORY_ID])
+def test_replica_that_may_be_in_an_offline_directory_has_no_leader(known: bytes) -> None:
+    state = _state(*registration(1), *_partition(directories=[known]))
+    replicas = _replicas(is_found=False, has_offline=True)
+
+    partition = _after_election(state, replicas=replicas)
+
+    assert (partition.leader, partition.isr, partition.directories) == (-1, (1,), (LOST_DIRECTORY,))
+    assert election_records(state, 1, replicas) == []
+
+
+@pytest.mark.parametrize(("known", "has_offline"), [(DIRECTORY_ID, True), (UNASSIGNED_DIRECTORY, False)])
+def test_replica_that_was_never_made_is_led(known: bytes, has_offline: bool) -> None:
+    state = _state(*registration(1), *_partition(directories=[known]))
+
+    partition = _after_election(state, replicas=_replicas(is_found=False, has_offline=has_offline))
+
+    assert (partition.leader, partition.directories) == (1, (known,))
+
+
+def test_replicas_of_a_failed_directory_have_no_leader_and_stay_in_the_isr() -> None:
+    state = _state(*registration(1), *_partition(directories=[UNASSIGNED_DIRECTORY]))
+
+    for record in loss_records(state, 1, [("t", 0), ("t", 7), ("gone", 0)]):
+        state.replay(record)
+
+    partition = state.topics["t"].partitions[0]
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (-1, 4, (1,))
+    assert partition.directories == (LOST_DIRECTORY,)
 
 
 def test_producer_id_blocks_follow_each_other() -> None:

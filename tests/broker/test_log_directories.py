@@ -1,0 +1,104 @@
+"""A broker with two log directories, one of which cannot be used at its start, or is new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from storage.meta_properties import read_meta_properties
+from tests.broker.test_server import one_line, serve
+from tests.faults.test_full_disk import PARTITIONS, TOPIC, count_records, produce
+from tests.support.broker import BrokerProcess
+from tests.support.wire import WireClient
+
+
+def make_broker(tmp_path: Path) -> tuple[BrokerProcess, Path, Path]:
+    first, second = tmp_path / "first", tmp_path / "second"
+    return BrokerProcess(tmp_path, {"log.dirs": f"{first},{second}"}), first, second
+
+
+def describe(broker: BrokerProcess) -> dict[int, tuple[int, list[int], ErrorCode]]:
+    """Each partition's leader, offline replicas and error code."""
+    with WireClient(broker.host, broker.port) as client:
+        answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9)
+    return {
+        each.partition_index: (each.leader_id, each.offline_replicas, ErrorCode(each.error_code)) for each in answer.topics[0].partitions
+    }
+
+
+def partitions_in(log_dir: Path) -> set[int]:
+    return {int(path.name.rpartition("-")[2]) for path in log_dir.glob(f"{TOPIC}-*")}
+
+
+ONLINE = (1, [], ErrorCode.NONE)
+OFFLINE = (-1, [1], ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def test_directory_that_cannot_be_used_is_left_out_of_a_start_and_taken_back_by_the_next(tmp_path: Path) -> None:
+    """Kafka starts with the directories that it can read (LogManager.createAndValidateLogDirs)."""
+    broker, _, second = make_broker(tmp_path)
+    broker.start()
+    acked: dict[int, int] = {}
+    with WireClient(broker.host, broker.port) as client:
+        client.request(CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)]), 5)
+        assert {produce(client, index, acked) for index in range(PARTITIONS)} == {ErrorCode.NONE}
+    broker.stop()
+    lost = partitions_in(second)
+    second.rename(tmp_path / "unplugged")
+    second.write_text("no directory")
+
+    broker.start()
+    without = describe(broker)
+    with WireClient(broker.host, broker.port) as client:
+        refused = {index for index in range(PARTITIONS) if produce(client, index, acked) is ErrorCode.KAFKA_STORAGE_ERROR}
+    broker.kill()
+    second.unlink()
+    (tmp_path / "unplugged").rename(second)
+    broker.start()
+    again = describe(broker)
+    with WireClient(broker.host, broker.port) as client:
+        counts = {index: count_records(client, index) for index in range(PARTITIONS)}
+    broker.stop()
+
+    assert len(lost) == PARTITIONS // 2 and refused == lost
+    assert without == {index: OFFLINE if index in lost else ONLINE for index in range(PARTITIONS)}
+    assert again == dict.fromkeys(range(PARTITIONS), ONLINE)
+    assert counts == acked
+
+
+def test_start_without_the_metadata_logs_directory_fails_with_its_reason(tmp_path: Path) -> None:
+    broker, first, second = make_broker(tmp_path)
+    broker.start().stop()
+    first.rename(tmp_path / "unplugged")
+    first.write_text("no directory")
+
+    ended = serve(f"log.dirs={first},{second}", "listeners=PLAINTEXT://127.0.0.1:0")
+
+    assert ended.returncode == 1
+    assert "the log directory of the metadata log" in ended.stderr.splitlines()[-1]
+
+
+def test_new_directory_beside_old_ones_is_given_an_identity(tmp_path: Path) -> None:
+    """A disk that was replaced; Kafka writes its meta.properties at the start too."""
+    broker, first, second = make_broker(tmp_path)
+    broker.start().stop()
+    (second / "meta.properties").unlink()
+
+    broker.start().stop()
+
+    old, new = read_meta_properties(first), read_meta_properties(second)
+    assert old is not None and new is not None
+    assert (new.cluster_id, new.node_id) == (old.cluster_id, old.node_id)
+    assert new.directory_id not in (None, old.directory_id)
+
+
+def test_directory_of_another_broker_still_stops_the_start(tmp_path: Path) -> None:
+    broker, _, second = make_broker(tmp_path)
+    broker.start()
+
+    ended = serve(f"log.dirs={tmp_path / 'third'},{second}", "listeners=PLAINTEXT://127.0.0.1:0")
+    broker.stop()
+
+    assert "in use by another broker" in one_line(ended.stderr)
