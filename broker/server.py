@@ -38,6 +38,7 @@ from broker.metadata.image import UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum import SingleNodeQuorum
+from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
 from broker.replication.replica_manager import ReplicaManager
@@ -220,6 +221,7 @@ class Broker:
             run_blocking=self.run_blocking,
             apply=apply,
             on_failure=lambda error: self.request_stop(1),
+            snapshots=SnapshotGenerator(metadata_log, cache.state, config, self._clock, self.run_blocking),
         )
         quorum.start()
         is_loading = False

@@ -28,6 +28,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult
 from broker.metadata.producer_ids import ProducerIdManager
 from broker.metadata.quorum import Quorum
+from broker.metadata.snapshot_generator import is_complete
 from broker.metadata.snapshot_writer import state_records
 from config.endpoints import Endpoint
 from config.server import ServerConfig
@@ -66,8 +67,7 @@ class ControllerClient:
         in them.
         """
         state = self._controller.state
-        if self._quorum.is_snapshot_due and not state.has_skipped and not state.is_in_transaction:
-            # Records that are skipped here may matter to another version: a snapshot without them would lose them.
+        if self._quorum.is_snapshot_due and is_complete(state):
             await self._quorum.write_snapshot(list(state_records(state)))
         self._append(activation_records(state, bootstrap), _ignore_outcome)
         self._append(fencing_records(state, except_node_id=self._node_id), _ignore_outcome)

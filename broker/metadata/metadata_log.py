@@ -9,6 +9,7 @@ Source: kafka.raft.KafkaMetadataLog.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from protocol.messages.stored.control_records import LeaderChangeMessage, Voter
 from protocol.records import ControlType, build_control_batch
 from protocol.uuids import uuid_to_text
 from storage.errors import StorageError
-from storage.files import PARTITION_METADATA, partition_directory_name, replace_file, sync_directory
+from storage.files import PARTITION_METADATA, delete_if_exists, partition_directory_name, replace_file, sync_directory
 from storage.log import Log
 
 TOPIC_ID = (1).to_bytes(16, "big")
@@ -46,6 +47,10 @@ class MetadataLog:
         self.loaded_epoch = 0
         self.loaded_timestamp = 0
         self.replayed_records_count = 0
+        self.appended_bytes = 0
+        """Of all batches of records since this start."""
+        self.last_timestamp = 0
+        """Of the newest batch since this start."""
 
     @classmethod
     def open(cls, root: Path, config: ServerConfig, *, now_ms: int) -> MetadataLog:
@@ -78,6 +83,8 @@ class MetadataLog:
         snapshot = read_newest_snapshot(self.log.directory)
         if snapshot is not None:
             self.is_new = False
+            if snapshot.end_offset < offset:
+                raise StorageError(f"{self.log.directory} starts at offset {offset}, and its newest snapshot ends before that")
             replay(snapshot.records)
             offset = snapshot.end_offset
             if offset > self.log.log_end_offset:
@@ -124,7 +131,27 @@ class MetadataLog:
         """Append the records as one batch; returns the offset after it. Raises StorageError, and nothing was appended."""
         batch = build_metadata_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms)
         self.log.append_as_follower(memoryview(batch), now_ms=now_ms)
+        self.appended_bytes += len(batch)
+        self.last_timestamp = now_ms
         return self.end_offset
+
+    def delete_before(self, offset: int, *, now_ms: int) -> None:
+        """A snapshot holds the state at `offset`: remove whole segments before it. Raises StorageError.
+
+        Their files are only renamed: `take_deletions` has them removed."""
+        self.log.set_high_watermark(self.log.durable_end_offset)
+        self.log.set_log_start_offset(min(offset, self.log.high_watermark))
+        self.log.delete_old_segments(now_ms)
+
+    def take_deletions(self, others: Sequence[Path]) -> Callable[[], None]:
+        """What removes the files of removed segments, and `others`; to be run off the loop. Raises StorageError."""
+        deletions = self.log.deletions.take_due(LONG_MAX)
+
+        def run() -> None:
+            for path in chain(others, *(deletion.paths for deletion in deletions)):
+                delete_if_exists(path)
+
+        return run
 
     def close(self) -> None:
         self.log.close()
@@ -146,7 +173,7 @@ def _log_config(config: ServerConfig) -> LogConfig:
     """Never deleted from: snapshots alone may shorten the metadata log."""
     return LogConfig(
         segment_bytes=config.metadata_log_segment_bytes,
-        segment_ms=LONG_MAX,
+        segment_ms=config.metadata_log_segment_ms,
         retention_ms=-1,
         retention_bytes=-1,
         max_message_bytes=MESSAGE_BYTES_MAX,

@@ -13,12 +13,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from broker.clock import Clock
 from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.snapshot_writer import encode_snapshot, write_snapshot
+from broker.metadata.snapshot_generator import SnapshotGenerator
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 
@@ -83,6 +82,7 @@ class SingleNodeQuorum:
         run_blocking: RunBlocking,
         apply: Callable[[Sequence[Any]], None],
         on_failure: Callable[[Exception], None],
+        snapshots: SnapshotGenerator,
     ) -> None:
         self._log = log
         self._node_id = node_id
@@ -90,6 +90,7 @@ class SingleNodeQuorum:
         self._run_blocking = run_blocking
         self._apply = apply
         self._on_failure = on_failure
+        self._snapshots = snapshots
         self._pending: deque[_Proposal] = deque()
         self._committer: asyncio.Task[None] | None = None
         self._is_closed = True
@@ -132,15 +133,14 @@ class SingleNodeQuorum:
 
     async def write_snapshot(self, records: Sequence[Any]) -> None:
         log = self._log
-        epoch = log.loaded_epoch
-        content = encode_snapshot(records, epoch=epoch, last_timestamp=log.loaded_timestamp, now_ms=self._clock.now_ms())
-        await self._run_blocking(partial(write_snapshot, log.log.directory, content, end_offset=log.loaded_end_offset, epoch=epoch))
+        await self._snapshots.write(records, end_offset=log.loaded_end_offset, epoch=log.loaded_epoch, last_timestamp=log.loaded_timestamp)
 
     async def close(self) -> None:
         """Commit what is pending, then close the log."""
         self._is_closed = True
         if self._committer is not None:
             await self._committer
+        await self._snapshots.close()
         self._log.close()
 
     async def _commit_pending(self) -> None:
@@ -167,6 +167,7 @@ class SingleNodeQuorum:
             proposal = self._pending.popleft()
             if proposal.records:
                 self._apply(proposal.records)
+                self._snapshots.note_commit(proposal.end_offset, self.leader_epoch)
             proposal.on_committed(None)
 
     def _fail(self, error: Exception) -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, read_metadata_batches
+from protocol.errors import DecodeError
 from protocol.messages.stored.control_records import ControlRecordType, decode_control_key
 from protocol.messages.stored.metadata_records import FeatureLevelRecord
-from protocol.records import iterate_headers, iterate_records
-from storage.errors import StorageError
+from protocol.records import HEADER_SIZE, iterate_headers, iterate_records, read_header
+from storage.errors import StorageError, storage_errors
 from storage.files import read_file
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,33 @@ class Snapshot:
     end_offset: int
     epoch: int
     records: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A snapshot by its name, its size and the time of its header, which is when it was written (ms since the epoch)."""
+
+    path: Path
+    end_offset: int
+    size_bytes: int
+    timestamp: int
+
+
+def list_snapshots(directory: Path) -> list[SnapshotFile]:
+    """The snapshots in `directory`, oldest first; those that have no header are left out. Blocks. Raises StorageError."""
+    found: list[SnapshotFile] = []
+    with storage_errors("list", directory):
+        for path in sorted(directory.iterdir()):
+            match = _NAME.fullmatch(path.name)
+            if match is None:
+                continue
+            with path.open("rb") as file:
+                start = file.read(HEADER_SIZE)
+            try:
+                found.append(SnapshotFile(path, int(match[1]), path.stat().st_size, read_header(start).max_timestamp))
+            except DecodeError:
+                logger.warning("%s is no snapshot and is left alone", path)
+    return found
 
 
 def read_newest_snapshot(directory: Path) -> Snapshot | None:

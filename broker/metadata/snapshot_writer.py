@@ -7,7 +7,8 @@ Source: org.apache.kafka.image (the write methods), org.apache.kafka.snapshot.Re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,7 @@ from protocol.messages.stored.metadata_records import (
 from protocol.records import ControlType, build_control_batch
 from storage.files import replace_file
 
-SNAPSHOTS_KEPT = 2
-RECORDS_PER_BATCH = 1000
+RECORDS_PER_BATCH = 100  # a millisecond or two to encode
 
 
 def state_records(state: ClusterState) -> Iterator[Any]:
@@ -48,25 +48,40 @@ def state_records(state: ClusterState) -> Iterator[Any]:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=state.next_producer_id)
 
 
-def encode_snapshot(records: Sequence[Any], *, epoch: int, last_timestamp: int, now_ms: int) -> bytes:
-    """The file's content: a header, the records in batches, a footer."""
+def copy_state(state: ClusterState) -> ClusterState:
+    """What `state_records` needs of `state`, as it is now; the images in it are shared, as nobody changes them."""
+    copy = ClusterState()
+    copy.features = state.features.copy()
+    copy.brokers = state.brokers.copy()
+    copy.topics = {
+        name: TopicImage(name, topic.topic_id, topic.partitions.copy(), topic.is_internal) for name, topic in state.topics.items()
+    }
+    copy.configs = {resource: configs.copy() for resource, configs in state.configs.items()}
+    copy.next_producer_id = state.next_producer_id
+    return copy
+
+
+def snapshot_batches(records: Iterable[Any], *, epoch: int, last_timestamp: int, now_ms: int) -> Iterator[bytes | bytearray]:
+    """The file's content: a header, the records in batches, a footer. Each step encodes one batch."""
     header = codec.encode(SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp), 0)
-    content = build_control_batch(ControlType.SNAPSHOT_HEADER, header, timestamp=now_ms, partition_leader_epoch=epoch)
-    for start in range(0, len(records), RECORDS_PER_BATCH):
-        batch = records[start : start + RECORDS_PER_BATCH]
-        content += build_metadata_batch(batch, base_offset=1 + start, epoch=epoch, now_ms=now_ms)
+    yield build_control_batch(ControlType.SNAPSHOT_HEADER, header, timestamp=now_ms, partition_leader_epoch=epoch)
+    base_offset = 1
+    left = iter(records)
+    while batch := list(islice(left, RECORDS_PER_BATCH)):
+        yield build_metadata_batch(batch, base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+        base_offset += len(batch)
     footer = codec.encode(SnapshotFooterRecord(), 0)
-    content += build_control_batch(
-        ControlType.SNAPSHOT_FOOTER, footer, timestamp=now_ms, base_offset=1 + len(records), partition_leader_epoch=epoch
-    )
-    return bytes(content)
+    yield build_control_batch(ControlType.SNAPSHOT_FOOTER, footer, timestamp=now_ms, base_offset=base_offset, partition_leader_epoch=epoch)
 
 
-def write_snapshot(directory: Path, content: bytes, *, end_offset: int, epoch: int) -> None:
-    """Write the file durably, then delete all but the newest few. Blocks. Raises StorageError."""
+def encode_snapshot(records: Iterable[Any], *, epoch: int, last_timestamp: int, now_ms: int) -> bytes:
+    """The whole content at once."""
+    return b"".join(snapshot_batches(records, epoch=epoch, last_timestamp=last_timestamp, now_ms=now_ms))
+
+
+def write_snapshot(directory: Path, content: bytes, end_offset: int, epoch: int) -> None:
+    """Write the file durably. Blocks. Raises StorageError."""
     replace_file(directory / f"{end_offset:020d}-{epoch:010d}.checkpoint", content)
-    for old in sorted(directory.glob("*.checkpoint"))[:-SNAPSHOTS_KEPT]:
-        old.unlink(missing_ok=True)
 
 
 def _registration(broker: BrokerImage) -> RegisterBrokerRecord:

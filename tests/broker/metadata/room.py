@@ -17,6 +17,7 @@ from broker.metadata.controller_client import ControllerClient
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum import SingleNodeQuorum
+from broker.metadata.snapshot_generator import SnapshotGenerator
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -62,6 +63,8 @@ class Room:
     quorum: SingleNodeQuorum
     log: MetadataLog
     executor: HeldExecutor
+    clock: ManualClock
+    snapshots: SnapshotGenerator
     failures: list[Exception] = field(default_factory=list)
 
     @property
@@ -89,15 +92,22 @@ async def open_room(root: Path, config: ServerConfig | None = None) -> Room:
         cache.apply_committed(records)
 
     log = MetadataLog.open(root, config, now_ms=clock.now_ms())
+    snapshots = SnapshotGenerator(log, cache.state, config, clock, executor.run_blocking)
     quorum = SingleNodeQuorum(
-        log, node_id=NODE_ID, clock=clock, run_blocking=executor.run_blocking, apply=apply, on_failure=failures.append
+        log,
+        node_id=NODE_ID,
+        clock=clock,
+        run_blocking=executor.run_blocking,
+        apply=apply,
+        on_failure=failures.append,
+        snapshots=snapshots,
     )
     quorum.start()
     is_loading = False
     client = ControllerClient(controller, quorum, config, node_id=NODE_ID)
     bootstrap = log.bootstrap_records() if log.is_new else []
     await client.activate(bootstrap=bootstrap, incarnation_id=bytes(15) + b"\x09", endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
-    return Room(config, cache, controller, client, quorum, log, executor, failures)
+    return Room(config, cache, controller, client, quorum, log, executor, clock, snapshots, failures)
 
 
 def creation(name: str, partitions: int = -1, replicas: int = -1, *, validate_only: bool = False, **configs: str) -> CreateTopicsRequest:

@@ -44,15 +44,6 @@ async def test_a_long_log_is_replaced_by_a_snapshot_at_the_next_starts(tmp_path:
     assert second.controller.state.topics.keys() == second.cache.topics.keys()
 
 
-async def test_only_the_newest_snapshots_are_kept(tmp_path: Path) -> None:
-    await _long_log(tmp_path)
-
-    for _ in range(5):
-        await open_room(tmp_path)
-
-    assert len(list((tmp_path / DIRECTORY).glob("*.checkpoint"))) == 2
-
-
 async def test_an_unfinished_snapshot_is_passed_over(tmp_path: Path) -> None:
     await _long_log(tmp_path)
     before = await open_room(tmp_path)

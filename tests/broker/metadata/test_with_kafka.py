@@ -177,7 +177,7 @@ async def test_kafkas_tool_decodes_our_log(recording: Recording, tmp_path: Path)
     for kind in ("FEATURE_LEVEL", "REGISTER_BROKER", "TOPIC", "CONFIG", "PARTITION", "PARTITION_CHANGE", "PRODUCER_IDS"):
         assert f'"type":"{kind}_RECORD"' in dumped.stdout
     assert dumped.stdout.count("LeaderChange") == 2
-    assert dumped.stdout.count("SnapshotHeader") == dumped.stdout.count("SnapshotFooter") == 1
+    assert dumped.stdout.count("SnapshotHeader") == dumped.stdout.count("SnapshotFooter") == len(list(directory.glob("*.checkpoint"))) > 0
     assert "isvalid: false" not in dumped.stdout
 
 

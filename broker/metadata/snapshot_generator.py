@@ -1,0 +1,111 @@
+"""SnapshotGenerator: writes snapshots of the committed state while the broker runs, and shortens the metadata log by them.
+
+A snapshot is due once metadata.log.max.record.bytes.between.snapshots were committed since the last one, or, with the next commit,
+when metadata.log.max.snapshot.interval.ms are over. The state is copied in one go right after a commit (some 10 ms with 10,000
+topics), encoded a batch of records at a turn of the loop, and written by a thread. Snapshots and the log before them go when all
+together are larger than metadata.max.retention.bytes, or the oldest is older than metadata.max.retention.ms; one always stays.
+
+Owned by the quorum. Kafka looks at retention once a minute, here it is looked at after each snapshot: nothing grows in between.
+Source: org.apache.kafka.image.publisher.SnapshotGenerator, kafka.raft.KafkaMetadataLog.maybeClean (KIP-630).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+from broker.clock import Clock
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.metadata_log import MetadataLog
+from broker.metadata.snapshot import SnapshotFile, list_snapshots
+from broker.metadata.snapshot_writer import copy_state, snapshot_batches, state_records, write_snapshot
+from config.server import ServerConfig
+from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+RunBlocking = Callable[..., Awaitable[Any]]
+
+
+class SnapshotGenerator:
+    """See the module's docstring. `state` is what the committed records have made."""
+
+    def __init__(self, log: MetadataLog, state: ClusterState, config: ServerConfig, clock: Clock, run_blocking: RunBlocking) -> None:
+        self._log = log
+        self._state = state
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._bytes_between = config.metadata_log_max_record_bytes_between_snapshots
+        self._interval_ms = config.metadata_log_max_snapshot_interval_ms
+        self._retention_bytes = config.metadata_max_retention_bytes
+        self._retention_ms = config.metadata_max_retention_ms
+        self._bytes_at_last = log.appended_bytes
+        self._last_ms = clock.monotonic_ms()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def note_commit(self, end_offset: int, epoch: int) -> None:
+        """The state is that of `end_offset`, the end of a batch of leader epoch `epoch`: begin a snapshot of it if one is due."""
+        if not self._is_due() or self._task is not None or self._is_closed or not is_complete(self._state):
+            return
+        self._bytes_at_last = self._log.appended_bytes
+        self._last_ms = self._clock.monotonic_ms()
+        records = state_records(copy_state(self._state))
+        self._task = asyncio.get_running_loop().create_task(self._generate(records, end_offset, epoch, self._log.last_timestamp))
+
+    async def write(self, records: Iterable[Any], *, end_offset: int, epoch: int, last_timestamp: int) -> None:
+        """Store the state that `records` make, and remove what retention says. Raises StorageError."""
+        batches = []
+        for batch in snapshot_batches(records, epoch=epoch, last_timestamp=last_timestamp, now_ms=self._clock.now_ms()):
+            batches.append(batch)
+            await asyncio.sleep(0)
+        await self._run_blocking(write_snapshot, self._log.log.directory, b"".join(batches), end_offset, epoch)
+        await self._clean()
+
+    async def close(self) -> None:
+        """Begin no more snapshots, and wait for the one that is being written."""
+        self._is_closed = True
+        if self._task is not None:
+            await self._task
+
+    def _is_due(self) -> bool:
+        if self._log.appended_bytes - self._bytes_at_last >= self._bytes_between:
+            return True
+        return 0 < self._interval_ms <= self._clock.monotonic_ms() - self._last_ms
+
+    async def _generate(self, records: Iterable[Any], end_offset: int, epoch: int, last_timestamp: int) -> None:
+        try:
+            await self.write(records, end_offset=end_offset, epoch=epoch, last_timestamp=last_timestamp)
+            logger.info("wrote a snapshot of the metadata offset=%d epoch=%d", end_offset, epoch)
+        except StorageError as error:
+            logger.error("no snapshot of the metadata could be written offset=%d error=%s", end_offset, error)
+        except Exception:
+            logger.exception("no snapshot of the metadata could be written offset=%d", end_offset)
+        finally:
+            self._task = None
+
+    async def _clean(self) -> None:
+        """Remove the oldest snapshots with the log before those that follow them, until retention allows what is left."""
+        found: list[SnapshotFile] = await self._run_blocking(list_snapshots, self._log.log.directory)
+        snapshots_bytes = sum(snapshot.size_bytes for snapshot in found)
+        oldest_ms = self._clock.now_ms() - self._retention_ms
+        removed: list[SnapshotFile] = []
+        for snapshot, following in pairwise(found):
+            is_excess = 0 <= self._retention_bytes < self._log.log.size_bytes + snapshots_bytes
+            is_old = self._retention_ms >= 0 and snapshot.timestamp < oldest_ms
+            if not is_excess and not is_old:
+                break
+            self._log.delete_before(following.end_offset, now_ms=self._clock.now_ms())
+            snapshots_bytes -= snapshot.size_bytes
+            removed.append(snapshot)
+        if removed:
+            await self._run_blocking(self._log.take_deletions([snapshot.path for snapshot in removed]))
+
+
+def is_complete(state: ClusterState) -> bool:
+    """Whether a snapshot of `state` would lose nothing: not inside a transaction, and no records were skipped that may matter to
+    another version."""
+    return not state.has_skipped and not state.is_in_transaction
