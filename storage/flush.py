@@ -90,6 +90,7 @@ class FlushState:
 
     def note_paths(self, paths: Iterable[Path]) -> None:
         self._paths += paths
+        self._directory_is_dirty = True
 
     def forget(self, segments: list[LogSegment]) -> None:
         """These segments were removed, or one became active again."""

@@ -52,7 +52,8 @@ class LeaderEpochFileCache:
         self.is_corrupt = False
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
-        self._is_stale_on_disk = False  # or not durable there
+        self._is_stale_on_disk = False
+        self._is_unsynced = False
         try:
             entries = read_checkpoint(path, _parse_line)
         except CorruptFileError as error:
@@ -93,7 +94,6 @@ class LeaderEpochFileCache:
         """
         if self._insert(epoch, start_offset):
             self._write(fsync=fsync)
-            self._is_stale_on_disk = not fsync
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Returns the largest epoch not above `epoch` and where it ends (LeaderEpochFileCache.endOffsetFor).
@@ -137,13 +137,16 @@ class LeaderEpochFileCache:
         self._is_stale_on_disk = True
         self.flush()
 
-    def flush(self) -> None:
-        """Brings the file up to date, durably; does nothing when it is."""
+    def flush(self) -> bool:
+        """Brings the file up to date, durably but for one that `assign` wrote without fsync and that nothing changed since.
+
+        Returns whether there is such a one: whoever synchronises the log's other files synchronises it too."""
         if self._is_stale_on_disk:
             self._write(fsync=True)
-            self._is_stale_on_disk = False
+        return self._is_unsynced
 
     def _write(self, *, fsync: bool) -> None:
+        self._is_stale_on_disk, self._is_unsynced = False, not fsync
         lines = [f"{epoch} {offset}" for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
         write_checkpoint(self.path, lines, fsync=fsync)
 

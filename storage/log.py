@@ -376,7 +376,7 @@ class Log:
 
     def write_state(self) -> None:
         """Write what a clean stop leaves beside the batches: indexes, the producers' snapshot, epochs. No fsync of its own
-        but for the epochs, and only when they changed."""
+        but for epochs that a truncation left behind."""
         try:
             for segment in self.segments:
                 segment.write_closing_indexes()
@@ -386,7 +386,8 @@ class Log:
         snapshot = self.producers.take_snapshot()
         if snapshot is not None:
             self._flushes.note_paths([snapshot])
-        self.leader_epochs.flush()
+        if self.leader_epochs.flush():
+            self._flushes.note_paths([self.leader_epochs.path])
 
     def close(self) -> None:
         """Write the state, make everything durable, free every descriptor; blocks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -394,3 +395,34 @@ def test_everything_survives_a_kill_of_many_partitions(log_dir: Path) -> None:
     restarted = start(log_dir)
 
     assert {log.partition: len(read_all_offsets(log)) for log in restarted.logs()} == {partition: 2 * partition for partition in range(20)}
+
+
+def test_clean_stop_synchronises_no_log_by_itself(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One syncfs is for all: 9,000 partitions with an epoch file to synchronise each took 8 s."""
+    manager = start(log_dir)
+    for index in range(20):
+        log = manager.create_log("t", index, TOPIC_ID, CONFIG, NOW_MS)
+        log.assign_leader_epoch(0)
+        append(log)
+    fsyncs: list[int] = []
+    monkeypatch.setattr("os.fsync", fsyncs.append)
+
+    manager.close_clean()
+
+    assert len(fsyncs) < 20
+    found = start(log_dir).find_log("t", 19)
+    assert found is not None and found.leader_epochs.latest_epoch == 0
+
+
+def test_clean_stop_file_by_file_synchronises_the_epochs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.log_manager.can_sync_filesystem", lambda: False)
+    manager = start(log_dir)
+    log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
+    log.assign_leader_epoch(0)
+    synced: list[str] = []
+    sync_data = os.fdatasync
+    monkeypatch.setattr("os.fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")) or sync_data(fd))
+
+    manager.close_clean()
+
+    assert str(log_dir / "t-0" / "leader-epoch-checkpoint") in synced
