@@ -1,7 +1,9 @@
-"""A log directory's disk gets full under load: what is acknowledged survives, other directories go on, and who lost all stops."""
+"""A log directory's disk gets full, or breaks, under load: what is acknowledged survives, other directories go on, and who lost all
+stops."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,10 +12,14 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch, iterate_headers
 from tests.support.fixtures import make_server
+from tests.support.power import PowerCutDisk, missing_power_cut
 from tests.support.process import ServerProcess
 from tests.support.small_disk import SmallDisk, missing_small_disk
 from tests.support.wire import WireClient
@@ -26,6 +32,7 @@ DISK_BYTES = 8 * 1024 * 1024
 TOPIC = "orders"
 PARTITIONS = 4  # two for each of two directories
 EXIT_WAIT_S = 30.0
+COORDINATOR_WAIT_S = 20.0
 
 MakeServer = Callable[[dict[str, str]], ServerProcess]
 
@@ -119,3 +126,88 @@ def test_broker_stops_without_the_directory_of_its_metadata_log(
     assert exit_code == 1
     with WireClient(server.host, server.port) as reader:
         assert {index: count_records(reader, index) for index in range(PARTITIONS)} == acked
+
+
+def test_broken_log_directory_goes_offline_alone(make_server: MakeServer, tmp_path: Path) -> None:
+    """Every call on its file system fails with EIO, reads too."""
+    reason = missing_power_cut()
+    if reason is not None:
+        pytest.skip(reason)
+    broken = PowerCutDisk(tmp_path / "broken", seed=1)
+    try:
+        server, client = start(make_server, tmp_path / "roomy", broken.mount_point / "data")
+        acked: dict[int, int] = {}
+        for index in range(PARTITIONS):
+            assert produce(client, index, acked) is ErrorCode.NONE
+
+        broken.cut()
+        codes = [produce(client, index, acked) for index in range(PARTITIONS)]
+        leaders = find_leaders(client)
+        exit_code = server.stop()
+    finally:
+        broken.close()
+
+    assert sorted(codes) == [ErrorCode.NONE] * (PARTITIONS // 2) + [ErrorCode.KAFKA_STORAGE_ERROR] * (PARTITIONS // 2)
+    assert leaders == {index: 1 if code is ErrorCode.NONE else -1 for index, code in enumerate(codes)}
+    assert exit_code == 0
+
+
+def test_groups_on_a_full_log_directory_lose_their_coordinator_and_no_commit(
+    make_server: MakeServer, disk: SmallDisk, tmp_path: Path
+) -> None:
+    server, client = start(make_server, tmp_path / "roomy", disk.mount_point / "data")
+    groups = [f"group-{number}" for number in range(8)]
+    for group in groups:
+        wait_for_coordinator(client, group)
+    acked = dict.fromkeys(groups, -1)
+    disk.fill(leave_bytes=2 * 4096)
+
+    answers: dict[str, ErrorCode] = {}
+    for offset in range(12):
+        for group in groups:
+            answers[group] = commit(client, group, offset)
+            if answers[group] is ErrorCode.NONE:
+                acked[group] = offset
+    lost = {group for group, code in answers.items() if code is not ErrorCode.NONE}
+    coordinators = {group: find_coordinator(client, group) for group in groups}
+    disk.free()
+    server.restart(hard=True)
+
+    assert 0 < len(lost) < len(groups)
+    assert {answers[group] for group in lost} == {ErrorCode.NOT_COORDINATOR}
+    assert coordinators == {group: ErrorCode.COORDINATOR_NOT_AVAILABLE if group in lost else ErrorCode.NONE for group in groups}
+    with WireClient(server.host, server.port) as reader:
+        for group in groups:
+            wait_for_coordinator(reader, group)
+        assert {group: committed_offset(reader, group) for group in groups} == acked
+
+
+def find_coordinator(client: WireClient, group: str) -> ErrorCode:
+    response = client.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+    return ErrorCode(response.coordinators[0].error_code)
+
+
+def wait_for_coordinator(client: WireClient, group: str) -> None:
+    """Until the offsets topic is there, and the group loaded."""
+    deadline = time.monotonic() + COORDINATOR_WAIT_S
+    while find_coordinator(client, group) is not ErrorCode.NONE or committed_offset(client, group) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def commit(client: WireClient, group: str, offset: int) -> ErrorCode:
+    """With metadata of 2 KB, so that a few commits fill a page."""
+    committed = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="m" * 2000)
+    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])
+    response = client.request(OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=[topic]), 8)
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+def committed_offset(client: WireClient, group: str) -> int | None:
+    """-1 without a commit, None while the group is not there to be asked."""
+    asked = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
+    answer = client.request(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[asked])]), 8).groups[0]
+    if answer.error_code != 0:
+        return None
+    committed: int = answer.topics[0].partitions[0].committed_offset
+    return committed
