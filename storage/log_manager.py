@@ -235,12 +235,15 @@ class LogManager:
         """What may be removed now, to be run off the loop; None when there is nothing."""
         files = [deletion for log in self._logs.values() for deletion in log.deletions.take_due(now_ms)]
         due: list[Path] = []
+        waiting: list[_DeletedDirectory] = []
         for deleted in self._deleted:
             if deleted.due_ms is None:
                 deleted.due_ms = now_ms + deleted.delay_ms
             if deleted.due_ms <= now_ms:
                 due.append(deleted.path)
-        self._deleted = [deleted for deleted in self._deleted if deleted.path not in due]
+            else:
+                waiting.append(deleted)
+        self._deleted = waiting
         return DeletionWork(tuple(files), tuple(due)) if files or due else None
 
     def delete_pending(self, now_ms: int) -> None:
