@@ -95,6 +95,7 @@ class ReplicaManager:
         self.reader = FetchReader(self, self._topics, self.fetch_purgatory, clock)
         self._waiting: dict[tuple[str, int], None] = {}  # new partitions that are not made yet, oldest first
         self._waiting_timer: Timer | None = None
+        self._on_demand_count = 0  # since the last turn
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
         self._failed_log_dirs: set[Path] = set()
         self._is_loading = True  # until the partitions have come that were there before this start
@@ -110,7 +111,7 @@ class ReplicaManager:
     def get_partition(self, topic: str, partition: int) -> Partition:
         """The hosted partition, online. Raises KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER when another broker has
         it, so that clients refresh their metadata; UNKNOWN_TOPIC_OR_PARTITION."""
-        found = self.find_partition(topic, partition)
+        found = self.find_partition(topic, partition) or self._make_on_demand(topic, partition)
         if found is not None and not found.is_offline:
             return found
         if found is not None or (topic, partition) in self._unopened:
@@ -311,18 +312,28 @@ class ReplicaManager:
             self._waiting_timer = self._clock.call_later(0, self._make_waiting)
 
     def _make_waiting(self) -> None:
-        """Make a few of the partitions that wait, as the metadata has them now. Until then they answer NOT_LEADER_OR_FOLLOWER, as
-        Kafka's do between the commit and the broker's taking it over."""
+        """Make a few of the partitions that wait, as the metadata has them now. Requests that ask for very many of them until then
+        are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker between the commit and its taking it over."""
         self._waiting_timer = None
-        for name, index in tuple(islice(self._waiting, NEW_PARTITIONS_PER_TURN)):
-            del self._waiting[name, index]
-            topic = self._metadata.find_topic(name)
-            if topic is None or self.node_id not in topic.partitions[index].replicas:
-                continue
-            partition = self._apply_change(PartitionChange(topic, index, topic.partitions[index]))
-            if partition is not None:
-                self.on_progress(partition)
+        self._on_demand_count = 0
+        for key in tuple(islice(self._waiting, NEW_PARTITIONS_PER_TURN)):
+            self._make_one_waiting(key)
         self._make_waiting_later()
+
+    def _make_on_demand(self, topic: str, partition: int) -> Partition | None:
+        """A partition that waits is made when it is asked for: few clients ever see that it was not there."""
+        if (topic, partition) not in self._waiting or self._on_demand_count >= NEW_PARTITIONS_AT_ONCE:
+            return None
+        self._on_demand_count += 1
+        return self._make_one_waiting((topic, partition))
+
+    def _make_one_waiting(self, key: tuple[str, int]) -> Partition | None:
+        del self._waiting[key]
+        name, index = key
+        topic = self._metadata.find_topic(name)
+        if topic is None or self.node_id not in topic.partitions[index].replicas:
+            return None
+        return self._apply_change(PartitionChange(topic, index, topic.partitions[index]))
 
     def _apply_change(self, change: PartitionChange) -> Partition | None:
         topic, index, image = change.topic, change.partition, change.image

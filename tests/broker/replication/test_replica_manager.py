@@ -157,15 +157,25 @@ def test_large_topic_is_made_in_turns_between_which_requests_are_served(tmp_path
     world.create_topic("large", partitions=100)
     world.set_topic_config("large", "flush.messages", "1")
     at_once = len([partition for partition in world.replica_manager.partitions() if partition.topic == "large"])
-    with pytest.raises(KafkaError) as refused:
-        world.partition("large", 99)
     world.clock.advance(1)
 
     assert at_once == NEW_PARTITIONS_AT_ONCE
-    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.partition("large", 99).is_leader
     assert world.partition("large", 99).waits_for_flush
     assert world.clock.pending_timers == []
+
+
+def test_partition_that_is_asked_for_does_not_wait_for_its_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("first")
+    world.create_topic("large", partitions=500)
+
+    produced = [world.produce("large", batch("x"), index=index)[0] for index in range(499, 400, -1)]
+    world.clock.advance(1)
+
+    assert [result.error_code for result in produced[:NEW_PARTITIONS_AT_ONCE]] == [ErrorCode.NONE] * NEW_PARTITIONS_AT_ONCE
+    assert {result.error_code for result in produced[NEW_PARTITIONS_AT_ONCE:]} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert world.partition("large", 499).log.log_end_offset == 1
 
 
 def test_large_topic_that_is_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
