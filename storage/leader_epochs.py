@@ -56,6 +56,8 @@ class LeaderEpochFileCache:
         self._is_unsynced = False
         try:
             entries = read_checkpoint(path, _parse_line)
+            # What a power cut leaves of a file that was replaced without fsync; an empty table has two lines.
+            self.is_corrupt = not entries and path.exists() and path.stat().st_size == 0
         except CorruptFileError as error:
             logger.warning("%s: the epochs are read from the batches", error)
             self.is_corrupt = True

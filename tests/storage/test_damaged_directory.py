@@ -173,8 +173,9 @@ def test_damaged_directory_is_served_whole(log_dir: Path, damage: Callable[[Path
     manager.close_clean()
 
 
+@pytest.mark.parametrize("left_bytes", [0, 7])
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
-def test_epochs_of_a_torn_checkpoint_are_read_from_the_batches(log_dir: Path, is_clean: bool) -> None:
+def test_epochs_of_a_torn_checkpoint_are_read_from_the_batches(log_dir: Path, is_clean: bool, left_bytes: int) -> None:
     """Kafka takes the directory offline; the batches of every segment say the same."""
     manager = start(log_dir)
     log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
@@ -186,7 +187,7 @@ def test_epochs_of_a_torn_checkpoint_are_read_from_the_batches(log_dir: Path, is
     else:
         log.abandon()
         manager.unlock()
-    cut("leader-epoch-checkpoint", 7)(log.directory)
+    cut("leader-epoch-checkpoint", left_bytes)(log.directory)
 
     log = found_log(start(log_dir))
 
