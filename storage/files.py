@@ -161,10 +161,15 @@ def rename(source: Path, target: Path) -> None:
         os.replace(source, target)
 
 
-def sync_directory(directory: Path) -> None:
-    """Makes creations, renames and deletions in the directory durable."""
+def sync_directory(directory: Path, *, missing_ok: bool = False) -> None:
+    """Makes creations, renames and deletions in the directory durable. With `missing_ok` it need not be there."""
     with storage_errors("fsync directory", directory):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if missing_ok:
+                return
+            raise
         try:
             os.fsync(descriptor)
         finally:

@@ -46,7 +46,7 @@ class FlushWork:
         except OSError as error:
             raise StorageError(f"cannot synchronise up to offset {self.end_offset}: {error}") from error
         if self.directory is not None:
-            sync_directory(self.directory)
+            sync_directory(self.directory, missing_ok=True)  # it has another name when its topic was deleted meanwhile
             sync_directory(self.directory.parent)  # a new partition's own entry
 
     def release(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from broker.replication.fetch_data import FetchTarget
+from config.topic import LogConfig
 from protocol.errors import ErrorCode
+from storage.log_manager import LogManager
 from tests.broker.replication.world import World, batch, values
 
 WAIT_MS = 60_000
@@ -90,3 +93,24 @@ def test_slice_that_is_being_sent_outlives_its_segment(world: World) -> None:
             path.unlink()
 
     assert values(reads[0].records) == ["x"]
+
+
+@pytest.mark.parametrize("partitions", [1, 6])
+def test_flush_that_runs_while_its_topic_is_deleted_harms_nobody(tmp_path: Path, partitions: int) -> None:
+    """The directory that it is to synchronise has another name by then. One file is synchronised by itself, many by one call."""
+    log_manager = LogManager([tmp_path / "data"], random_source=random.Random(1))
+    log_manager.open(config_of=lambda name: LogConfig(), now_ms=0)
+    world = World(tmp_path, logs=log_manager)
+    world.create_topic("a", partitions=partitions, flush_messages="1")
+    world.create_topic("b", flush_messages="1")
+    answers = [world.produce("a", batch("x"), index=index, acks=-1) for index in range(partitions)]
+
+    world.delete_topic("a")
+    world.executor.run()
+    world.executor.run()
+    others = world.produce("b", batch("y"), acks=-1)
+    world.executor.run()
+
+    assert world.failed_log_dirs == []
+    assert {answer[0].error_code for answer in answers} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert others[0].error_code is ErrorCode.NONE
