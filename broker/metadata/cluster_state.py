@@ -41,6 +41,8 @@ class ClusterState:
         self.brokers: dict[int, BrokerImage] = {}
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.partitions_count = 0
+        """Of all topics."""
         self.names_by_collision_key: dict[str, list[str]] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
@@ -152,6 +154,7 @@ class ClusterState:
         )
         if record.partition_id == len(topic.partitions):
             topic.partitions.append(image)
+            self.partitions_count += 1
         elif 0 <= record.partition_id < len(topic.partitions):
             topic.partitions[record.partition_id] = image
         else:
@@ -183,6 +186,7 @@ class ClusterState:
     def _apply_remove_topic(self, record: records.RemoveTopicRecord) -> None:
         topic = self._topic_by_id(record.topic_id, "RemoveTopicRecord")
         del self.topics_by_id[record.topic_id]
+        self.partitions_count -= len(topic.partitions)
         del self.topics[topic.name]
         self.configs.pop((RESOURCE_TOPIC, topic.name), None)
         if has_collision_characters(topic.name):

@@ -268,7 +268,7 @@ class TopicControl:
 
     def _check_partitions_count(self, new_count: int) -> None:
         """Raises KafkaError POLICY_VIOLATION, for the whole request, when `new_count` partitions are more than there is room for."""
-        present_count = sum(len(topic.partitions) for topic in self._state.topics.values())
+        present_count = self._state.partitions_count
         if present_count + new_count > self._partitions_max:
             why = f"There are {present_count} partitions; the descriptor limit of the broker allows {self._partitions_max}."
             raise KafkaError(ErrorCode.POLICY_VIOLATION, why)

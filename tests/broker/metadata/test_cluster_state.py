@@ -151,3 +151,22 @@ def test_a_record_that_contradicts_the_state_is_a_storage_error(record: Any) -> 
 
     with pytest.raises(StorageError):
         state.replay(record)
+
+
+def test_partitions_are_counted_as_topics_come_and_go() -> None:
+    state = ClusterState()
+    first, second = bytes(15) + b"\x01", bytes(15) + b"\x02"
+    for record in [
+        records.TopicRecord(name="a", topic_id=first),
+        records.PartitionRecord(partition_id=0, topic_id=first),
+        records.PartitionRecord(partition_id=1, topic_id=first),
+        records.PartitionRecord(partition_id=1, topic_id=first, leader=2),
+        records.TopicRecord(name="b", topic_id=second),
+        records.PartitionRecord(partition_id=0, topic_id=second),
+    ]:
+        state.replay(record)
+    before = state.partitions_count
+
+    state.replay(records.RemoveTopicRecord(topic_id=first))
+
+    assert (before, state.partitions_count) == (3, 1)
