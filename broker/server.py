@@ -199,7 +199,7 @@ class Broker:
         self.cluster_id = identity.cluster_id
         for directory in log_manager.online_directories:
             if directory.meta is None:  # a new disk beside the old ones
-                directory.format(MetaProperties(self.cluster_id, self.node_id, new_id(secrets.token_bytes)))
+                directory.format(MetaProperties(self.cluster_id, self.node_id, new_id(os.urandom)))
         return log_manager
 
     def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient, MetadataLog]:

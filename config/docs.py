@@ -136,13 +136,8 @@ principal.builder.class  A Java class
 security.providers  Java security providers
 = all listeners open when the broker is ready
 early.start.listeners  Listeners that open before the broker is ready
-= a snapshot is written at a start that had much to replay, and the metadata log is kept whole
+= deleted metadata files go at once
 internal.metadata.delete.delay.millis  How long a deleted metadata file is kept
-metadata.log.max.record.bytes.between.snapshots  Bytes of metadata records after which a snapshot is written
-metadata.log.max.snapshot.interval.ms  Longest time between metadata snapshots, 0 for no limit
-metadata.log.segment.ms  Time after which the metadata log begins a new segment
-metadata.max.retention.bytes  Bytes of metadata log and snapshots that are kept
-metadata.max.retention.ms  How long metadata log and snapshots are kept
 = metadata.log.segment.bytes counts
 internal.metadata.log.segment.bytes  Segment size of the metadata log, for tests
 = the controller bounds a change by its records
@@ -230,7 +225,12 @@ message.timestamp.after.max.ms  How far ahead of the broker's clock a record's t
 message.timestamp.before.max.ms  How far behind the broker's clock a record's timestamp may be.
 message.timestamp.type  Whose time a record carries: the producer's (CreateTime) or the broker's (LogAppendTime).
 metadata.log.dir  Directory of the metadata log; the first of log.dirs where it is not set.
+metadata.log.max.record.bytes.between.snapshots  Bytes of metadata records after which a snapshot is written.
+metadata.log.max.snapshot.interval.ms  Longest time between metadata snapshots, 0 for no limit.
 metadata.log.segment.bytes  Segment size of the metadata log.
+metadata.log.segment.ms  Time after which the metadata log begins a new segment.
+metadata.max.retention.bytes  Bytes of metadata log and snapshots that are kept.
+metadata.max.retention.ms  How long metadata log and snapshots are kept.
 min.insync.replicas  Replicas that must have a record before acks=all is answered.
 node.id  This node's id in the cluster.
 num.partitions  Partitions of a topic that is created without saying how many.
