@@ -146,7 +146,7 @@ def test_an_unknown_key_is_one_line_of_the_log(tmp_path: Path) -> None:
     broker.stop()
 
     (line,) = [line for line in broker.log_path.read_text().splitlines() if "zookeeper" in line]
-    assert line.endswith("WARNING barnabas.config unknown configuration zookeeper.connect is ignored")
+    assert line.endswith("WARNING barnabas.config unknown configurations are ignored: zookeeper.connect")
 
 
 def test_each_client_is_told_the_address_of_the_listener_it_came_by(tmp_path: Path) -> None:
