@@ -290,11 +290,12 @@ class FetchSessionCache:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(targets, forgotten, isolation, now_ms)
+        asked = list(targets)
+        session.update(asked, forgotten, isolation, now_ms)
         if not session.targets:
             del self._sessions[session_id]
             session.close()
-            return FetchContext([])
+            return FetchContext(asked)  # what the request names it is still told, once
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
         self._sessions.move_to_end(session_id)

@@ -357,6 +357,22 @@ def test_forgotten_partitions_leave_the_session_and_an_empty_one_ends(world: Wor
     assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_the_request_that_ends_its_session_is_answered_without_one(world: World) -> None:
+    """It adds and forgets the only partition (FetchManager.newContext)."""
+    client = Client(world)
+    world.produce("a", batch("x"), index=0)
+    full = client.fetch(topic("a", (0, 0)), session_epoch=0)
+
+    last = client.fetch(
+        topic("a", (0, 0)),
+        session_id=full.session_id,
+        session_epoch=1,
+        forgotten_topics_data=[ForgottenTopic(topic="a", partitions=[0])],
+    )
+
+    assert (last.session_id, len(only(last).records)) == (0, len(only(full).records))
+
+
 def test_session_with_topic_ids_learns_of_a_topic_made_later(tmp_path: Path) -> None:
     world = World(tmp_path)
     client = Client(world, 13)
