@@ -116,10 +116,16 @@ class Session:
             while time.monotonic() < deadline:
                 topic_metadata = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 8).topics[0]
                 leaders = [partition for partition in topic_metadata.partitions if partition.leader_id >= 0]
-                if len(leaders) == partitions and not topic_metadata.error_code:
+                if len(leaders) == partitions and not topic_metadata.error_code and self._are_served(client, name, partitions):
                     return
                 time.sleep(0.02)
         raise MeasurementError(f"topic {name} has no leaders")
+
+    def _are_served(self, client: WireClient, name: str, partitions: int) -> bool:
+        """Whether every log is there: a topic's leaders are known before the last of many logs is made."""
+        asked = [ListOffsetsPartition(partition_index=partition, timestamp=LATEST) for partition in range(partitions)]
+        answer = client.request(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=asked)]), 5)
+        return not any(partition.error_code for partition in answer.topics[0].partitions)
 
     def end_offsets(self, name: str, partitions: int = 1) -> int:
         """The sum of the partitions' end offsets: how many records a new topic has taken."""
