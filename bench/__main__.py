@@ -1,4 +1,5 @@
-"""`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench profile ROW`.
+"""`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench profile ROW`,
+`python -m bench anatomy`: where the time goes.
 
 `ROWS=a,b` (or `--rows a,b`) selects rows; `python -m bench list` names them all. Everything stays on loopback and in a folder
 that is removed at the end.
@@ -27,6 +28,11 @@ def main(arguments: list[str]) -> int:
     if options.command == "list":
         for row in ROWS.values():
             print(f"{row.name:28} {'core' if row.is_core else '':5} {row.title}")
+        return 0
+    if options.command == "anatomy":
+        from bench.anatomy import run
+
+        print(run())
         return 0
     if options.command == "profile":
         from bench.profiling import profile
@@ -66,6 +72,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     run.add_argument("--product", choices=tuple(PRODUCTS), default=BARNABAS.name)
     commands.add_parser("compare", parents=[measured], help="Barnabas and Apache Kafka in turn")
     commands.add_parser("list", help="the names of the rows")
+    commands.add_parser("anatomy", help="where the time of one produce and one fetch goes, layer by layer")
     profile = commands.add_parser("profile", parents=[common], help="a flame graph of Barnabas under a row")
     profile.add_argument("row", choices=tuple(ROWS))
     profile.add_argument("--output", type=Path, default=Path("bench/results/profiles"))

@@ -295,8 +295,10 @@ FURTHER = (
             measure,
             (
                 Figure("alone_p99_us", "p99 alone", "µs"),
+                Figure("elsewhere_p99_us", "p99, the load on another broker", "µs"),
                 Figure("beside_p99_us", "p99 beside", "µs"),
                 Figure("added_p99_us", "added to p99", "µs", limit=2_000),
+                Figure("shared_p99_us", "of it by sharing the broker", "µs"),
                 Figure("added_p50_us", "added to p50", "µs"),
             ),
         )
@@ -324,11 +326,12 @@ FURTHER = (
             measure(count),
             _lock_step_figures(),
             runs_max=3,
+            writes_gb=count * scaling_rows.SEGMENT_BYTES / 1e9 if what == "segments" else 0.0,
         )
         for what, measure, counts in (
             ("partitions", scaling_rows.partitions, scaling_rows.COUNTS),
             ("connections", scaling_rows.connections, scaling_rows.COUNTS),
-            ("segments", scaling_rows.segments, scaling_rows.COUNTS[:-1]),
+            ("segments", scaling_rows.segments, scaling_rows.COUNTS),
             ("producer-ids", scaling_rows.producer_ids, scaling_rows.COUNTS),
         )
         for count in counts

@@ -54,9 +54,12 @@ class BatchPreparer:
 
     def is_needed(self, connection_id: int, entries: Sequence[AppendEntry]) -> bool:
         """Whether the request has to go through the line: it takes long, or an earlier one of its connection is in it."""
-        if connection_id in self._connections:
+        if self._line and connection_id in self._connections:
             return True
-        return any(self._config_for_check(entry) is not None for entry in entries)
+        for entry in entries:  # noqa: SIM110 - a generator takes twice the time, and this is asked of every produce
+            if self._config_for_check(entry) is not None:
+                return True
+        return False
 
     def has_room(self, entries: Sequence[AppendEntry]) -> bool:
         return not self._line or self._held_bytes + _size_of(entries) <= HELD_BYTES_MAX
