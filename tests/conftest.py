@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+from storage.segment import LogSegment
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 
@@ -15,6 +19,23 @@ def pytest_configure(config: pytest.Config) -> None:
     # Settings of the caller's shell are configuration to a broker: no test may depend on them.
     for key in [key for key in os.environ if key.startswith("KAFKA_")]:
         del os.environ[key]
+
+
+@pytest.fixture(autouse=True)
+def _close_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Frees what a test's logs still hold: one that stands for a killed process is never closed. Thousands of such descriptors later
+    a test fails that has nothing to do with them: py4j waits by select(), which takes none above 1,023."""
+    opened: list[LogSegment] = []
+    make = LogSegment.__init__
+
+    def note(self: LogSegment, *arguments: Any, **named: Any) -> None:
+        make(self, *arguments, **named)
+        opened.append(self)
+
+    monkeypatch.setattr(LogSegment, "__init__", note)
+    yield
+    for segment in opened:
+        segment.abandon()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
