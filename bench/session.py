@@ -20,6 +20,7 @@ from typing import Any
 
 from bench.clients.wire import WireClient
 from bench.servers import Product
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -28,6 +29,7 @@ from tests.support.process import ServerProcess
 
 CLIENT_TIMEOUT_S = 600.0
 LEADERS_TIMEOUT_S = 60.0
+PARTITIONS_PER_REQUEST = 9_000  # Kafka makes less than 10,000 records of one request
 LATEST = -1  # timestamp that asks for the end offset
 CLIENT_BOUND_SHARE = 0.95  # of one core
 
@@ -107,11 +109,17 @@ class Session:
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Creates a topic and returns when all its partitions have a leader."""
         topic_configs = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=topic_configs)
+        first_count = min(partitions, PARTITIONS_PER_REQUEST)
+        topic = CreatableTopic(name=name, num_partitions=first_count, replication_factor=1, configs=topic_configs)
         with self.wire() as client:
             created = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5).topics[0]
             if created.error_code:
                 raise MeasurementError(f"topic {name} was not created: error {created.error_code} {created.error_message}")
+            if first_count < partitions:
+                more = CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+                grown = client.request(CreatePartitionsRequest(topics=[more], timeout_ms=60_000), 2).results[0]
+                if grown.error_code:
+                    raise MeasurementError(f"topic {name} was not enlarged: error {grown.error_code} {grown.error_message}")
             deadline = time.monotonic() + LEADERS_TIMEOUT_S
             while time.monotonic() < deadline:
                 topic_metadata = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 8).topics[0]
