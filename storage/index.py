@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
 from typing import ClassVar, NamedTuple
@@ -132,6 +133,13 @@ class SegmentIndex:
             key, value = self.entry.unpack(read_at(self._fd, size, slot * size, missing=(0, self._count * size)))
         return key, value
 
+    def _field(self, place: int) -> Callable[[int], int]:
+        """A slot to its entry's key (0) or value (1), for a search; in memory in half the time of `_unpack`."""
+        entries, size, unpack_from = self._entries, self.entry.size, self.entry.unpack_from
+        if entries is None:
+            return lambda slot: self._unpack(slot)[place]
+        return lambda slot: unpack_from(entries, slot * size)[place]
+
     def _append(self, packed: bytes) -> None:
         entries = self._entries
         assert entries is not None, "only the index of an active segment grows"
@@ -189,23 +197,17 @@ class OffsetIndex(SegmentIndex):
     def find_position(self, offset: int) -> int:
         """Position of the last indexed batch that ends at or before `offset`, 0 when there is none."""
         relative = offset - self.base_offset
-        slot = bisect_right(range(self._count), relative, key=self._relative_offset)
+        slot = bisect_right(range(self._count), relative, key=self._field(0))
         return self._unpack(slot - 1)[1] if slot else 0
 
     def find_boundary(self, position: int) -> int:
         """The last indexed position at or before `position`, 0 when there is none: a batch starts there."""
-        slot = bisect_right(range(self._count), position, key=self._position)
+        slot = bisect_right(range(self._count), position, key=self._field(1))
         return self._unpack(slot - 1)[1] if slot else 0
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or past `offset`."""
-        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._relative_offset))
-
-    def _relative_offset(self, slot: int) -> int:
-        return self._unpack(slot)[0]
-
-    def _position(self, slot: int) -> int:
-        return self._unpack(slot)[1]
+        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._field(0)))
 
 
 class TimeIndex(SegmentIndex):
@@ -240,19 +242,13 @@ class TimeIndex(SegmentIndex):
 
     def find_entry(self, timestamp: int) -> TimeEntry:
         """The last entry at or before `timestamp`; (-1, base offset) when there is none."""
-        slot = bisect_right(range(self._count), timestamp, key=self._timestamp)
+        slot = bisect_right(range(self._count), timestamp, key=self._field(0))
         return self._at(slot - 1) if slot else TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or past `offset`."""
-        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._offset))
+        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._field(1)))
 
     def _at(self, slot: int) -> TimeEntry:
         timestamp, relative = self._unpack(slot)
         return TimeEntry(timestamp, self.base_offset + relative)
-
-    def _timestamp(self, slot: int) -> int:
-        return self._unpack(slot)[0]
-
-    def _offset(self, slot: int) -> int:
-        return self._unpack(slot)[1]
