@@ -23,7 +23,10 @@ from pipeline.publication import CHECKPOINT, Publisher
 from pipeline.transforms import LAYOUT_COLUMNS, archive_rows, in_archive_order
 
 POLL_INTERVAL_S = 0.2
-STOP_REQUESTED = "stop requested before this batch"
+
+
+class QueryStoppedError(Exception):
+    """Ends the query instead of the batch that it would have run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class Stop:
 
 
 def archive(spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[str], None]) -> None:
-    """Runs the job until it is done or `stop` is requested. Raises StreamingQueryException when Spark gives up."""
+    """Runs the job until it is done or `stop` is requested. Raises what a batch failed with, or StreamingQueryException."""
     with TopicAdmin(spark, job.bootstrap_servers, job.consumer_properties) as admin:
         for topic in job.topics:
             admin.require_topic(topic)
@@ -87,18 +90,24 @@ def archive(spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[
     publisher = Publisher(HadoopFiles(spark, job.target), job.target, HadoopFiles(spark, checkpoint), checkpoint)
     publisher.open()
     tasks_limit = job.files_per_batch_limit or spark.sparkContext.defaultParallelism
+    failures: list[Exception] = []
 
     def run_batch(batch: DataFrame, batch_id: int) -> None:
-        if stop.is_requested:
-            # Refusing the batch is the one way to end between two: it is planned, and the next start runs it.
-            raise InterruptedError(STOP_REQUESTED)
-        rows = in_archive_order(batch, tasks_limit=tasks_limit)
-        publisher.publish(batch_id, lambda folder: rows.write.partitionBy(*LAYOUT_COLUMNS).parquet(folder))
+        try:
+            if stop.is_requested:
+                # Refusing the batch is the one way to end between two: it is planned, and the next start runs it.
+                raise QueryStoppedError
+            rows = in_archive_order(batch, tasks_limit=tasks_limit)
+            publisher.publish(batch_id, lambda folder: rows.write.partitionBy(*LAYOUT_COLUMNS).parquet(folder))
+        except Exception as e:
+            # Spark passes on no more of it than a traceback's text.
+            failures.append(e)
+            raise
 
     writer = archive_rows(read_topics(spark, job)).writeStream.foreachBatch(run_batch)
     writer = writer.option("checkpointLocation", checkpoint).queryName("barnabas-archive")
     trigger = writer.trigger(availableNow=True) if job.interval_s is None else writer.trigger(processingTime=f"{job.interval_s} seconds")
-    _run(trigger.start(), stop=stop, progress=ProgressPrinter(say))
+    _run(trigger.start(), failures, stop=stop, progress=ProgressPrinter(say))
 
 
 def read_topics(spark: SparkSession, job: ArchiveJob) -> DataFrame:
@@ -124,8 +133,11 @@ def read_topics(spark: SparkSession, job: ArchiveJob) -> DataFrame:
     return reader.load()
 
 
-def _run(query: StreamingQuery, *, stop: Stop, progress: ProgressPrinter) -> None:
-    """Waits for the query's end, printing its batches; ends it between two batches when asked to."""
+def _run(query: StreamingQuery, failures: list[Exception], *, stop: Stop, progress: ProgressPrinter) -> None:
+    """Waits for the query's end, printing its batches; ends it between two batches when asked to.
+
+    Raises what ended the query: a batch's own exception, which is added to `failures`, or StreamingQueryException.
+    """
     try:
         while query.isActive:
             progress.print_new(query.recentProgress)
@@ -134,7 +146,9 @@ def _run(query: StreamingQuery, *, stop: Stop, progress: ProgressPrinter) -> Non
             time.sleep(POLL_INTERVAL_S)
         query.awaitTermination()
     except StreamingQueryException as e:
-        if STOP_REQUESTED not in str(e):
+        if not failures:
             raise
+        if not isinstance(failures[-1], QueryStoppedError):
+            raise failures[-1] from e
     progress.print_new(query.recentProgress)
     progress.print_total(stopped=stop.is_requested)

@@ -19,6 +19,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 BEFORE_MIDNIGHT_MS = int(datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp() * 1000)
 
+# The records are older than a topic keeps them by default: the broker may delete them from half a minute after its start on.
+KEEP_OLD_RECORDS = {"retention.ms": "-1"}
+
 
 def numbered(count: int, *, partitions: int = 3, first: int = 0) -> list[Message]:
     """Records of which every other one is a day later."""
@@ -35,7 +38,7 @@ def expected(topic: str, count: int, partitions: int = 3) -> list[tuple[str, int
 def test_once_archives_every_record_once_in_sorted_files_by_topic_and_utc_day(
     server: ServerProcess, topic_name: str, tmp_path: Path
 ) -> None:
-    create_topic(server, topic_name, partitions=3)
+    create_topic(server, topic_name, partitions=3, config=KEEP_OLD_RECORDS)
     produce(server, topic_name, numbered(3000))
 
     result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path), "--once", "--records-per-batch", "1000")
@@ -50,7 +53,7 @@ def test_once_archives_every_record_once_in_sorted_files_by_topic_and_utc_day(
 def test_rows_hold_key_value_headers_and_timestamp_nulls_included(
     spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
 ) -> None:
-    create_topic(server, topic_name)
+    create_topic(server, topic_name, config=KEEP_OLD_RECORDS)
     messages = [
         Message(0, None, b"value", (), BEFORE_MIDNIGHT_MS),
         Message(0, b"key", None, (("a", b"1"), ("a", None)), BEFORE_MIDNIGHT_MS),
@@ -67,7 +70,7 @@ def test_rows_hold_key_value_headers_and_timestamp_nulls_included(
 
 
 def test_second_run_adds_only_what_came_since(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
-    create_topic(server, topic_name, partitions=3)
+    create_topic(server, topic_name, partitions=3, config=KEEP_OLD_RECORDS)
     produce(server, topic_name, numbered(300))
     job = ArchiveJob(server.bootstrap, ("subscribePattern", f"{topic_name[:-1]}[0-9]"), str(tmp_path))
     archive(spark, job, stop=Stop(), say=print)
@@ -83,7 +86,7 @@ def test_second_run_adds_only_what_came_since(spark: SparkSession, server: Serve
 
 
 def test_start_at_a_time_leaves_out_what_is_older(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
-    create_topic(server, topic_name, partitions=2)
+    create_topic(server, topic_name, partitions=2, config=KEEP_OLD_RECORDS)
     start_ms = int(time.time() * 1000) - 60_000
     produce(server, topic_name, [Message(0, None, b"x", (), start_ms + i) for i in range(10)])
     job = ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path), start_timestamp_ms=start_ms + 6)
@@ -94,7 +97,7 @@ def test_start_at_a_time_leaves_out_what_is_older(spark: SparkSession, server: S
 
 
 def test_follow_stops_on_sigterm_after_the_running_batch(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
-    create_topic(server, topic_name, partitions=3)
+    create_topic(server, topic_name, partitions=3, config=KEEP_OLD_RECORDS)
     produce(server, topic_name, numbered(3000))
     arguments = ("--topics", topic_name, "--to", str(tmp_path), "--follow", "--interval", "0.1", "--records-per-batch", "300")
     process = start_pipeline("archive", server, *arguments)
@@ -121,3 +124,17 @@ def test_errors_are_one_line_and_a_failing_exit_code(server: ServerProcess, topi
     assert result.stderr.splitlines()[-1] == f"barnabas pipeline: topic {topic_name} does not exist at {server.bootstrap}"
     # The other line is the JVM's, about a module that Spark asks for.
     assert all("incubator" in line for line in result.stderr.splitlines()[:-1])
+
+
+def test_a_batch_that_fails_ends_the_job_with_its_own_reason(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    create_topic(server, topic_name, config=KEEP_OLD_RECORDS)
+    produce(server, topic_name, numbered(10, partitions=1))
+    in_the_way = tmp_path / f"topic={topic_name}"
+    in_the_way.write_text("a file where a folder is needed")
+
+    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path))
+
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith(f"barnabas pipeline: {in_the_way}/day=")
+    assert "not a directory" in result.stderr.splitlines()[-1]
+    assert not read_archive(tmp_path)
