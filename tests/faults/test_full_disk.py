@@ -32,6 +32,7 @@ DISK_BYTES = 8 * 1024 * 1024
 TOPIC = "orders"
 PARTITIONS = 4  # two for each of two directories
 EXIT_WAIT_S = 30.0
+LEADERS_WAIT_S = 10.0
 COORDINATOR_WAIT_S = 20.0
 
 MakeServer = Callable[[dict[str, str]], ServerProcess]
@@ -69,9 +70,16 @@ def count_records(client: WireClient, partition: int) -> int:
         count += sum(header.records_count for _, header in iterate_headers(answer.records))
 
 
-def find_leaders(client: WireClient) -> dict[int, int]:
-    answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9)
-    return {each.partition_index: each.leader_id for each in answer.topics[0].partitions}
+def wait_for_leaders(client: WireClient, expected: dict[int, int]) -> None:
+    """Until metadata says so: the controller learns of a lost directory after the client that was refused."""
+    deadline = time.monotonic() + LEADERS_WAIT_S
+    while True:
+        answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9)
+        leaders = {each.partition_index: each.leader_id for each in answer.topics[0].partitions}
+        if leaders == expected:
+            return
+        assert time.monotonic() < deadline, leaders
+        time.sleep(0.02)
 
 
 def start(make_server: MakeServer, *log_dirs: Path) -> tuple[ServerProcess, WireClient]:
@@ -98,12 +106,11 @@ def test_full_log_directory_goes_offline_alone(make_server: MakeServer, disk: Sm
     acked: dict[int, int] = {}
 
     refused = produce_until_refused(client, disk, acked)
-    leaders = find_leaders(client)
+    wait_for_leaders(client, {index: -1 if index in refused else 1 for index in range(PARTITIONS)})
     disk.free()
     server.restart()
 
     assert len(refused) == PARTITIONS // 2
-    assert leaders == {index: -1 if index in refused else 1 for index in range(PARTITIONS)}
     with WireClient(server.host, server.port) as reader:
         assert {index: count_records(reader, index) for index in range(PARTITIONS)} == acked
         assert [produce(reader, index, acked) for index in range(PARTITIONS)] == [ErrorCode.NONE] * PARTITIONS
@@ -142,13 +149,12 @@ def test_broken_log_directory_goes_offline_alone(make_server: MakeServer, tmp_pa
 
         broken.cut()
         codes = [produce(client, index, acked) for index in range(PARTITIONS)]
-        leaders = find_leaders(client)
+        wait_for_leaders(client, {index: 1 if code is ErrorCode.NONE else -1 for index, code in enumerate(codes)})
         exit_code = server.stop()
     finally:
         broken.close()
 
     assert sorted(codes) == [ErrorCode.NONE] * (PARTITIONS // 2) + [ErrorCode.KAFKA_STORAGE_ERROR] * (PARTITIONS // 2)
-    assert leaders == {index: 1 if code is ErrorCode.NONE else -1 for index, code in enumerate(codes)}
     assert exit_code == 0
 
 
