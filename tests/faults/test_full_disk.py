@@ -32,8 +32,7 @@ DISK_BYTES = 8 * 1024 * 1024
 TOPIC = "orders"
 PARTITIONS = 4  # two for each of two directories
 EXIT_WAIT_S = 30.0
-LEADERS_WAIT_S = 10.0
-COORDINATOR_WAIT_S = 20.0
+WAIT_S = 20.0
 
 MakeServer = Callable[[dict[str, str]], ServerProcess]
 
@@ -70,16 +69,17 @@ def count_records(client: WireClient, partition: int) -> int:
         count += sum(header.records_count for _, header in iterate_headers(answer.records))
 
 
-def wait_for_leaders(client: WireClient, expected: dict[int, int]) -> None:
-    """Until metadata says so: the controller learns of a lost directory after the client that was refused."""
-    deadline = time.monotonic() + LEADERS_WAIT_S
-    while True:
-        answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9)
-        leaders = {each.partition_index: each.leader_id for each in answer.topics[0].partitions}
-        if leaders == expected:
-            return
-        assert time.monotonic() < deadline, leaders
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Until it holds: topics are made, groups loaded and lost directories told to the controller after the answer to a request."""
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def find_leaders(client: WireClient) -> dict[int, int]:
+    answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9)
+    return {each.partition_index: each.leader_id for each in answer.topics[0].partitions}
 
 
 def start(make_server: MakeServer, *log_dirs: Path) -> tuple[ServerProcess, WireClient]:
@@ -106,7 +106,8 @@ def test_full_log_directory_goes_offline_alone(make_server: MakeServer, disk: Sm
     acked: dict[int, int] = {}
 
     refused = produce_until_refused(client, disk, acked)
-    wait_for_leaders(client, {index: -1 if index in refused else 1 for index in range(PARTITIONS)})
+    expected = {index: -1 if index in refused else 1 for index in range(PARTITIONS)}
+    wait_for(lambda: find_leaders(client) == expected)
     disk.free()
     server.restart()
 
@@ -149,7 +150,8 @@ def test_broken_log_directory_goes_offline_alone(make_server: MakeServer, tmp_pa
 
         broken.cut()
         codes = [produce(client, index, acked) for index in range(PARTITIONS)]
-        wait_for_leaders(client, {index: 1 if code is ErrorCode.NONE else -1 for index, code in enumerate(codes)})
+        expected = {index: 1 if code is ErrorCode.NONE else -1 for index, code in enumerate(codes)}
+        wait_for(lambda: find_leaders(client) == expected)
         exit_code = server.stop()
     finally:
         broken.close()
@@ -175,13 +177,13 @@ def test_groups_on_a_full_log_directory_lose_their_coordinator_and_no_commit(
             if answers[group] is ErrorCode.NONE:
                 acked[group] = offset
     lost = {group for group, code in answers.items() if code is not ErrorCode.NONE}
-    coordinators = {group: find_coordinator(client, group) for group in groups}
+    expected = {group: ErrorCode.COORDINATOR_NOT_AVAILABLE if group in lost else ErrorCode.NONE for group in groups}
+    wait_for(lambda: {group: find_coordinator(client, group) for group in groups} == expected)
     disk.free()
     server.restart(hard=True)
 
     assert 0 < len(lost) < len(groups)
     assert {answers[group] for group in lost} == {ErrorCode.NOT_COORDINATOR}
-    assert coordinators == {group: ErrorCode.COORDINATOR_NOT_AVAILABLE if group in lost else ErrorCode.NONE for group in groups}
     with WireClient(server.host, server.port) as reader:
         for group in groups:
             wait_for_coordinator(reader, group)
@@ -195,10 +197,7 @@ def find_coordinator(client: WireClient, group: str) -> ErrorCode:
 
 def wait_for_coordinator(client: WireClient, group: str) -> None:
     """Until the offsets topic is there, and the group loaded."""
-    deadline = time.monotonic() + COORDINATOR_WAIT_S
-    while find_coordinator(client, group) is not ErrorCode.NONE or committed_offset(client, group) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: find_coordinator(client, group) is ErrorCode.NONE and committed_offset(client, group) is not None)
 
 
 def commit(client: WireClient, group: str, offset: int) -> ErrorCode:
