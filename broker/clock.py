@@ -26,6 +26,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back; for every timeout and lease."""
 
+    def monotonic_us(self) -> int:
+        """The same in microseconds, for waits shorter than a timer's."""
+
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
         """Call `callback(*arguments)` on the loop after `delay_ms` of monotonic time."""
 
@@ -43,6 +46,9 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    def monotonic_us(self) -> int:
+        return time.monotonic_ns() // 1_000
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
         return self._loop.call_later(delay_ms / 1000, callback, *arguments)

@@ -158,6 +158,7 @@ class Broker:
             max_connections_of_ip=limits_by_address(config.max_connections_per_ip_overrides),
             idle_ms=config.connections_max_idle_ms,
             frame_deadline_ms=config.barnabas_frame_deadline_ms,
+            busy_poll_us=config.barnabas_busy_poll_us,
             on_count=self.metrics.connection_count,
         )
         self._undo.append(registry.close)

@@ -373,6 +373,8 @@ unstable.feature.versions.enable                   boolean  false               
 BARNABAS_TABLE = """
 # Format an empty log directory at the first start instead of asking for `barnabas format`.
 barnabas.auto.format                               boolean  false                -          -
+# The loop asks for the next request for this many microseconds after an answer, before it sleeps; 0 turns it off.
+barnabas.busy.poll.us                              int      50                   0..1000    -
 # A frame that has begun must be whole within this time (Kafka has no such limit).
 barnabas.frame.deadline.ms                         int      30000                1..        -
 # Limits that Kafka leaves open by default; the smaller of these and max.connections, max.connections.per.ip counts.

@@ -114,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(e)
         self._receiving = False
         self._after_frames()
+        self._registry.busy_poll.read_answered()
 
     def eof_received(self) -> bool:
         return False

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from broker.clock import Clock, Timer
 from broker.deferred import Deferred
+from broker.network.busy_poll import BusyPoll
 from broker.network.connection import Connection, ConnectionFacts
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks
@@ -48,6 +49,7 @@ class ConnectionRegistry:
         max_connections_per_ip: int,
         idle_ms: int,
         frame_deadline_ms: int,
+        busy_poll_us: int,
         on_count: Callable[[str, int], None],
         max_connections_of_ip: Mapping[str, int] = _NO_OVERRIDES,
     ) -> None:
@@ -56,6 +58,7 @@ class ConnectionRegistry:
         self.max_frame_size = max_frame_size
         self.pool = BufferPool()
         self.memory = RequestMemory(max_request_memory)
+        self.busy_poll = BusyPoll(loop, clock, busy_poll_us)
         self.monotonic_ms = clock.monotonic_ms
         self._clock = clock
         self._max_connections = max_connections

@@ -49,6 +49,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return int(self._monotonic_ms)
 
+    def monotonic_us(self) -> int:
+        return int(self._monotonic_ms * 1000)
+
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
         timer = ManualTimer(self._monotonic_ms + max(0, delay_ms), callback, arguments)
         self._armed_count += 1

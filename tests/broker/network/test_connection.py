@@ -49,6 +49,7 @@ class Harness:
             "max_connections_per_ip": 100,
             "idle_ms": 600_000,
             "frame_deadline_ms": 30_000,
+            "busy_poll_us": 0,
         }
         self.registry = ConnectionRegistry(
             asyncio.get_running_loop(), self.clock, self.executor, on_count=lambda name, change: None, **(settings | limits)

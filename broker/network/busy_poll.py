@@ -1,0 +1,61 @@
+"""Asks for the next request for a moment before the loop goes to sleep.
+
+A client that sends one request at a time sends the next one tens of microseconds after its answer. To fall asleep in between and be
+woken costs both sides more than the request does: on two cores of a virtual machine 45 µs of a round trip of 93 µs, and 10 µs of the
+broker's CPU. While a call is due, libuv polls its descriptors without sleeping, so a call that puts itself on the loop again does it.
+
+The wait must be worth its CPU: each time that nothing came, the next ones are left out, twice as many as before. Traffic that comes
+at other times than right after an answer, or a client that needs this very core to go on, soon costs one short wait in sixty-four.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.clock import Clock
+
+SKIPPED_MAX = 63  # reads without a wait after one in vain
+
+
+class BusyPoll:
+    """One for the loop, told of each read of a connection when its answers have left."""
+
+    __slots__ = ("_deadline_us", "_duration_us", "_is_polling", "_loop", "_monotonic_us", "_reads", "_reads_seen", "_skipped", "_to_skip")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, duration_us: int) -> None:
+        """`duration_us`: how long to wait for the next read; 0 never waits."""
+        self._loop = loop
+        self._monotonic_us = clock.monotonic_us
+        self._duration_us = duration_us
+        self._is_polling = False
+        self._deadline_us = 0
+        self._reads = 0
+        self._reads_seen = 0
+        self._skipped = 0  # how many reads the last wait in vain made us leave out
+        self._to_skip = 0  # how many of them are left
+
+    def read_answered(self) -> None:
+        """Wait for the next read from now on."""
+        self._reads += 1
+        if self._is_polling:
+            return
+        if self._to_skip:
+            self._to_skip -= 1
+        elif self._duration_us:
+            self._is_polling = True
+            self._begin()
+            self._loop.call_soon(self._poll)
+
+    def _begin(self) -> None:
+        self._reads_seen = self._reads
+        self._deadline_us = self._monotonic_us() + self._duration_us
+
+    def _poll(self) -> None:
+        if self._reads != self._reads_seen:
+            self._skipped = 0
+            self._begin()
+        elif self._monotonic_us() >= self._deadline_us:
+            self._is_polling = False
+            self._skipped = self._to_skip = min(2 * self._skipped + 1, SKIPPED_MAX)
+            return
+        self._loop.call_soon(self._poll)
