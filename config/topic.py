@@ -7,7 +7,7 @@ A topic property that is not set on the topic comes from the broker: `retention.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from config.properties import ConfigError, Property, PropertyTable, Value
@@ -132,6 +132,14 @@ class LogConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     record_validation: str = "header"
+
+    is_judged_by_header: bool = field(init=False, repr=False, compare=False)
+    """Whether a produced batch is appended on the word of its header and CRC. Else its records are walked: for the keys of a compacted
+    topic, for another compression, or because record validation is `full`. Worked out once, for it is asked of every batch."""
+
+    def __post_init__(self) -> None:
+        is_judged_by_header = self.compression_type == "producer" and not self.is_compacted and not self.has_full_validation
+        object.__setattr__(self, "is_judged_by_header", is_judged_by_header)  # the instance is frozen
 
     @property
     def is_compacted(self) -> bool:

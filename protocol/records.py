@@ -23,6 +23,8 @@ HEADER_SIZE = 61
 LOG_OVERHEAD = 12
 """Bytes of base_offset and batch_length, which batch_length does not count."""
 MAGIC_V2 = 2
+CRC_START = 21
+"""Where the bytes begin that the CRC covers: from the attributes to the batch's end."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -49,7 +51,6 @@ _TIMESTAMP = struct.Struct(">q")
 _LENGTH_POSITION = 8
 _LEADER_EPOCH_POSITION = 12
 _CRC_POSITION = 17
-_CRC_START = 21
 _MAX_TIMESTAMP_POSITION = 35
 
 assert _HEADER.size == HEADER_SIZE
@@ -160,6 +161,10 @@ _CONTROL_KEY = struct.Struct(">hh")
 _END_TRANSACTION_VALUE = struct.Struct(">hi")
 
 
+unpack_header = _HEADER.unpack_from
+"""The fields of the header at the start of a buffer, a BatchHeader's in their order, not judged; struct.error below 61 bytes."""
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Returns the header at `position`; DecodeError when fewer than 61 bytes are left or the length is below a header's.
 
@@ -189,7 +194,7 @@ def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Ba
 def crc_is_valid(buffer: Buffer, position: int, size_bytes: int) -> bool:
     """Whether the stored CRC-32C matches the batch of `size_bytes` at `position`."""
     (stored,) = _CRC.unpack_from(buffer, position + _CRC_POSITION)
-    return bool(stored == crc32c(memoryview(buffer)[position + _CRC_START : position + size_bytes]))
+    return bool(stored == crc32c(memoryview(buffer)[position + CRC_START : position + size_bytes]))
 
 
 def patch_for_append(buffer: bytearray | memoryview, position: int, *, base_offset: int, partition_leader_epoch: int) -> None:
@@ -200,13 +205,13 @@ def patch_for_append(buffer: bytearray | memoryview, position: int, *, base_offs
 
 def set_log_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
     """Marks the batch as LogAppendTime with this timestamp for all its records, and recomputes the CRC."""
-    (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + _CRC_START)
+    (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + CRC_START)
     set_max_timestamp(buffer, position, now_ms, attributes=attributes | LOG_APPEND_TIME_FLAG)
 
 
 def set_max_timestamp(buffer: bytearray | memoryview, position: int, max_timestamp: int, *, attributes: int) -> None:
     """Overwrites attributes and max_timestamp, and recomputes the CRC."""
-    _ATTRIBUTES.pack_into(buffer, position + _CRC_START, attributes)
+    _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes)
     _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp)
     (batch_length,) = _BATCH_LENGTH.unpack_from(buffer, position + _LENGTH_POSITION)
     _write_crc(buffer, position, position + LOG_OVERHEAD + batch_length)
@@ -356,7 +361,7 @@ def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHead
 
 def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:
     with memoryview(buffer) as view:
-        _CRC.pack_into(buffer, position + _CRC_POSITION, crc32c(view[position + _CRC_START : end]))
+        _CRC.pack_into(buffer, position + _CRC_POSITION, crc32c(view[position + CRC_START : end]))
 
 
 def _read_record(payload: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None) -> tuple[Record, int]:

@@ -215,6 +215,9 @@ class Log:
 
     def set_high_watermark(self, offset: int) -> int:
         """Set it within [log start offset, log end offset] and complete the transactions it passed. Returns the value taken."""
+        if offset == self.log_end_offset and not self.producers.has_transactions:  # after nearly every append
+            self.high_watermark = self.last_stable_offset = offset
+            return offset
         self.high_watermark = offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         self.producers.on_high_watermark_updated(offset)
         self._update_last_stable_offset()
@@ -296,7 +299,7 @@ class Log:
         self.segments.add(new)
         self.segments.note_read(old)
         self._flushes.note_closed([old])
-        self.producers.update_map_end_offset(base_offset)
+        self.producers.map_end_offset = base_offset
         snapshot = self.producers.take_snapshot(fsync=False)
         if snapshot is not None:
             self._flushes.note_paths([snapshot])
@@ -443,15 +446,17 @@ class Log:
 
     def _end_append(self, log_end_offset: int, now_ms: int) -> None:
         self.log_end_offset = log_end_offset
-        self.producers.update_map_end_offset(log_end_offset)
+        self.producers.map_end_offset = log_end_offset
         self._flushes.note_append(now_ms)
 
     def _segment_for(self, size_bytes: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int) -> LogSegment:
         """The active segment, a new one if this batch does not fit the present one."""
         config = self.config
-        if self.segments.active.should_roll(size_bytes, max_timestamp, last_offset, config.segment_bytes, config.segment_ms, now_ms):
+        active = self.segments.active
+        if active.should_roll(size_bytes, max_timestamp, last_offset, config.segment_bytes, config.segment_ms, now_ms):
             self.roll(now_ms, first_offset)
-        return self.segments.active
+            active = self.segments.active
+        return active
 
     def _note_aborted(self, aborted: AbortedTransaction | None) -> None:
         if aborted is not None:

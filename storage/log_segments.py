@@ -43,23 +43,20 @@ class OpenSegments:
 class LogSegments:
     """See the module's docstring."""
 
-    __slots__ = ("_base_offsets", "_opened", "_segments")
+    __slots__ = ("_base_offsets", "_opened", "_segments", "active")
 
     def __init__(self, segments: list[LogSegment] | None = None, opened: OpenSegments | None = None) -> None:
         self._segments: list[LogSegment] = segments or []
         self._base_offsets = [segment.base_offset for segment in self._segments]
         self._opened = OpenSegments() if opened is None else opened
         assert self._base_offsets == sorted(self._base_offsets)
+        self._note_active()
 
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._segments)
 
     def __len__(self) -> int:
         return len(self._segments)
-
-    @property
-    def active(self) -> LogSegment:
-        return self._segments[-1]
 
     @property
     def first(self) -> LogSegment:
@@ -73,6 +70,7 @@ class LogSegments:
         assert not self._segments or segment.base_offset > self.active.base_offset
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
+        self._note_active()
 
     def floor_index(self, offset: int) -> int:
         """Index of the segment that `offset` falls into, the first one for an offset before all."""
@@ -125,6 +123,11 @@ class LogSegments:
         removed = self._segments[start:end]
         del self._segments[start:end]
         del self._base_offsets[start:end]
+        self._note_active()
         for segment in removed:
             self._opened.discard(segment)
         return removed
+
+    def _note_active(self) -> None:
+        if self._segments:
+            self.active: LogSegment = self._segments[-1]

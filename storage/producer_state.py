@@ -90,7 +90,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}  # first offset → producer id
         self._unreplicated: dict[int, int] = {}  # first offset → marker's offset
         self._snapshot_offsets = _list_snapshots(directory)
-        self._map_end_offset = 0
+        self.map_end_offset = 0  # every batch below it is included; the log moves it on
         self._last_snapshot_offset = 0
 
     # Appending
@@ -173,14 +173,6 @@ class ProducerStateManager:
     # What the log asks
 
     @property
-    def map_end_offset(self) -> int:
-        """The offset up to which every batch is included (exclusive)."""
-        return self._map_end_offset
-
-    def update_map_end_offset(self, offset: int) -> None:
-        self._map_end_offset = offset
-
-    @property
     def producers(self) -> dict[int, ProducerStateEntry]:
         """The live entries by producer id, for DescribeProducers and tests; not to be changed."""
         return self._producers
@@ -188,6 +180,11 @@ class ProducerStateManager:
     @property
     def is_empty(self) -> bool:
         return not self._producers and not self._unreplicated
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether one is open, or completed above the high watermark; without any, all below the high watermark is stable."""
+        return bool(self._ongoing or self._unreplicated)
 
     @property
     def first_undecided_offset(self) -> int | None:
@@ -210,7 +207,7 @@ class ProducerStateManager:
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         self.on_high_watermark_updated(log_start_offset)
-        self._map_end_offset = max(self._map_end_offset, log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
@@ -230,7 +227,7 @@ class ProducerStateManager:
         """
         for offset in [o for o in self._snapshot_offsets if not log_start_offset < o <= log_end_offset]:
             self._delete_snapshot(offset)
-        if log_end_offset == self._map_end_offset:
+        if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
         self._forget_all()
@@ -242,7 +239,7 @@ class ProducerStateManager:
         for snapshot_offset in list(self._snapshot_offsets):
             self._delete_snapshot(snapshot_offset)
         self._last_snapshot_offset = 0
-        self._map_end_offset = offset
+        self.map_end_offset = offset
 
     def refill(self, headers: Iterable[BatchHeader]) -> None:
         """Fills the five-batch windows from headers that lie before the loaded snapshot's offset, in log order.
@@ -276,12 +273,12 @@ class ProducerStateManager:
 
     def take_snapshot(self, *, fsync: bool = False) -> Path | None:
         """Writes a snapshot at `map_end_offset` and returns its path; None when the last one is as new."""
-        if self._map_end_offset <= self._last_snapshot_offset:
+        if self.map_end_offset <= self._last_snapshot_offset:
             return None
-        path = self._snapshot_path(self._map_end_offset)
+        path = self._snapshot_path(self.map_end_offset)
         write_snapshot(path, (_snapshot_entry(entry) for entry in self._producers.values()), fsync=fsync)
-        self._snapshot_offsets.add(self._map_end_offset)
-        self._last_snapshot_offset = self._map_end_offset
+        self._snapshot_offsets.add(self.map_end_offset)
+        self._last_snapshot_offset = self.map_end_offset
         return path
 
     def find_snapshot(self, offset: int) -> Path | None:
@@ -353,9 +350,9 @@ class ProducerStateManager:
                 self._delete_snapshot(offset)
                 continue
             self._take_over(loaded, now_ms)
-            self._last_snapshot_offset = self._map_end_offset = offset
+            self._last_snapshot_offset = self.map_end_offset = offset
             return
-        self._last_snapshot_offset = self._map_end_offset = log_start_offset
+        self._last_snapshot_offset = self.map_end_offset = log_start_offset
 
     def _take_over(self, loaded: list[SnapshotEntry], now_ms: int) -> None:
         entries = [_entry_of(snapshot_entry) for snapshot_entry in loaded]

@@ -115,7 +115,7 @@ def rebuild_producer_state(
                 replay_batch(producers, header, batch)
         if not segment.is_active:
             segment.unload()  # there may be thousands
-    producers.update_map_end_offset(end_offset)
+    producers.map_end_offset = end_offset
 
 
 def _rebuild_epochs(segments: LogSegments, epochs: LeaderEpochFileCache) -> None:
@@ -232,7 +232,7 @@ def _recover_segments(
     for index in range(first, len(segments)):
         segment = segments.at(index)
         if index > first:
-            producers.update_map_end_offset(segment.base_offset)
+            producers.map_end_offset = segment.base_offset
             producers.take_snapshot(fsync=False)
         recovered = _recover_segment(segment, producers, epochs, last_offset)
         segment.unload()
@@ -247,7 +247,7 @@ def _recover_segments(
                 logger.warning("%s follows a torn segment: removed", later.log_path)
                 delete_files(later)
             break
-    producers.update_map_end_offset(last_offset + 1)
+    producers.map_end_offset = last_offset + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,17 @@ finds (offset deltas, a false largest timestamp, malformed records under a valid
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from config.topic import LogConfig
+from protocol.checksum import crc32c
 from protocol.compression import Buffer, Compression, compress
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record_outlines import iterate_outlines
 from protocol.records import (
     COMPRESSION_MASK,
+    CRC_START,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
@@ -36,6 +37,7 @@ from protocol.records import (
     read_payload,
     set_log_append_time,
     set_max_timestamp,
+    unpack_header,
 )
 
 RECORD_ERRORS_MAX = 1000
@@ -57,6 +59,7 @@ OUT_OF_WINDOW_MESSAGE = "One or more records have a timestamp out of the topic's
 PRODUCER_COMPRESSION = "producer"
 ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
 _UP_TO_MAGIC = struct.Struct(">8xi4xb")
+_LAST_CODEC, _LAST_CODEC_BEFORE_ZSTD = int(Compression.ZSTD), int(Compression.LZ4)
 _TARGET_CODECS = {"uncompressed": Compression.NONE} | {codec.name.lower(): codec for codec in Compression if codec}
 
 
@@ -122,8 +125,7 @@ class PreparedBatch:
         return self.records, self._outcome
 
 
-@dataclass(slots=True)
-class ValidatedBatch:
+class ValidatedBatch(NamedTuple):
     """A batch ready to be written. `buffer` is the caller's, patched, or a new one.
 
     `last_offset` is also the offset the time index gets for `max_timestamp`. `log_append_time_ms` is -1 for CreateTime.
@@ -141,7 +143,7 @@ class ValidatedBatch:
 
 def needs_long_check(records: memoryview, config: LogConfig) -> bool:
     """Whether `check_batch` would have to decompress, compress or walk more than a loop may be kept from its other clients."""
-    if config.compression_type == PRODUCER_COMPRESSION and not (config.is_compacted or config.has_full_validation):
+    if config.is_judged_by_header:
         return False
     return len(records) > LONG_CHECK_BYTES or (len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK != 0)
 
@@ -160,6 +162,10 @@ def check_batch(
     send, malformed records, no key in a compacted topic), CORRUPT_MESSAGE (a length or a CRC that is wrong), MESSAGE_TOO_LARGE,
     INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE (zstd in Produce before version 7).
     """
+    if origin is AppendOrigin.CLIENT and config.is_judged_by_header:
+        accepted = _accept_usual(records, config, now_ms, zstd_allowed)
+        if accepted is not None:
+            return accepted
     header = _read_only_header(records)
     if header.size_bytes > config.max_message_bytes:
         raise _too_large(header.size_bytes, config)
@@ -211,15 +217,40 @@ def assign_offsets(
         # A producer may not choose LogAppendTime: on a CreateTime topic Kafka clears the bit.
         set_max_timestamp(buffer, 0, max_timestamp, attributes=header.attributes & ~LOG_APPEND_TIME_FLAG)
     return ValidatedBatch(
-        buffer=buffer,
-        header=header,
-        base_offset=first_offset,
-        last_offset=first_offset + header.last_offset_delta,
-        max_timestamp=max_timestamp,
-        records_count=header.records_count,
-        size_bytes=size_bytes,
-        log_append_time_ms=log_append_time_ms,
-    )
+        buffer, header, first_offset, first_offset + header.last_offset_delta,
+        max_timestamp, header.records_count, size_bytes, log_append_time_ms,
+    )  # fmt: skip
+
+
+def _accept_usual(records: memoryview, config: LogConfig, now_ms: int, zstd_allowed: bool) -> CheckedBatch | None:
+    """The batch if it is what producers send day in, day out: then every rule of `check_batch` holds. None when one might not, and the
+    rules one by one have to say which.
+
+    All in one expression, because each call costs a produce 0.1 µs: 1.3 µs against 2.5.
+    """
+    if len(records) < HEADER_SIZE:
+        return None
+    fields = unpack_header(records)
+    (
+        base_offset, length, _, magic, crc, attributes, last_offset_delta,
+        first_timestamp, max_timestamp, producer_id, _, sequence, count,
+    ) = fields  # fmt: skip
+    oldest_ms = now_ms - config.message_timestamp_before_max_ms
+    newest_ms = now_ms + config.message_timestamp_after_max_ms
+    if (
+        magic == MAGIC_V2
+        and length + LOG_OVERHEAD == len(records) <= config.max_message_bytes
+        and base_offset == 0
+        and 0 <= attributes <= (_LAST_CODEC if zstd_allowed else _LAST_CODEC_BEFORE_ZSTD)  # and none of the flags, which are above
+        and count == last_offset_delta + 1 > 0
+        and (producer_id < 0 or sequence >= 0)
+        and not config.is_log_append_time
+        and oldest_ms <= first_timestamp <= newest_ms
+        and oldest_ms <= max_timestamp <= newest_ms
+        and crc == crc32c(records[CRC_START:])
+    ):
+        return CheckedBatch(tuple.__new__(BatchHeader, fields), max_timestamp, None)
+    return None
 
 
 def _read_only_header(records: memoryview) -> BatchHeader:

@@ -7,6 +7,7 @@ log from there. All replies to the requests of one read leave together, because 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -52,7 +53,6 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_assembler",
         "_flush_is_due",
-        "_handle",
         "_has_memory",
         "_held_size",
         "_is_reading",
@@ -72,17 +72,17 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._registry = registry
         self._loop = registry.loop
-        self._handle = handle
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self._assembler = FrameAssembler(self._frame, max_frame_size=registry.max_frame_size, pool=registry.pool)
-        self._pipeline = RequestPipeline(start=self._start, send=self._send, on_ready=self._ready, on_error=self._failed)
+        self.facts = ConnectionFacts(0, listener_name, "")
+        start = functools.partial(handle, facts=self.facts)
+        self._pipeline = RequestPipeline(start=start, send=self._send, on_ready=self._ready, on_error=self._failed)
+        self._assembler = FrameAssembler(self._pipeline.offer, max_frame_size=registry.max_frame_size, pool=registry.pool)
         self._receiving = False  # inside buffer_updated, which flushes once at its end
         self._flush_is_due = False
         self._is_reading = True
         self._has_memory = True
         self._held_size = 0  # bytes last reported to the registry's RequestMemory
-        self.facts = ConnectionFacts(0, listener_name, "")
         self.last_active_ms = 0
         self.partial_since_ms: int | None = None  # when the first byte of an unfinished frame came
 
@@ -129,12 +129,6 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- the pipeline's calls -------------------------------------------------------------------------------------
 
-    def _frame(self, frame: memoryview) -> bool:
-        return self._pipeline.offer(frame)
-
-    def _start(self, frame: memoryview) -> Chunks | Deferred | None:
-        return self._handle(frame, self.facts)
-
     def _send(self, chunks: Chunks) -> None:
         outbox = self._outbox
         assert outbox is not None
@@ -169,12 +163,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _after_frames(self) -> None:
         self._flush()
-        self._report_memory()
-        if self._assembler.has_partial_frame:
-            if self.partial_since_ms is None:
-                self.partial_since_ms = self.last_active_ms
-        else:
+        is_partial = self._assembler.has_partial_frame
+        if is_partial or self._held_size or self._pipeline.is_stopped:
+            self._report_memory()
+        if not is_partial:
             self.partial_since_ms = None
+        elif self.partial_since_ms is None:
+            self.partial_since_ms = self.last_active_ms
 
     def _flush(self) -> None:
         self._flush_is_due = False

@@ -81,14 +81,10 @@ class Outbox:
         self.pushed_size = 0  # bytes queued since the last flush
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether the last flush left something behind: the peer, or the disk, is slower than we are."""
-        return self._waits_for_writable or self._reading_in is not None
-
-    @property
     def is_behind(self) -> bool:
-        """Whether the next request should wait: something is left to send, or the pages that it will ask for are on their way."""
-        return self.is_blocked or self._is_reading_ahead
+        """Whether the next request should wait: the peer or the disk is slower than we are, so that the last flush left something to
+        send, or the pages that it will ask for are on their way."""
+        return self._waits_for_writable or self._reading_in is not None or self._is_reading_ahead
 
     def push(self, chunk: Chunk) -> None:
         """Queue `chunk`; `flush` sends it."""
@@ -98,7 +94,7 @@ class Outbox:
     def flush(self) -> None:
         """Send as much as the socket takes now; what is left goes out when it is writable again."""
         self.pushed_size = 0
-        if self.is_blocked or self._is_closed:
+        if self._waits_for_writable or self._reading_in is not None or self._is_closed:
             return
         try:
             self._drain()

@@ -80,9 +80,10 @@ class BatchPreparer:
 
     def _config_for_check(self, entry: AppendEntry) -> LogConfig | None:
         partition = self._replica_manager.find_partition(entry[0], entry[1])
-        if partition is None or not needs_long_check(entry[2], partition.log.config):
+        if partition is None:
             return None
-        return partition.log.config
+        config = partition.log.config
+        return config if not config.is_judged_by_header and needs_long_check(entry[2], config) else None
 
     def _run_first(self) -> None:
         self._run_blocking(self._line[0].check).add_done_callback(self._finish_first)

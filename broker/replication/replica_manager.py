@@ -159,7 +159,9 @@ class ReplicaManager:
             result = PartitionAppendResult(topic, index)
             results.append(result)
             try:
-                partition = self.get_partition(topic, index)
+                partition = self.find_partition(topic, index)
+                if partition is None or partition.is_offline:
+                    partition = self.get_partition(topic, index)  # makes it or says why not
                 appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
             except KafkaError as error:
                 self._note_refusal(result, error)
@@ -181,7 +183,8 @@ class ReplicaManager:
             result.last_offset = last_offset = appended.last_offset
             result.log_append_time_ms = appended.log_append_time_ms
             result.log_start_offset = appended.log_start_offset
-            changed.append((partition, self._advance(partition)))
+            has_moved = partition.maybe_advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
+            changed.append((partition, has_moved))
             if acks == ALL_IN_SYNC:
                 is_waiting = partition.log.high_watermark <= last_offset
             else:

@@ -37,7 +37,7 @@ def test_every_broker_synonym_reaches_its_topic_setting() -> None:
 
     config = log_config(server, {})
 
-    assert config.is_compacted and not config.is_deleted and config.has_full_validation
+    assert config.is_compacted and not config.is_deleted and config.has_full_validation and not config.is_judged_by_header
     assert (config.segment_ms, config.flush_messages) == (3_600_000, 1)
 
 

@@ -39,7 +39,7 @@ def append(manager: ProducerStateManager, header: BatchHeader, origin: AppendOri
     """Appends as a log does: check, write, record."""
     manager.check_append(header, origin)
     manager.record_append(header, base_offset=header.base_offset, timestamp=header.max_timestamp)
-    manager.update_map_end_offset(header.next_offset)
+    manager.map_end_offset = header.next_offset
 
 
 def end_transaction(
@@ -52,7 +52,7 @@ def end_transaction(
     )
     manager.check_append(header, AppendOrigin.COORDINATOR, marker)
     completed = manager.record_append(header, base_offset=offset, timestamp=NOW_MS, marker=marker)
-    manager.update_map_end_offset(offset + 1)
+    manager.map_end_offset = offset + 1
     return completed
 
 

@@ -25,6 +25,7 @@ from protocol.records import (
     iterate_records,
     read_header,
 )
+from storage import validation
 from storage.validation import AppendOrigin, RecordError, RecordValidationError, ValidatedBatch, assign_offsets, check_batch
 
 NOW_MS = 1_700_000_000_000
@@ -373,3 +374,48 @@ def test_a_small_bomb_with_a_bad_timestamp_is_refused_without_being_unpacked() -
         check_batch(memoryview(bomb), LogConfig(), now_ms=NOW_MS)
 
     assert (refused.value.code, refused.value.record_errors) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+
+# The shortcut for what producers usually send
+
+
+def judgement(batch: bytearray, config: LogConfig, zstd_allowed: bool) -> object:
+    try:
+        return check_batch(memoryview(batch), config, now_ms=NOW_MS, zstd_allowed=zstd_allowed)
+    except KafkaError as error:
+        return error.code, error.message
+
+
+HEADER_FIELDS = {0: ">q", 8: ">i", 16: ">b", 17: ">I", 21: ">h", 23: ">i", 27: ">q", 35: ">q", 43: ">q", 51: ">h", 53: ">i", 57: ">i"}
+TELLING_NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 8, 16, 32, 61, 127, NOW_MS, NOW_MS + 2 * HOUR_MS, NOW_MS - 2 * HOUR_MS])
+WINDOW = LogConfig(message_timestamp_before_max_ms=HOUR_MS)
+SMALL = LogConfig(max_message_bytes=80)
+
+
+@given(
+    changes=st.dictionaries(st.sampled_from(sorted(HEADER_FIELDS)), TELLING_NUMBERS, max_size=3),
+    with_crc=st.booleans(),
+    config=st.sampled_from([CONFIG, WINDOW, SMALL, LOG_APPEND_TIME]),
+    zstd_allowed=st.booleans(),
+    cut=st.sampled_from([0, 0, 0, 1, 20]),
+)
+def test_the_shortcut_judges_as_the_rules_do(
+    changes: dict[int, int], with_crc: bool, config: LogConfig, zstd_allowed: bool, cut: int
+) -> None:
+    batch = build_batch(records(), producer_id=7, producer_epoch=0, base_sequence=0)
+    for position, value in changes.items():
+        layout = HEADER_FIELDS[position]
+        bits = 8 * struct.calcsize(layout)
+        struct.pack_into(
+            layout, batch, position, value % (1 << bits) if layout == ">I" else (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+        )
+    if with_crc:
+        struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+    del batch[len(batch) - cut :]
+
+    by_shortcut = judgement(batch, config, zstd_allowed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validation, "_accept_usual", lambda *arguments: None)
+        by_rules = judgement(batch, config, zstd_allowed)
+
+    assert by_shortcut == by_rules
