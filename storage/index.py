@@ -43,21 +43,18 @@ class TimeEntry(NamedTuple):
 class SegmentIndex:
     """What both indexes share: an array of fixed entries, loaded at first use and appended to in groups."""
 
-    __slots__ = ("_count", "_entries", "_fd", "_written", "base_offset", "max_entries", "path")
+    __slots__ = ("_entries", "_fd", "_written", "base_offset", "entries_count", "entries_max", "path")
     entry: ClassVar[Struct]
+    spare_entries: ClassVar[int] = 0
 
     def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
         self.path = path
         self.base_offset = base_offset
-        self.max_entries = max_bytes // self.entry.size
+        self.entries_max = max_bytes // self.entry.size - self.spare_entries  # with so many it is full: the segment is to be rolled
         self._entries: bytearray | None = None  # of an active segment
         self._fd = -1  # of a closed one
-        self._count = 0
+        self.entries_count = 0
         self._written = 0  # entries in the file; -1 when the file is to be replaced
-
-    @property
-    def entries_count(self) -> int:
-        return self._count
 
     @property
     def is_loaded(self) -> bool:
@@ -79,7 +76,7 @@ class SegmentIndex:
         size = os.fstat(fd).st_size
         if size % self.entry.size:
             raise CorruptIndexError(f"{self.path} has {size} bytes, no multiple of {self.entry.size}")
-        self._count = self._written = size // self.entry.size
+        self.entries_count = self._written = size // self.entry.size
         if is_active:
             entries = bytearray(os.pread(fd, size, 0))
             self._close_file()
@@ -91,12 +88,12 @@ class SegmentIndex:
         """Forget every entry; the next write replaces the file. A rebuild starts with it."""
         self._close_file()
         self._entries = bytearray()
-        self._count = 0
+        self.entries_count = 0
         self._written = -1
 
     def write_out(self) -> None:
         """Append the entries that are only in memory to the file, so that it can be synchronised or read by others."""
-        if self._entries is None or self._written == self._count:
+        if self._entries is None or self._written == self.entries_count:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if self._written < 0 else 0)
         start = max(self._written, 0) * self.entry.size
@@ -107,7 +104,7 @@ class SegmentIndex:
             os.close(fd)
         if start + written != len(self._entries):
             raise OSError(f"short write to {self.path}")
-        self._written = self._count
+        self._written = self.entries_count
 
     def unload(self) -> None:
         """Write out and free the memory or the descriptor; the next use loads it again."""
@@ -130,7 +127,7 @@ class SegmentIndex:
             key, value = self.entry.unpack_from(entries, slot * size)
         else:
             # A search goes all over the file, so what it misses is the whole of it.
-            key, value = self.entry.unpack(read_at(self._fd, size, slot * size, missing=(0, self._count * size)))
+            key, value = self.entry.unpack(read_at(self._fd, size, slot * size, missing=(0, self.entries_count * size)))
         return key, value
 
     def _field(self, place: int) -> Callable[[int], int]:
@@ -144,8 +141,8 @@ class SegmentIndex:
         entries = self._entries
         assert entries is not None, "only the index of an active segment grows"
         entries += packed
-        self._count += 1
-        if self._count - self._written >= UNWRITTEN_LIMIT:
+        self.entries_count += 1
+        if self.entries_count - self._written >= UNWRITTEN_LIMIT:
             try:
                 self.write_out()
             except OSError as error:
@@ -156,10 +153,10 @@ class SegmentIndex:
         """Cut to the first `count` entries, in memory and on disk."""
         entries = self._entries
         assert entries is not None, "only the index of an active segment is cut"
-        if count == self._count:
+        if count == self.entries_count:
             return
         del entries[count * self.entry.size :]
-        self._count = count
+        self.entries_count = count
         if self._written > count:
             os.truncate(self.path, count * self.entry.size)
             self._written = count
@@ -172,21 +169,17 @@ class OffsetIndex(SegmentIndex):
     entry = OFFSET_ENTRY
 
     @property
-    def is_full(self) -> bool:
-        return self._count >= self.max_entries
-
-    @property
     def last_position(self) -> int:
         """Position of the last indexed batch, 0 without entries."""
-        return self._unpack(self._count - 1)[1] if self._count else 0
+        return self._unpack(self.entries_count - 1)[1] if self.entries_count else 0
 
     def check(self, log_size_bytes: int) -> None:
         """CorruptIndexError for what an unclean stop leaves: zeros behind the entries, or entries past the data."""
-        if self._count == 0:
+        if self.entries_count == 0:
             return
         first_offset, first_position = self._unpack(0)
-        last_offset, last_position = self._unpack(self._count - 1)
-        ascends = self._count == 1 or (last_offset > first_offset and last_position > first_position)
+        last_offset, last_position = self._unpack(self.entries_count - 1)
+        ascends = self.entries_count == 1 or (last_offset > first_offset and last_position > first_position)
         # A batch at position 0 is never indexed, so a zero can only be an unwritten entry.
         if not ascends or first_position <= 0 or not 0 < last_position < log_size_bytes or first_offset < 0:
             raise CorruptIndexError(f"{self.path} does not ascend within the segment's {log_size_bytes} bytes")
@@ -197,17 +190,17 @@ class OffsetIndex(SegmentIndex):
     def find_position(self, offset: int) -> int:
         """Position of the last indexed batch that ends at or before `offset`, 0 when there is none."""
         relative = offset - self.base_offset
-        slot = bisect_right(range(self._count), relative, key=self._field(0))
+        slot = bisect_right(range(self.entries_count), relative, key=self._field(0))
         return self._unpack(slot - 1)[1] if slot else 0
 
     def find_boundary(self, position: int) -> int:
         """The last indexed position at or before `position`, 0 when there is none: a batch starts there."""
-        slot = bisect_right(range(self._count), position, key=self._field(1))
+        slot = bisect_right(range(self.entries_count), position, key=self._field(1))
         return self._unpack(slot - 1)[1] if slot else 0
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or past `offset`."""
-        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._field(0)))
+        self._keep(bisect_left(range(self.entries_count), offset - self.base_offset, key=self._field(0)))
 
 
 class TimeIndex(SegmentIndex):
@@ -215,22 +208,18 @@ class TimeIndex(SegmentIndex):
 
     __slots__ = ()
     entry = TIME_ENTRY
-
-    @property
-    def is_full(self) -> bool:
-        """One slot is kept free for the entry that closing a segment adds."""
-        return self._count >= self.max_entries - 1
+    spare_entries = 1  # kept free for the entry that closing a segment adds
 
     @property
     def last_entry(self) -> TimeEntry:
-        return self._at(self._count - 1) if self._count else TimeEntry(NO_TIMESTAMP, self.base_offset)
+        return self._at(self.entries_count - 1) if self.entries_count else TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def check(self) -> None:
         """CorruptIndexError when the ends of the file are out of order, as with a zero tail."""
-        if self._count == 0:
+        if self.entries_count == 0:
             return
-        first, last = self._at(0), self._at(self._count - 1)
-        if self._count > 1 and (last.timestamp <= first.timestamp or last.offset < first.offset):
+        first, last = self._at(0), self._at(self.entries_count - 1)
+        if self.entries_count > 1 and (last.timestamp <= first.timestamp or last.offset < first.offset):
             raise CorruptIndexError(f"{self.path} does not ascend")
         if first.offset < self.base_offset or first == TimeEntry(0, self.base_offset):
             raise CorruptIndexError(f"{self.path} starts with {first}")
@@ -242,12 +231,12 @@ class TimeIndex(SegmentIndex):
 
     def find_entry(self, timestamp: int) -> TimeEntry:
         """The last entry at or before `timestamp`; (-1, base offset) when there is none."""
-        slot = bisect_right(range(self._count), timestamp, key=self._field(0))
+        slot = bisect_right(range(self.entries_count), timestamp, key=self._field(0))
         return self._at(slot - 1) if slot else TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or past `offset`."""
-        self._keep(bisect_left(range(self._count), offset - self.base_offset, key=self._field(1)))
+        self._keep(bisect_left(range(self.entries_count), offset - self.base_offset, key=self._field(1)))
 
     def _at(self, slot: int) -> TimeEntry:
         timestamp, relative = self._unpack(slot)

@@ -127,22 +127,23 @@ class LogSegment:
     def should_roll(
         self, incoming_bytes: int, incoming_max_timestamp: int, incoming_last_offset: int, segment_bytes: int, segment_ms: int, now_ms: int
     ) -> bool:
-        """Whether a batch has to go to a new segment: size, age by the first batch's timestamp, full index, offset range."""
-        size = self.size_bytes
+        """Whether a batch has to go to a new segment: size, age, full index, offset range.
+
+        The age is by record time when the first batch has a timestamp, else by the wall clock since creation (Kafka's rule)."""
+        size, age_ms = self.size_bytes, 0
+        if size > 0:
+            first = self._first_timestamp
+            if first is None:
+                first = self._read_first_timestamp()
+            age_ms = incoming_max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        offset_index, time_index = self.offset_index, self.time_index
         return (
             size + incoming_bytes > segment_bytes
-            or (size > 0 and self.waited_for_roll_ms(now_ms, incoming_max_timestamp) > segment_ms - self.roll_jitter_ms)
-            or self.offset_index.is_full
-            or self.time_index.is_full
+            or (size > 0 and age_ms > segment_ms - self.roll_jitter_ms)
+            or offset_index.entries_count >= offset_index.entries_max
+            or time_index.entries_count >= time_index.entries_max
             or incoming_last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
-
-    def waited_for_roll_ms(self, now_ms: int, timestamp: int) -> int:
-        """Age by record time when the first batch has a timestamp, else by the wall clock since creation (Kafka's rule)."""
-        first = self._first_timestamp
-        if first is None:
-            first = self._read_first_timestamp()
-        return timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def become_inactive(self) -> None:
         """Close the time index with the segment's largest timestamp and leave the active role."""

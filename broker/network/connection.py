@@ -176,7 +176,8 @@ class Connection(asyncio.BufferedProtocol):
         outbox = self._outbox
         if outbox is None:
             return
-        outbox.flush()
+        if outbox.pushed_size:
+            outbox.flush()
         if outbox.is_behind:
             self._pipeline.block()
         self._adjust_reading()
@@ -199,11 +200,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _adjust_reading(self) -> None:
         """Read from the peer exactly while the pipeline takes frames."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
         wants = self._has_memory and not self._pipeline.is_stopped
-        if wants != self._is_reading:
+        transport = self._transport
+        if wants != self._is_reading and transport is not None and not transport.is_closing():
             self._is_reading = wants
             if wants:
                 transport.resume_reading()

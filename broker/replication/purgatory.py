@@ -44,7 +44,7 @@ class Purgatory:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # by key, and only keys that somebody waits for
         self.size = 0
         self.expired_count = 0
 
@@ -60,7 +60,7 @@ class Purgatory:
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> None:
         """Park `operation` as above; the caller knows that it cannot complete now."""
         operation.keys = tuple(keys)
-        watchers = self._watchers
+        watchers = self.watchers
         for key in operation.keys:
             watched = watchers.get(key)
             if watched is None:
@@ -72,7 +72,7 @@ class Purgatory:
 
     def notify(self, key: Hashable) -> int:
         """Try every operation parked on `key`, oldest first; how many completed."""
-        watched = self._watchers.get(key)
+        watched = self.watchers.get(key)
         if watched is None:
             return 0
         completed_count = 0
@@ -108,7 +108,7 @@ class Purgatory:
         operation.timer.cancel()
         operation.timer = None
         self.size -= 1
-        watchers = self._watchers
+        watchers = self.watchers
         for key in operation.keys:
             watched = watchers[key]
             del watched[operation]

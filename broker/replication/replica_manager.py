@@ -184,7 +184,8 @@ class ReplicaManager:
             result.log_append_time_ms = appended.log_append_time_ms
             result.log_start_offset = appended.log_start_offset
             has_moved = partition.maybe_advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
-            changed.append((partition, has_moved))
+            if partition.followers or partition.has_flush_limit or self._is_watched(partition):
+                changed.append((partition, has_moved))
             if acks == ALL_IN_SYNC:
                 is_waiting = partition.log.high_watermark <= last_offset
             else:
@@ -193,7 +194,8 @@ class ReplicaManager:
                 if pending is None:
                     pending = {}
                 pending[partition] = result
-        self._after_append(changed)
+        if changed:
+            self._after_append(changed)
         return results, pending
 
     def park(
@@ -221,6 +223,10 @@ class ReplicaManager:
 
     def _advance(self, partition: Partition) -> bool:
         return partition.maybe_advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
+
+    def _is_watched(self, partition: Partition) -> bool:
+        """Whether a produce, a fetch or a fetch session waits for the partition to change."""
+        return partition in self.fetch_purgatory.watchers or bool(partition.sessions) or partition in self.produce_purgatory.watchers
 
     def _after_append(self, changed: list[tuple[Partition, bool]]) -> None:
         """Begin to flush what has to be, and wake who waits for what was appended. After all partitions of the request are

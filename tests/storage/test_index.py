@@ -130,7 +130,7 @@ def test_time_index_keeps_one_slot_for_the_closing_entry(tmp_path: Path) -> None
 
     index.maybe_append(1, 1)
 
-    assert index.is_full
+    assert index.entries_count == index.entries_max
 
 
 @pytest.mark.parametrize("content", [b"\0" * 7, b"\0" * 80, bytes.fromhex("00000007 00001388") + b"\0" * 80])
