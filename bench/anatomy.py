@@ -100,7 +100,11 @@ def _produce_steps(world: World, directory: Path) -> list[Step]:
         Step("KafkaApis.handle: header, context, metrics", 0, _time(lambda: apis.handle(frame, facts), as_sent)),
         Step("decode the request", 1, _time(lambda: decode(frame, body_position))),
         Step("ProduceHandler.handle: sort out, answer by template", 1, _time(lambda: handler(request_context, request), as_sent)),
-        Step("ReplicaManager.append_now: result, high watermark", 2, _time(lambda: manager.append_now(entries, 1, WALL_START_MS, True), as_sent)),
+        Step(
+            "ReplicaManager.append_now: result, high watermark",
+            2,
+            _time(lambda: manager.append_now(entries, 1, WALL_START_MS, True), as_sent),
+        ),
         Step("Log.append_as_leader: roll?, index?, state", 3, _time(append, as_sent)),
         Step("check_batch: header and rules", 4, _time(lambda: check_batch(records, config, now_ms=WALL_START_MS), as_sent)),
         Step("crc32c", 5, _time(lambda: crc32c(records[21:]))),
