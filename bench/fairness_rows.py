@@ -25,7 +25,12 @@ Neighbour = Callable[[Session], "Iterator[None]"]
 
 def beside_pipelining(session: Session) -> Outcome:
     """One connection that keeps 64 small produce requests in flight without end."""
-    return _compare(session, _pipelining)
+    return _compare(session, lambda session: _pipelining(session, in_flight=64))
+
+
+def beside_flood(session: Session) -> Outcome:
+    """The same with 5,000 in flight: its socket's buffer is never empty."""
+    return _compare(session, lambda session: _pipelining(session, in_flight=5_000))
 
 
 def beside_cold_read(session: Session) -> Outcome:
@@ -57,9 +62,9 @@ def _latency(session: Session) -> dict[str, Any]:
         return session.client("open_loop", "--topic", topic, "--rate", str(RATE), "--requests", requests, "--warmup", str(WARMUP))
 
 
-def _pipelining(session: Session) -> Iterator[None]:
+def _pipelining(session: Session, *, in_flight: int) -> Iterator[None]:
     with session.topic() as topic:
-        options = ["--in-flight", "64", "--requests", str(GREEDY_REQUESTS), "--warmup", "0"]
+        options = ["--in-flight", str(in_flight), "--requests", str(GREEDY_REQUESTS), "--warmup", "0"]
         client = session.start_client("raw_produce", "--topic", topic, *options)
         try:
             yield

@@ -303,7 +303,8 @@ FURTHER = (
             ),
         )
         for name, what, measure in (
-            ("pipelining", "a connection that pipelines without end", fairness_rows.beside_pipelining),
+            ("pipelining", "a connection that pipelines without end, 64 in flight", fairness_rows.beside_pipelining),
+            ("flood", "a connection that pipelines without end, 5,000 in flight", fairness_rows.beside_flood),
             ("cold-read", "a consumer of 4 cold GB", fairness_rows.beside_cold_read),
         )
     ),

@@ -52,9 +52,11 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_assembler",
+        "_buffer_size",
         "_flush_is_due",
         "_has_memory",
         "_held_size",
+        "_is_others_turn",
         "_is_reading",
         "_loop",
         "_outbox",
@@ -82,6 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_is_due = False
         self._is_reading = True
         self._has_memory = True
+        self._buffer_size = 0  # bytes offered for the read that is under way
+        self._is_others_turn = False
         self._held_size = 0  # bytes last reported to the registry's RequestMemory
         self.last_active_ms = 0
         self.partial_since_ms: int | None = None  # when the first byte of an unfinished frame came
@@ -103,7 +107,9 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(self._transport, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._assembler.get_buffer()
+        buffer = self._assembler.get_buffer()
+        self._buffer_size = len(buffer)
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_ms = self._registry.monotonic_ms()
@@ -114,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(e)
         self._receiving = False
         self._after_frames()
+        if nbytes == self._buffer_size and not self._assembler.is_inside_large_frame:
+            self._let_others_go_first()
         self._registry.busy_poll.read_answered()
 
     def eof_received(self) -> bool:
@@ -194,13 +202,23 @@ class Connection(asyncio.BufferedProtocol):
         self._has_memory = True
         self._adjust_reading()
 
+    def _let_others_go_first(self) -> None:
+        """There is more to read: after one turn of the loop. libuv would read on, up to 32 times before it looks at anyone else."""
+        self._is_others_turn = True
+        self._adjust_reading()
+        self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_others_turn = False
+        self._adjust_reading()
+
     def _writable(self) -> None:
         self._pipeline.unblock()
         self._adjust_reading()
 
     def _adjust_reading(self) -> None:
-        """Read from the peer exactly while the pipeline takes frames."""
-        wants = self._has_memory and not self._pipeline.is_stopped
+        """Read from the peer exactly while the pipeline takes frames and the turn is its own."""
+        wants = self._has_memory and not self._is_others_turn and not self._pipeline.is_stopped
         transport = self._transport
         if wants != self._is_reading and transport is not None and not transport.is_closing():
             self._is_reading = wants

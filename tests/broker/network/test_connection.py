@@ -19,6 +19,7 @@ import uvloop
 from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
 from broker.network.outbox import INLINE_SIZE
+from protocol.framing import SCRATCH_SIZE
 from storage.file_slice import FileSlice, SegmentFile
 from tests.support.clock import ManualClock
 
@@ -92,6 +93,33 @@ def test_pipelined_requests_are_answered_in_order() -> None:
             assert await reader.readexactly(len(expected)) == expected
 
     run(test)
+
+
+def test_a_client_that_sends_without_end_lets_others_in_between() -> None:
+    """libuv by itself reads 32 buffers of one connection before it looks at the next."""
+    frames_count, frame = 20_000, framed(b"greedy" * 3)
+    handled: list[bytes] = []
+
+    async def test() -> None:
+        def handle(frame: memoryview, facts: ConnectionFacts) -> None:
+            handled.append(bytes(frame))
+            if len(handled) == 2:  # the first of many, with the others right behind it
+                modest.sendall(framed(b"modest"))
+
+        async with serving(handle) as harness:
+            with socket.create_connection(("127.0.0.1", harness.listener.port)) as modest, socket.socket() as greedy:
+                modest.sendall(framed(b"hello"))
+                while not handled:
+                    await asyncio.sleep(0)
+                greedy.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * frames_count * len(frame))
+                greedy.connect(("127.0.0.1", harness.listener.port))
+                greedy.sendall(frame * frames_count)
+                while len(handled) < frames_count + 2:
+                    await asyncio.sleep(0)
+
+    run(test)
+
+    assert handled.index(b"modest") * len(frame) <= 3 * SCRATCH_SIZE
 
 
 def test_segment_slices_arrive_between_their_headers(tmp_path: Path) -> None:
