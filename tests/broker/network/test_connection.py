@@ -18,7 +18,7 @@ import uvloop
 
 from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
-from broker.network.outbox import INLINE_SIZE
+from broker.network.outbox import INLINE_SIZE, TURN_SIZE
 from protocol.framing import SCRATCH_SIZE
 from storage.file_slice import FileSlice, SegmentFile
 from tests.support.clock import ManualClock
@@ -143,6 +143,38 @@ def test_segment_slices_arrive_between_their_headers(tmp_path: Path) -> None:
         file.release()
 
     run(test)
+
+
+def test_a_large_slice_lets_others_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket would take all of it at once."""
+    content = os.urandom(3 * TURN_SIZE)
+    (tmp_path / "segment.log").write_bytes(content)
+    sent: list[int] = []
+    sent_before_others: list[int] = []
+    sendfile = os.sendfile
+
+    def counting_sendfile(*arguments: int) -> int:
+        sent.append(sendfile(*arguments))
+        return sent[-1]
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+
+        def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+            asyncio.get_running_loop().call_soon(lambda: sent_before_others.append(sum(sent)))
+            return [FileSlice(file, 0, len(content))]
+
+        async with serving(handle, listener={"send_buffer_bytes": len(content)}) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b""))
+            assert await reader.readexactly(len(content)) == content
+        file.release()
+
+    monkeypatch.setattr(os, "sendfile", counting_sendfile)
+    run(test)
+
+    assert sent_before_others == [TURN_SIZE]
+    assert sum(sent) == len(content)
 
 
 @pytest.mark.parametrize("size", [200, 200_000])
