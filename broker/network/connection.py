@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.network")
 
+SMALL_READ_SIZE = 4 * 1024  # bytes; the next read is waited for awake after such a one only: who sends megabytes waits for bandwidth
 CORK_SIZE_MAX = (
     64 * 1024
 )  # bytes of replies held back until the end of a read; past it they leave, and a peer that doesn't take them is found out
@@ -122,7 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         self._after_frames()
         if nbytes == self._buffer_size and not self._assembler.is_inside_large_frame:
             self._let_others_go_first()
-        self._registry.busy_poll.read_answered()
+        elif nbytes <= SMALL_READ_SIZE:
+            self._registry.busy_poll.read_answered()
 
     def eof_received(self) -> bool:
         return False
