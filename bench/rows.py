@@ -189,6 +189,8 @@ CORE = (
             Figure("out_cpu_s_per_gb", "CPU per GB out", "s"),
             Figure("echo_p50_us", "one small request, p50", "µs"),
             Figure("echo_cpu_us", "CPU per small request", "µs"),
+            Figure("awake_p50_us", "the same, polling, p50", "µs"),
+            Figure("awake_cpu_us", "the same, polling, CPU", "µs"),
         ),
         is_core=True,
         runs_max=3,

@@ -1,7 +1,8 @@
 """What the platform gives for one small request at a time: uvloop, a recv, a pwrite and a send, and no broker at all.
 
 The server is what is left of a broker when protocol, log and purgatory are taken out: each read of a request is written to a file and
-answered with as many bytes as a Produce response has. `python -m bench.clients.raw_echo --file PATH` forks it and prints one JSON line.
+answered with as many bytes as a Produce response has; once by a loop that sleeps between requests, once by one that stays awake for the
+next as the broker does. `python -m bench.clients.raw_echo --file PATH` forks it and prints one JSON line.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from time import perf_counter
 import uvloop
 
 from bench.clients.raw_produce import connect
+from broker.clock import SystemClock
+from broker.network.busy_poll import BusyPoll
+from config.server import ServerConfig
 
 REQUEST = bytes(190)  # a Produce v7 request of one record of 50 bytes
 RESPONSE = bytes(58)
@@ -29,16 +33,20 @@ SCRATCH_SIZE = 65536  # bytes
 
 @dataclass(frozen=True, slots=True)
 class RawEchoResult:
-    """Latency of one exchange, and the CPU of the answering side for each."""
+    """Latency of one exchange, and the CPU of the answering side for each; `awake`: by a loop that polls for the next request."""
 
     echo_p50_us: float
     echo_p99_us: float
     echo_cpu_us: float
+    awake_p50_us: float
+    awake_p99_us: float
+    awake_cpu_us: float
 
 
 class _Echo(asyncio.BufferedProtocol):
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, busy_poll: BusyPoll) -> None:
         self._descriptor = descriptor
+        self._busy_poll = busy_poll
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._position = 0
 
@@ -52,17 +60,20 @@ class _Echo(asyncio.BufferedProtocol):
         os.pwrite(self._descriptor, self._scratch[:nbytes], self._position)
         self._position += nbytes
         self._socket.send(RESPONSE)
+        self._busy_poll.read_answered()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._socket.detach()
 
 
-def serve(listening: socket.socket, path: Path) -> None:
+def serve(listening: socket.socket, path: Path, busy_poll_us: int) -> None:
     """Answers until it is killed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     async def run() -> None:
-        server = await asyncio.get_running_loop().create_server(lambda: _Echo(descriptor), sock=listening)
+        loop = asyncio.get_running_loop()
+        busy_poll = BusyPoll(loop, SystemClock(loop), busy_poll_us)
+        server = await loop.create_server(lambda: _Echo(descriptor, busy_poll), sock=listening)
         await server.serve_forever()
 
     uvloop.run(run())
@@ -80,10 +91,15 @@ def exchange(connection: socket.socket, count: int) -> list[float]:
 
 
 def measure(path: Path, requests: int, warmup: int) -> RawEchoResult:
+    asleep, awake = (_measure(path, requests, warmup, busy_poll_us) for busy_poll_us in (0, ServerConfig.barnabas_busy_poll_us))
+    return RawEchoResult(*asleep, *awake)
+
+
+def _measure(path: Path, requests: int, warmup: int, busy_poll_us: int) -> tuple[float, float, float]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         child = os.fork()
         if child == 0:
-            serve(listening, path)
+            serve(listening, path, busy_poll_us)
         try:
             with connect(*listening.getsockname()) as connection:
                 latencies = exchange(connection, warmup + requests)[warmup:]
@@ -96,7 +112,7 @@ def measure(path: Path, requests: int, warmup: int) -> RawEchoResult:
     cpu_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     latencies.sort()
     p50, p99 = latencies[requests // 2], latencies[requests * 99 // 100]
-    return RawEchoResult(p50 * 1e6, p99 * 1e6, cpu_seconds * 1e6 / (warmup + requests))
+    return p50 * 1e6, p99 * 1e6, cpu_seconds * 1e6 / (warmup + requests)
 
 
 def main(arguments: list[str]) -> int:
