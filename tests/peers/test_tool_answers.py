@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.clients.adapters import ConfluentKafka
 from tests.support.broker import BrokerProcess
-from tests.support.java_host import JavaHost
+from tests.support.java_host import JavaHost, ToolResult
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
@@ -79,6 +80,23 @@ COMMANDS = [
     (TOPICS, "--list"),
 ]
 
+# An alteration is answered once the controller has it, and the broker takes it on a moment later, Kafka's in steps: its synonyms
+# tell a new value before the value itself does. Such a description is asked again until it shows what is a matter of time alone.
+IN_TIME = {
+    "--entity-type brokers --entity-name 1 --describe": re.compile(r"log\.retention\.ms=-5 sensitive"),
+    "--list": re.compile(r"(?s)^(?!.*\bassigned\b)"),
+}
+IN_TIME_S = 30.0
+
+
+def ask(server: ServerProcess, java_host: JavaHost, tool: str, arguments: str) -> ToolResult:
+    """What the tool says, once what is a matter of time has come to pass, or as it is after `IN_TIME_S`."""
+    deadline = time.monotonic() + IN_TIME_S
+    while True:
+        result = java_host.tool(tool, "--bootstrap-server", server.bootstrap, *arguments.split(), expected_status=None)
+        if arguments not in IN_TIME or IN_TIME[arguments].search(result.stdout) or time.monotonic() > deadline:
+            return result
+
 
 def answers(server: ServerProcess, java_host: JavaHost) -> list[str]:
     """What each command printed and its exit status, without what must differ: ports, ids and stack traces."""
@@ -86,7 +104,7 @@ def answers(server: ServerProcess, java_host: JavaHost) -> list[str]:
     for tool, arguments in COMMANDS:
         if tool == CONSUME:
             ConfluentKafka().produce(server, "assigned", [Message(0, b"k", b"v%d" % n, (), 1_790_000_000_000 + n) for n in range(20)])
-        result = java_host.tool(tool, "--bootstrap-server", server.bootstrap, *arguments.split(), expected_status=None)
+        result = ask(server, java_host, tool, arguments)
         lines = [line for line in f"{result.stdout}\n{result.stderr}".splitlines() if not re.match(r"\s+(at |\.\.\. \d+ more)", line)]
         printed.append(f"status {result.status}\n" + "\n".join(lines).replace(server.bootstrap, "SERVER"))
     return printed

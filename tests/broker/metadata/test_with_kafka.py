@@ -99,12 +99,15 @@ def description() -> DescribeConfigsRequest:
 
 
 def describe_once_altered(port: int) -> DescribeConfigsResponse:
-    """Kafka's broker learns of an answered alteration a moment later."""
+    """Kafka's broker learns of an answered alteration a moment later, and takes it on in steps: the synonyms tell it before the value."""
+    expected = {"log.segment.bytes": "2097152", "log.index.interval.bytes": "8192"}
     for _ in range(ATTEMPTS_MAX):
         described: DescribeConfigsResponse = call(port, 32, 4, description(), DescribeConfigsResponse)
-        if any(config.name == "segment.bytes" and config.value == "2097152" for config in described.results[0].configs):
-            return described
-    raise AssertionError("the altered broker default did not take effect")
+        of_topic, of_broker, _of_all = ({config.name: config.value for config in result.configs} for result in described.results)
+        if all(of_broker[key] == value == of_topic[key.removeprefix("log.")] for key, value in expected.items()):
+            # A description made while the change went on would be old in its earlier parts.
+            return call(port, 32, 4, description(), DescribeConfigsResponse)
+    raise AssertionError("the altered configurations did not take effect")
 
 
 @pytest.fixture(scope="module")
