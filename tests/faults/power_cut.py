@@ -32,6 +32,9 @@ def run(rounds: int, seed: int, directory: Path, *, server_kind: str | None = No
     results: list[Round] = []
 
     def cut_power() -> None:
+        # Nobody hears from a server after its power went off. While it ran on, an fdatasync that met the cut returned 0 though its
+        # data was gone (6 of 100 cuts under a plain loop of write and fdatasync), and the server acknowledged what it was told.
+        server.freeze()
         disk.cut()
         server.kill()
         disk.unmount()

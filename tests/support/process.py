@@ -22,6 +22,7 @@ STOP_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 2.0
 PROBE_INTERVAL_S = 0.01
 LOG_TAIL_BYTES = 8_000
+FROZEN_STATES = frozenset("TtDZX")  # stopped, traced, in a system call that no signal interrupts, ended
 
 # Settings both servers are given, so that a test means the same on each. Kafka's own defaults suit a cluster.
 COMMON_SETTINGS: Mapping[str, str] = {
@@ -144,6 +145,15 @@ class ServerProcess:
         except subprocess.TimeoutExpired as e:
             raise ServerFailedError(f"{self.name} did not stop by itself within {timeout_s} s\n{self.log_tail()}") from e
 
+    def freeze(self) -> None:
+        """SIGSTOP; returns once no thread can execute an instruction of its own any more: each has stopped, or will before it
+        returns from the system call that it is in. For Linux."""
+        os.kill(self.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while any(state not in FROZEN_STATES for state in _thread_states(self.pid)):
+            if time.monotonic() > deadline:
+                raise ServerFailedError(f"{self.name} did not freeze within {STOP_TIMEOUT_S} s")
+
     def kill(self) -> None:
         """kill -9, as a crash would; returns when the process is gone."""
         if self._process is not None:
@@ -165,6 +175,15 @@ class ServerProcess:
         if not self.log_path.exists():
             return "(no output)"
         return self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+
+
+def _thread_states(pid: int) -> list[str]:
+    """The state letter of each thread (proc_pid_stat(5)), without those that ended meanwhile."""
+    states = []
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+    return states
 
 
 def _checkout() -> Path:
