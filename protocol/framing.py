@@ -14,12 +14,10 @@ from collections.abc import Callable
 from protocol.errors import DecodeError
 
 SCRATCH_SIZE = 8 * 1024  # bytes received at once: about 40 of the smallest produce requests, half a millisecond's work
-HELD_SIZE_MAX = (
-    4 * 1024
-)  # bytes; the beginning of a larger frame gets a buffer of the frame's size, a smaller one is copied at the next read
-FIRST_ALLOCATION_MAX = (
-    1024 * 1024
-)  # bytes; a larger frame's buffer grows only as its bytes arrive (CVE-2022-34917: never trust a declared size)
+HELD_SIZE_MAX = 4 * 1024
+"""Bytes; the beginning of a larger frame gets a buffer of the frame's size, that of a smaller one is copied at the next read."""
+FIRST_ALLOCATION_MAX = 1024 * 1024
+"""Bytes; a larger frame's buffer grows only as its bytes arrive (CVE-2022-34917: never trust a declared size)."""
 POOLED_FRAME_SIZE_MIN = 64 * 1024  # bytes; a smaller frame is worth its own allocation, two microseconds, and no megabyte
 POOLED_BUFFER_SIZE = FIRST_ALLOCATION_MAX + 64 * 1024  # bytes; room for a client's 1 MiB batch and its request around it
 POOLED_BUFFERS_MAX = 8

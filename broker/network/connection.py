@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 SMALL_READ_SIZE = 4 * 1024  # bytes; the next read is waited for awake after such a one only: who sends megabytes waits for bandwidth
-CORK_SIZE_MAX = (
-    64 * 1024
-)  # bytes of replies held back until the end of a read; past it they leave, and a peer that doesn't take them is found out
+CORK_SIZE_MAX = 64 * 1024
+"""Bytes of replies that are held back until the end of a read; past it they leave, and a peer that doesn't take them is found out."""
 
 
 class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
