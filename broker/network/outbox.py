@@ -99,13 +99,7 @@ class Outbox:
         self.pushed_size = 0
         if self._waits_for_writable or self._reading_in is not None or self._is_closed:
             return
-        self._turn_left = TURN_SIZE
-        try:
-            self._drain()
-        except (BlockingIOError, InterruptedError):
-            self._wait_for_writable()
-        except OSError as e:
-            self._break(str(e))
+        self._take_turn()
 
     def close(self) -> None:
         """Drop what is queued; the transport is the owner's. To be called before it closes. Idempotent."""
@@ -122,6 +116,18 @@ class Outbox:
             if type(chunk) is FileSlice and chunk is not self._reading_in:
                 chunk.release()
         self._queue.clear()
+
+    def _take_turn(self, read_in: FileSlice | None = None) -> None:
+        """Send from the head of the queue, which is `read_in` if a thread has just read its pages in."""
+        self._turn_left = TURN_SIZE
+        try:
+            if read_in is not None:
+                self._send_read_in(read_in)
+            self._drain()
+        except (BlockingIOError, InterruptedError):
+            self._wait_for_writable()
+        except OSError as e:
+            self._break(str(e))
 
     def _drain(self) -> None:
         queue = self._queue
@@ -221,27 +227,22 @@ class Outbox:
         if error is not None:
             self._break(f"reading a segment: {error}")
             return
-        try:
-            # The pages are in memory, or were: if memory is so short that they left again, sendfile waits for the disk.
-            self._send_resident(head)
-        except (BlockingIOError, InterruptedError):
-            self._wait_for_writable()
-            return
-        except OSError as e:
-            self._break(str(e))
-            return
-        self.flush()
+        self._take_turn(head)
         self._tell_if_caught_up()
 
-    def _send_resident(self, head: FileSlice) -> None:
+    def _send_read_in(self, head: FileSlice) -> None:
+        """The first bytes without a second look whether they are in memory: is it so short that they have left again, sendfile
+        waits for the disk."""
         size = len(head)
-        self._sent_of_head = os.sendfile(self._fd, head.fd, head.position, min(size, TURN_SIZE))
-        if self._sent_of_head == 0:
+        sent = os.sendfile(self._fd, head.fd, head.position, min(size, self._turn_left))
+        if sent == 0:
             raise OSError("segment ended before its slice")
-        if self._sent_of_head == size:
+        self._turn_left -= sent
+        if sent == size:
             self._queue.popleft()
-            self._sent_of_head = 0
             head.release()
+        else:
+            self._sent_of_head = sent
 
     def _wait_for_writable(self) -> None:
         if self._watched_fd == NOT_WATCHED:
