@@ -19,6 +19,7 @@ from bench.clients.raw_produce import produce_request
 from broker.dispatch import KafkaApis
 from broker.handlers import fetch, produce
 from broker.network.connection import ConnectionFacts
+from broker.turns import Turns
 from protocol import codec
 from protocol.apis import APIS
 from protocol.checksum import crc32c
@@ -66,7 +67,10 @@ def _produce_steps(world: World, directory: Path) -> list[Step]:
     frame = memoryview(bytearray(framed[4:]))
     records = frame[len(frame) - len(batch) :]
     facts = ConnectionFacts(1, "PLAINTEXT", "127.0.0.1")
-    apis, handler = KafkaApis(world.services()), produce.build(world.services())
+    apis, handler = (
+        KafkaApis(world.services(), Turns(lambda callback: callback(), world.clock.monotonic_us)),
+        produce.build(world.services()),
+    )
     decode = codec.decoder(APIS[PRODUCE_KEY].request_class, PRODUCE_VERSION)
     body_position = HEADER.size + HEADER.unpack_from(frame)[3]
     request, _ = decode(frame, body_position)
@@ -131,7 +135,7 @@ def _fetch_steps(world: World) -> list[Step]:
     head = HEADER.pack(FETCH_KEY, FETCH_VERSION, 1, len(client_id)) + client_id + b"\x00"
     frame = memoryview(bytearray(head + codec.encode(request, FETCH_VERSION)))
     facts = ConnectionFacts(1, "PLAINTEXT", "127.0.0.1")
-    apis, handler = KafkaApis(world.services()), fetch.build(world.services())
+    apis, handler = KafkaApis(world.services(), Turns(lambda callback: callback(), world.clock.monotonic_us)), fetch.build(world.services())
     decode = codec.decoder(APIS[FETCH_KEY].request_class, FETCH_VERSION)
     request_context = context(FETCH_KEY, FETCH_VERSION)
 

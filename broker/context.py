@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,10 @@ class RequestContext:
     now_ms: int
 
 
-Handler = Callable[[RequestContext, Any], "Any | Deferred | Coroutine[Any, Any, Any] | None"]
-"""A request in; out comes the response message, a Deferred of it, a coroutine that returns it (cold APIs only: it costs a task), or
-None for "no response, ever" (acks=0). Raises KafkaError for a whole-request error, DecodeError to close the connection."""
+Handler = Callable[[RequestContext, Any], "Any | Deferred | Generator[None, None, Any] | Coroutine[Any, Any, Any] | None"]
+"""A request in; out comes the response message, a Deferred of it, a generator that returns either (a request that may take long, see
+broker/turns.py), a coroutine that returns the message (cold APIs only: it costs a task), or None for "no response, ever" (acks=0).
+Raises KafkaError for a whole-request error, DecodeError to close the connection."""
 
 
 @dataclass(slots=True)

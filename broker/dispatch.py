@@ -13,13 +13,14 @@ import logging
 import struct
 from collections.abc import Callable
 from time import perf_counter_ns
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import Any
 
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.request_pipeline import Chunks
+from broker.turns import Turns
 from protocol import codec
 from protocol.apis import APIS, Api
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -74,12 +75,13 @@ class _Route:
 class KafkaApis:
     """Dispatches request frames. `handle` is what every connection's pipeline calls."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, turns: Turns) -> None:
         self._services = services
         self._clock = services.clock
         self._metrics = services.metrics
         self._routes: dict[int, _Route] = {}
         self._handlers: dict[int, tuple[Handler, Callable[[Any, KafkaError], Any] | None]] = {}
+        self._turns = turns
         self._tasks: dict[asyncio.Task[None], None] = {}  # requests whose handler is a coroutine; ordered, so that stopping is too
 
     def handle(self, frame: memoryview, facts: ConnectionFacts) -> Chunks | Deferred | None:
@@ -129,6 +131,8 @@ class KafkaApis:
         if outcome is None:
             route.measure(perf_counter_ns() - started_ns)
             return None
+        if type(outcome) is GeneratorType:
+            return self._deferred(route, context, request, self._turns.start(outcome), started_ns)
         if type(outcome) is CoroutineType:
             return self._awaited(route, context, request, outcome, started_ns)
         chunks = self._encode(route, correlation_id, outcome)
@@ -136,7 +140,8 @@ class KafkaApis:
         return chunks
 
     async def close(self) -> None:
-        """Cancel the coroutine handlers that still run, oldest first."""
+        """End the requests that still run, oldest first."""
+        self._turns.close()
         for task in list(self._tasks):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -42,6 +42,7 @@ from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
 from broker.replication.replica_manager import ReplicaManager
+from broker.turns import Turns
 from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
@@ -289,7 +290,7 @@ class Broker:
         self._controller = controller
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
-        apis = KafkaApis(services)
+        apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us))
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         if self.config.barnabas_metrics_listener:

@@ -20,7 +20,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.codec",
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
-FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics")
+FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics", "broker.limited_log")
 READING = ("storage.file_slice", "storage.page_cache")
 
 # Folder or module → what of our own it may import. The most specific entry counts; a name covers what is inside it.
@@ -33,6 +33,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.clock": (),
     "broker.deferred": (),
     "broker.metrics": (),
+    "broker.limited_log": ("broker.clock",),
+    "broker.turns": ("broker.deferred",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
     "broker.metrics_http": ("broker.metrics", "protocol"),
     "broker.context": ("broker.clock", "broker.deferred"),
@@ -56,6 +58,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.handlers",
         "broker.network.connection",
         "broker.network.request_pipeline",
+        "broker.turns",
         *FACTS,
         "storage.errors",
         "protocol",
