@@ -2,6 +2,9 @@
 
 Cheaper than a Future and synchronous: `complete` runs the callback at once, in the caller's stack, so the order of answers
 is the order of completions. One Deferred has one consumer (dispatch) and one producer (whoever parked the request).
+
+The producer completes it from the middle of its own work, so the callback only encodes, sends and takes notes. It starts no request
+and changes no state of the broker's: RequestPipeline starts what comes next in a later turn of the loop.
 """
 
 from __future__ import annotations

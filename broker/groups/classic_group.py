@@ -32,6 +32,10 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of consumers; for these groups the coordinator can read which topics a member subscribed to."""
 
 
+Answer = tuple[Reply, JoinGroupResponse | SyncGroupResponse]
+"""What a member is to be told, and where; given to `send_answers`."""
+
+
 class GroupState(Enum):
     """A classic group's state; the value is the name that ListGroups and DescribeGroups show."""
 
@@ -208,8 +212,11 @@ class ClassicGroup:
     def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> ClassicGroupMember:
         """Give a static member its new member id; what still waits under the old id is fenced (KIP-345)."""
         old_member = self.members[old_member_id]
-        self.complete_join(old_member, JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id))
-        self.complete_sync(old_member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        answers = self.take_answers(
+            old_member,
+            JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id),
+            SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID),
+        )
         del self.members[old_member_id]
         new_member = old_member.with_member_id(new_member_id)
         self.members[new_member_id] = new_member
@@ -220,6 +227,7 @@ class ClassicGroup:
             del self.pending_sync_members[old_member_id]
             self.pending_sync_members[new_member_id] = None
         self.static_members[group_instance_id] = new_member_id
+        send_answers(answers)
         return new_member
 
     def elect_joined_leader(self) -> bool:
@@ -248,35 +256,47 @@ class ClassicGroup:
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
         self.pending_sync_members.clear()
 
-    # Answers to members that wait.
+    # Answers to members that wait. Taking them changes the group, sending them comes last: whoever is told must find the group
+    # as the answer says it is, and no loop over members may be under way.
 
     def await_join(self, member: ClassicGroupMember, reply: Reply) -> None:
         """Park the member's JoinGroup. An older one that still waits was given up by its client, yet must not hang."""
-        self.complete_join(member, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+        older = self.take_join(member, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
         member.awaiting_join = reply
         self.awaiting_join_count += 1
+        send_answers(older)
 
     def complete_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> None:
-        """Answer the member's JoinGroup if one waits. Comes before the member's removal, which counts who still waits."""
+        """Answer the member's JoinGroup if one waits."""
+        send_answers(self.take_join(member, response))
+
+    def take_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> list[Answer]:
+        """The answer to the member's JoinGroup, if one waits; from now on none does. Comes before the member's removal, which counts
+        who still waits."""
         reply = member.awaiting_join
-        if reply is not None:
-            member.awaiting_join = None
-            self.awaiting_join_count -= 1
-            reply.complete(response)
+        if reply is None:
+            return []
+        member.awaiting_join = None
+        self.awaiting_join_count -= 1
+        return [(reply, response)]
 
     def await_sync(self, member: ClassicGroupMember, reply: Reply) -> None:
         """Park the member's SyncGroup; as for joins, an older one gets an answer that sends its client back to join."""
-        self.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        older = self.take_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = reply
+        send_answers(older)
 
-    def complete_sync(self, member: ClassicGroupMember, response: SyncGroupResponse) -> bool:
-        """Answer the member's SyncGroup if one waits; says whether one did."""
+    def take_sync(self, member: ClassicGroupMember, response: SyncGroupResponse) -> list[Answer]:
+        """The answer to the member's SyncGroup, if one waits; from now on none does."""
         reply = member.awaiting_sync
         if reply is None:
-            return False
+            return []
         member.awaiting_sync = None
-        reply.complete(response)
-        return True
+        return [(reply, response)]
+
+    def take_answers(self, member: ClassicGroupMember, join: JoinGroupResponse, sync: SyncGroupResponse) -> list[Answer]:
+        """The answers to whatever of the member's waits."""
+        return self.take_join(member, join) + self.take_sync(member, sync)
 
     def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
         """The answer to a successful JoinGroup: this generation, and for its leader who is in it."""
@@ -321,3 +341,9 @@ class ClassicGroup:
         except DecodeError:
             return None
         return frozenset(topics)
+
+
+def send_answers(answers: list[Answer]) -> None:
+    """Tell members what was taken for them, in order."""
+    for reply, response in answers:
+        reply.complete(response)

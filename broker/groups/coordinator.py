@@ -240,7 +240,7 @@ class GroupCoordinator:
             if shard.is_unloaded:
                 reply.complete(KafkaError(ErrorCode.NOT_COORDINATOR))
             else:
-                reply.complete(shard.offset_manager.fetch(group, require_stable=require_stable))
+                reply.resolve(lambda: shard.offset_manager.fetch(group, require_stable=require_stable))
 
         if require_stable:
             shard.when_stable(answer)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from broker.clock import Clock
 from broker.context import RequestContext
-from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
 from broker.groups.group_config import MAX_MEMBERSHIP_SIZE_BYTES, MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from broker.groups.rebalance import Rebalance
@@ -372,11 +372,12 @@ class GroupMetadataManager:
         self._timers.cancel_all()
 
     def _discard(self, group: ClassicGroup, error: ErrorCode) -> None:
+        answers: list[Answer] = []
         for member in group.members.values():
-            group.complete_join(member, _join_error(error, member.member_id))
-            group.complete_sync(member, SyncGroupResponse(error_code=error))
+            answers += group.take_answers(member, _join_error(error, member.member_id), SyncGroupResponse(error_code=error))
         group.transition_to(GroupState.DEAD, self._clock.now_ms())
         self.groups.pop(group.group_id, None)
+        send_answers(answers)
 
 
 def _protocols(request: JoinGroupRequest) -> dict[str, bytes]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 
 from broker.clock import Clock
-from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
 from broker.groups.classic_group_member import ClassicGroupMember
 from broker.groups.group_config import GroupConfig
 from broker.groups.records import CoordinatorResult, group_metadata_record
@@ -108,14 +108,15 @@ class Rebalance:
         return None
 
     def _answer_joins(self, group: ClassicGroup) -> None:
+        answers: list[Answer] = []
         for member in group.members.values():
-            response = group.join_response(member.member_id, with_members=group.is_leader(member.member_id))
-            group.complete_join(member, response)
+            answers += group.take_join(member, group.join_response(member.member_id, with_members=group.is_leader(member.member_id)))
             self.reschedule_heartbeat(group, member)
             member.is_new = False
             group.pending_sync_members[member.member_id] = None
         generation = group.generation
         self._timers.schedule(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_sync(group, generation))
+        send_answers(answers)
 
     # The sync phase.
 
@@ -145,9 +146,12 @@ class Rebalance:
 
     def answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
         """Answer every waiting SyncGroup. Their sessions start anew: a timeout that fell while they waited was ignored."""
+        answers: list[Answer] = []
         for member in group.members.values():
-            if group.complete_sync(member, self.sync_response(group, member, error)):
+            if member.is_awaiting_sync:
+                answers += group.take_sync(member, self.sync_response(group, member, error))
                 self.reschedule_heartbeat(group, member)
+        send_answers(answers)
 
     def sync_response(self, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> SyncGroupResponse:
         if error is not ErrorCode.NONE:
@@ -186,12 +190,14 @@ class Rebalance:
 
     def remove_member(self, group: ClassicGroup, member_id: str) -> None:
         """Remove a member or pending member, and its session. What it still waits for is answered: its client may live and rejoin."""
+        answers: list[Answer] = []
         member = group.members.get(member_id)
         if member is not None:
-            group.complete_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-            group.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+            answers = group.take_answers(member, JoinGroupResponse(error_code=error), SyncGroupResponse(error_code=error))
         group.remove(member_id)
         self._timers.cancel(("session", group.group_id, member_id))
+        send_answers(answers)
 
 
 def _join_key(group: ClassicGroup) -> TimerKey:

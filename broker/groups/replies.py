@@ -11,5 +11,12 @@ from broker.deferred import Deferred
 def mapped(reply: Deferred, change: Callable[[Any], Any]) -> Deferred:
     """A Deferred of `change(response)`; an exception passes as it is."""
     changed = Deferred()
-    reply.when_done(lambda value: changed.complete(value if isinstance(value, Exception) else change(value)))
+
+    def answered(value: Any) -> None:
+        if isinstance(value, Exception):
+            changed.complete(value)
+        else:
+            changed.resolve(change, value)
+
+    reply.when_done(answered)
     return changed

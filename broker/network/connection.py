@@ -78,7 +78,9 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox: Outbox | None = None
         self.facts = ConnectionFacts(0, listener_name, "")
         start = functools.partial(handle, facts=self.facts)
-        self._pipeline = RequestPipeline(start=start, send=self._send, on_ready=self._ready, on_error=self._failed)
+        self._pipeline = RequestPipeline(
+            start=start, send=self._send, on_ready=self._ready, on_error=self._failed, schedule=self._loop.call_soon
+        )
         self._assembler = FrameAssembler(self._pipeline.offer, max_frame_size=registry.max_frame_size, pool=registry.pool)
         self._receiving = False  # inside buffer_updated, which flushes once at its end
         self._flush_is_due = False
@@ -234,6 +236,7 @@ class Connection(asyncio.BufferedProtocol):
             log.info(
                 "closing connection client=%s listener=%s reason=%s", self.facts.client_host, self.facts.listener_name, _printable(reason)
             )
+            self._pipeline.block()  # `connection_lost` comes later: until then nothing may start
             if self._outbox is not None:
                 self._outbox.close()
             self._transport.abort()

@@ -4,12 +4,17 @@ Kafka keeps one request in flight a connection: it mutes the socket until the re
 same from outside and is faster for producers: a Produce may start while everything unanswered before it is a parked Produce, up to
 PARKED_PRODUCES_MAX. Every other request waits its turn, for a Fetch that overtakes a parked one breaks its session.
 Responses leave in request order.
+
+A completion only sends. It comes from the inside of some other operation (a LeaveGroup that answers the joins of others, an append
+that wakes fetches), whose state may be half changed and whose loops may be under way: a request that started there would see and
+change that state. So whatever an answer allows to start is started in a later turn of the loop, by `schedule`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 from broker.deferred import Deferred
@@ -19,6 +24,20 @@ PRODUCE_KEY_BYTES = b"\x00\x00"  # the first two bytes of a frame are the API ke
 
 Chunks = Sequence[Any]
 """One encoded response: bytes and FileSlices, in order."""
+
+
+class _Intake(Enum):
+    """Whether frames are taken, and who owes the call of `on_ready` if not."""
+
+    OPEN = 1
+    STOPPED = 2
+    """The last offer returned False: an answer or `unblock` has to come."""
+    RESUMING = 3
+    """It has come, and the call that goes on is scheduled."""
+    CLOSED = 4
+
+
+_OPEN, _STOPPED, _RESUMING, _CLOSED = _Intake
 
 
 class _Slot:
@@ -35,12 +54,13 @@ class _Slot:
 class RequestPipeline:
     """Starts requests when their turn comes and sends responses in their order.
 
-    `start(frame)` runs one request and returns its chunks, None for "no response", or a Deferred of chunks. `send(chunks)` gets each
-    response in order. `on_ready()` is called when, after `offer` returned False, frames may be offered again.
+    `start(frame)` runs one request and returns its chunks, None for "no response", or a Deferred of chunks; it is called by `offer`
+    and by what was scheduled, never by a completion. `send(chunks)` gets each response in order. `on_ready()` is called when, after
+    `offer` returned False, frames may be offered again. `schedule(callback)` calls back once, in a later turn of the loop.
     Whatever `start` raises passes through `offer`; for a request that waited it goes to `on_error(exception)`.
     """
 
-    __slots__ = ("_is_blocked", "_is_stopped", "_on_error", "_on_ready", "_send", "_slots", "_start", "_waiting")
+    __slots__ = ("_intake", "_is_blocked", "_on_error", "_on_ready", "_schedule", "_send", "_slots", "_start", "_waiting")
 
     def __init__(
         self,
@@ -49,15 +69,17 @@ class RequestPipeline:
         send: Callable[[Chunks], None],
         on_ready: Callable[[], None],
         on_error: Callable[[BaseException], None],
+        schedule: Callable[[Callable[[], None]], object],
     ) -> None:
         self._start = start
         self._send = send
         self._on_ready = on_ready
         self._on_error = on_error
+        self._schedule = schedule
         self._slots: deque[_Slot] = deque()
         self._waiting: memoryview | None = None
+        self._intake = _OPEN
         self._is_blocked = False
-        self._is_stopped = False  # the last offer returned False, so `on_ready` is owed
 
     @property
     def unanswered_count(self) -> int:
@@ -67,7 +89,7 @@ class RequestPipeline:
     @property
     def is_stopped(self) -> bool:
         """Whether frames are turned away until `on_ready`, or would be: reading more of them makes no sense."""
-        return self._is_stopped or self._is_blocked
+        return self._intake is not _OPEN or self._is_blocked
 
     @property
     def waiting_size(self) -> int:
@@ -83,8 +105,10 @@ class RequestPipeline:
             self._run(frame, True)
         else:
             self._waiting = memoryview(bytearray(frame))
-        self._is_stopped = self._is_blocked or self._waiting is not None
-        return not self._is_stopped
+        if self._is_blocked or self._waiting is not None:
+            self._intake = _STOPPED
+            return False
+        return True
 
     def block(self) -> None:
         """Start nothing more until `unblock`: the peer doesn't take its responses."""
@@ -93,10 +117,11 @@ class RequestPipeline:
     def unblock(self) -> None:
         """The peer takes responses again."""
         self._is_blocked = False
-        self._go_on()
+        self._go_on_later()
 
     def close(self) -> None:
-        """The connection is gone: parked requests leave their purgatories, their answers are dropped."""
+        """The connection is gone: parked requests leave their purgatories, their answers are dropped, nothing starts any more."""
+        self._intake = _CLOSED
         self._waiting = None
         slots, self._slots = self._slots, deque()
         for slot in slots:
@@ -138,12 +163,22 @@ class RequestPipeline:
         if slots and slots[0].chunks is not None:
             while slots and slots[0].chunks is not None:
                 self._send(slots.popleft().chunks)  # type: ignore[arg-type]
-            self._go_on()
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if self._intake is _STOPPED:
+            self._intake = _RESUMING
+            self._schedule(self._go_on)
 
     def _go_on(self) -> None:
-        """Start the waiting frame if its turn has come, then ask for more if more was turned away."""
+        """Start the waiting frame if its turn has come, then ask for more."""
+        if self._intake is not _RESUMING:
+            return  # closed in between
+        self._intake = _STOPPED
+        if self._is_blocked:
+            return
         if self._waiting is not None:
-            if self._is_blocked or (self._slots and not self._may_start(self._waiting)):
+            if self._slots and not self._may_start(self._waiting):
                 return
             frame, self._waiting = self._waiting, None
             try:
@@ -151,6 +186,7 @@ class RequestPipeline:
             except Exception as e:
                 self._on_error(e)
                 return
-        if self._is_stopped and not self._is_blocked:
-            self._is_stopped = False
-            self._on_ready()
+            if self._is_blocked:
+                return
+        self._intake = _OPEN
+        self._on_ready()

@@ -4,15 +4,20 @@ Kafka's DelayedOperationPurgatory is this plus shards, locks and a reaper thread
 `try_complete` and the registration, so the second try that Kafka needs there against lost wakeups is not needed here, and
 an operation that completes at once is never registered and arms no timer.
 
+Whoever moves an offset does not suffer from the answers that this allows: one that fails is logged, and the others are given.
+
 Invariant: an operation is registered on all of its keys and has a timer exactly while it is parked. The purgatory owns
 both; operations only answer questions. Keys are whatever the owner wakes by: here, Partition objects.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable
 
 from broker.clock import Clock, Timer
+
+log = logging.getLogger(__name__)
 
 
 class DelayedOperation:
@@ -78,15 +83,17 @@ class Purgatory:
         completed_count = 0
         for operation in tuple(watched):  # a completion may park or complete others on the same key
             if not operation.is_completed and operation.try_complete(key):
-                self._remove(operation)
-                operation.on_complete()
+                self.complete(operation)
                 completed_count += 1
         return completed_count
 
     def complete(self, operation: DelayedOperation) -> None:
         """Answer `operation`, which is parked: its owner learnt by other ways than a key that it can complete."""
         self._remove(operation)
-        operation.on_complete()
+        try:
+            operation.on_complete()
+        except Exception:
+            log.exception("an answer that waited failed operation=%s", type(operation).__name__)
 
     def cancel(self, operation: DelayedOperation) -> None:
         """Nobody waits for `operation` any more: drop it without an answer. Does nothing if it is complete."""
@@ -96,10 +103,9 @@ class Purgatory:
     def _expire(self, operation: DelayedOperation) -> None:
         if operation.is_completed:
             return
-        self._remove(operation)
         self.expired_count += 1
         operation.on_expire()
-        operation.on_complete()
+        self.complete(operation)
 
     def _remove(self, operation: DelayedOperation) -> None:
         operation.is_completed = True

@@ -199,3 +199,55 @@ def test_member_dies_in_the_join_phase_and_the_others_go_on():
     script.advance(10_000)
 
     script.expect("a join generation=2 leader=a members=a,b protocol=range", "b join generation=2 leader=a protocol=range")
+
+
+def test_an_answer_goes_out_when_all_of_the_group_is_settled():
+    script = Transcript(initial_rebalance_delay_ms=1000)
+    for name in ("a", "b", "c"):
+        script.join(name)
+    script.skip()
+    found = []
+
+    def look(line: str) -> None:
+        group = script.coordinator.find_group("g")
+        found.append((group.awaiting_join_count, len(group.pending_sync_members)))
+
+    script.on_line = look
+    script.advance(4000)
+
+    assert found == [(0, 3)] * 3
+
+
+def test_a_member_that_leaves_from_inside_the_answers_of_a_join_disturbs_nobody():
+    """What an answer sets off may be anything: the group's own loops must not depend on it."""
+    script = Transcript(initial_rebalance_delay_ms=1000)
+    for name in ("a", "b", "c"):
+        script.join(name)
+    script.skip()
+
+    def leave_at_once(line: str) -> None:
+        if line.startswith("a join"):
+            script.leave("a")
+
+    script.on_line = leave_at_once
+    script.advance(4000)
+
+    script.expect(
+        "a join generation=1 leader=a members=a,b,c protocol=range",
+        "leave OK OK",
+        "b join generation=1 leader=a protocol=range",
+        "c join generation=1 leader=a protocol=range",
+    )
+    assert script.coordinator.find_group("g").leader_id == script.member_ids["b"]
+
+
+def test_a_member_that_is_dropped_is_gone_when_it_is_told():
+    script = stable_group("a", "b")
+    script.join("c", version=4)
+    script.join("c", version=4)
+    found = []
+    script.on_line = lambda line: found.append((line, len(script.coordinator.find_group("g").members)))
+
+    script.leave("c")
+
+    assert found[0] == ("c join UNKNOWN_MEMBER_ID", 2)

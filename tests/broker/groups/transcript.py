@@ -87,6 +87,8 @@ class Transcript:
         state = ClusterState()
         self.metadata = MetadataCache(state, cluster_id="c", node_id=1, config=ServerConfig())
         self.member_ids: dict[str, str] = {}
+        self.on_line: Callable[[str], None] = lambda line: None
+        """Called with each line as it comes out, from the inside of whatever gives the answer."""
         self._lines: list[str] = []
         self._waiting: list[Deferred] = []
         self._shown_batches = 0
@@ -281,6 +283,7 @@ class Transcript:
     def _line(self, text: str) -> None:
         self._show_records()
         self._lines.append(text.rstrip())
+        self.on_line(text)
 
     def _show_join(self, name: str, response: JoinGroupResponse) -> None:
         if response.member_id:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import pytest
+
 from broker.replication.purgatory import DelayedOperation, Purgatory
 from tests.support.clock import ManualClock
 
@@ -106,7 +108,7 @@ def test_cancelled_operation_is_never_answered() -> None:
 
 
 def test_completion_that_notifies_the_same_key_completes_each_operation_once() -> None:
-    """An answer may start the next request of its connection, which may append to the same partition."""
+    """An answer may append: a coordinator's does, when what it answers allows the next step of its group."""
     purgatory = Purgatory(ManualClock())
     first, second = Countdown(1), Countdown(1)
     first.purgatory_to_notify = purgatory
@@ -119,3 +121,30 @@ def test_completion_that_notifies_the_same_key_completes_each_operation_once() -
     assert first.events == ["complete"]
     assert second.events == ["complete"]
     assert purgatory.size == 0
+
+
+def test_an_answer_that_fails_harms_neither_the_others_nor_whoever_notified(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Countdown):
+        def on_complete(self) -> None:
+            raise ZeroDivisionError
+
+    purgatory = Purgatory(ManualClock())
+    failing, other = Failing(1), Countdown(1)
+    for operation in (failing, other):
+        purgatory.try_complete_else_watch(operation, ["a"], 100)
+        operation.left = 0
+
+    completed_count = purgatory.notify("a")
+
+    assert completed_count == 2
+    assert other.events == ["complete"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_an_answer_that_fails_at_once_fails_for_whoever_asked() -> None:
+    class Failing(Countdown):
+        def on_complete(self) -> None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Purgatory(ManualClock()).try_complete_else_watch(Failing(0), ["a"], 100)
