@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from broker.metrics import Metrics, MetricsSnapshot, quantile_ns
+from broker.network.listening_sockets import ListenError, ListeningSockets
 
 REQUEST_HEAD_MAX_BYTES = 8192
 REQUEST_DEADLINE_S = 5.0
@@ -28,33 +28,38 @@ class MetricsServer:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._server: asyncio.Server | None = None
+        self._sockets = ListeningSockets("metrics")
+        self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
-        assert self._server is not None, "the metrics server was not started"
-        return int(self._server.sockets[0].getsockname()[1])
+        assert self._sockets.port, "the metrics server was not started"
+        return self._sockets.port
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError, whose text is for the operator, when the address cannot be had."""
+        """Listen and serve. Raises ListenError when the address cannot be had."""
+        self._sockets.bind(host, port)
         try:
-            self._server = await asyncio.start_server(self._accept, host, port, limit=REQUEST_HEAD_MAX_BYTES)
-        except OSError as e:
-            why = os.strerror(e.errno) if e.errno and e.errno > 0 else str(e)
-            raise OSError(f"metrics: can't listen on {host}:{port}: {why}") from e
+            self._sockets.listen()
+        except ListenError:
+            self._sockets.close()
+            raise
+        for listening in self._sockets.sockets:
+            self._servers.append(await asyncio.start_server(self._accept, sock=listening, limit=REQUEST_HEAD_MAX_BYTES))
 
     async def close(self) -> None:
         """Stop listening and drop whoever is being served."""
-        if self._server is None:
-            return
-        self._server.close()
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
         serving = list(self._connections)
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
+        for server in servers:
+            await server.wait_closed()
+        self._sockets.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

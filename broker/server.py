@@ -40,7 +40,8 @@ from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum import SingleNodeQuorum
 from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.metrics import Metrics
-from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
+from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
+from broker.network.listening_sockets import ListenError
 from broker.replication.replica_manager import ReplicaManager
 from broker.turns import Turns
 from config.endpoints import Endpoint
@@ -293,6 +294,8 @@ class Broker:
         apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us))
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
+        for listener in self.listeners:
+            listener.listen()  # all of them before any serves: another process may have been faster since they were bound
         if self.config.barnabas_metrics_listener:
             await self._serve_metrics(services)
         for listener in self.listeners:

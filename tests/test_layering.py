@@ -36,7 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.limited_log": ("broker.clock",),
     "broker.turns": ("broker.deferred",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
-    "broker.metrics_http": ("broker.metrics", "protocol"),
+    "broker.metrics_http": ("broker.metrics", "broker.network.listening_sockets", "protocol"),
     "broker.context": ("broker.clock", "broker.deferred"),
     "broker.cold_reads": ("broker.deferred", "storage.page_cache"),
     "broker.replication": ("broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),

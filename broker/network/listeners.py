@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from types import MappingProxyType
 
@@ -18,20 +18,16 @@ from broker.clock import Clock, Timer
 from broker.deferred import Deferred
 from broker.network.busy_poll import BusyPoll
 from broker.network.connection import Connection, ConnectionFacts
+from broker.network.listening_sockets import BACKLOG, ListeningSockets, resolve
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks
 from protocol.framing import BufferPool
 
 log = logging.getLogger("barnabas.network")
 
-BACKLOG = 1024  # connections the kernel holds for us before accept
 SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it as the connection goes
 _NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
 SWEEP_INTERVAL_MS = 1_000  # how often deadlines are looked at; they are tens of seconds
-
-
-class ListenError(Exception):
-    """An address that can't be listened on; the message is one line for the operator."""
 
 
 class ConnectionRegistry:
@@ -138,7 +134,6 @@ class Listener:
         receive_buffer_bytes: int = SYSTEM_DEFAULT,
     ) -> None:
         self.name = name
-        self.port = 0  # the real one, once open: a configured port 0 asks the kernel for a free one
         self._registry = registry
         self._backlog = backlog
         self._buffer_sizes = {
@@ -146,40 +141,30 @@ class Listener:
             for option, size in ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
             if size != SYSTEM_DEFAULT
         }
-        self._sockets: list[socket.socket] = []
+        self._sockets = ListeningSockets(f"listener {name}", configure=self._set_inherited_options)
         self._servers: list[asyncio.Server] = []
 
-    def bind(self, host: str | None, port: int) -> None:
-        """Take the address, without accepting yet; raises ListenError in one line.
+    @property
+    def port(self) -> int:
+        """The real one, once bound: a configured port 0 asks the kernel for a free one."""
+        return self._sockets.port
 
-        Binding comes before the slow parts of the start, so that a taken port stops it at once.
-        """
-        addresses = _resolve(host, port)
-        for family, address in addresses:
-            listening = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                self._set_inherited_options(listening)
-                if family == socket.AF_INET6:
-                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listening.bind((address, self.port or port))
-            except OSError as e:
-                listening.close()
-                if family == socket.AF_INET6 and self._sockets:
-                    continue  # a machine without IPv6, or without ::1: IPv4 serves
-                raise ListenError(f"listener {self.name}: can't listen on {host or '*'}:{port}: {e.strerror or e}") from e
-            listening.setblocking(False)
-            self.port = listening.getsockname()[1]
-            self._sockets.append(listening)
+    def bind(self, host: str | None, port: int) -> None:
+        """Take the address, without accepting yet; raises ListenError."""
+        self._sockets.bind(host, port)
+
+    def listen(self) -> None:
+        """The last chance of a refusal, ListenError. Comes right before `start`: from now on the kernel accepts connections."""
+        self._sockets.listen(self._backlog)
 
     async def start(self, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
-        """Accept connections from now on; `handle` runs their requests."""
+        """Serve the connections; `handle` runs their requests."""
         loop = self._registry.loop
 
         def connection() -> Connection:
             return Connection(self._registry, self.name, handle)
 
-        for listening in self._sockets:
+        for listening in self._sockets.sockets:
             self._servers.append(await loop.create_server(connection, sock=listening, backlog=self._backlog))
 
     def _set_inherited_options(self, listening: socket.socket) -> None:
@@ -195,24 +180,9 @@ class Listener:
         """Stop accepting and free the addresses; open connections are the registry's to close."""
         for server in self._servers:
             server.close()
-        for listening in self._sockets:
-            listening.close()
+        self._sockets.close()
 
 
 def limits_by_address(limits: Mapping[str, int]) -> dict[str, int]:
     """The limits of hosts as limits of their addresses, in the form in which connections tell theirs. Blocks. Raises ListenError."""
-    return {address: limit for host, limit in limits.items() for _, address in _resolve(host, 0)}
-
-
-def _resolve(host: str | None, port: int) -> Sequence[tuple[socket.AddressFamily, str]]:
-    """The addresses of `host`, IPv4 first; None and "" are all interfaces. Raises ListenError."""
-    if not host:
-        return [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")]
-    try:
-        # As bytes, an ASCII name is not encoded by IDNA's rules, whose tables take a millisecond to load.
-        name = host.encode("ascii") if host.isascii() else host
-        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as e:
-        raise ListenError(f"can't resolve host {host!r}: {e.strerror or e}") from e
-    addresses = {(family, address[0]): None for family, _, _, _, address in found if family in (socket.AF_INET, socket.AF_INET6)}
-    return sorted(((family, str(address)) for family, address in addresses), key=lambda item: item[0] != socket.AF_INET)
+    return {address: limit for host, limit in limits.items() for _, address in resolve(host, 0)}

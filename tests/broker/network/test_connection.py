@@ -17,7 +17,8 @@ import pytest
 import uvloop
 
 from broker.network.connection import CloseConnection, ConnectionFacts
-from broker.network.listeners import ConnectionRegistry, Listener, ListenError, limits_by_address
+from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
+from broker.network.listening_sockets import ListenError
 from broker.network.outbox import INLINE_SIZE, TURN_SIZE
 from protocol.framing import SCRATCH_SIZE
 from storage.file_slice import FileSlice, SegmentFile
@@ -60,6 +61,7 @@ class Harness:
 
     async def start(self) -> None:
         self.listener.bind("127.0.0.1", 0)
+        self.listener.listen()
         await self.listener.start(self._handle)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -393,7 +395,7 @@ def test_a_large_answer_leaves_through_a_small_send_buffer() -> None:
 def test_the_kernel_holds_as_many_connections_as_asked_for() -> None:
     async def test() -> None:
         async with serving(listener={"backlog": 7}) as harness:
-            (listening,) = harness.listener._sockets
+            (listening,) = harness.listener._sockets.sockets
             (backlog,) = struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32), 28)
             assert backlog == 7
 
