@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 
 from protocol.errors import DecodeError
+from protocol.foreign_protocols import refused_size
 
 SCRATCH_SIZE = 8 * 1024  # bytes received at once: about 40 of the smallest produce requests, half a millisecond's work
 HELD_SIZE_MAX = 4 * 1024
@@ -134,7 +135,7 @@ class FrameAssembler:
         while end - start >= 4:
             (size,) = _SIZE.unpack_from(view, start)
             if not 0 <= size <= self.max_frame_size:
-                raise DecodeError(f"frame of {size} bytes; at most {self.max_frame_size} are accepted")
+                raise refused_size(size, self.max_frame_size)
             frame_end = start + 4 + size
             if frame_end > end:
                 if size > HELD_SIZE_MAX:

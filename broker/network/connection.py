@@ -16,12 +16,17 @@ from broker.deferred import Deferred
 from broker.network.outbox import Outbox
 from broker.network.request_pipeline import Chunks, RequestPipeline
 from protocol.errors import DecodeError
+from protocol.foreign_protocols import ForeignProtocolError
 from protocol.framing import FrameAssembler
 
 if TYPE_CHECKING:
     from broker.network.listeners import ConnectionRegistry
 
-log = logging.getLogger("barnabas.network")
+# The kinds of log lines here, each with a limit of its own, because strangers cause them.
+FOREIGN_PROTOCOLS = "clients of other protocols"
+REFUSED_REQUESTS = "connections closed for what they sent"
+FAILED_REQUESTS = "requests that failed outside their handler"
+CLOSED_CONNECTIONS = "connections closed"
 
 SMALL_READ_SIZE = 4 * 1024  # bytes; the next read is waited for awake after such a one only: who sends megabytes waits for bandwidth
 CORK_SIZE_MAX = 64 * 1024
@@ -164,11 +169,15 @@ class Connection(asyncio.BufferedProtocol):
         self._after_frames()
 
     def _failed(self, error: BaseException) -> None:
-        if isinstance(error, (CloseConnection, DecodeError)):
-            self.close(str(error))
+        if isinstance(error, ForeignProtocolError):
+            self.close(str(error), FOREIGN_PROTOCOLS, logging.WARNING)
+        elif isinstance(error, (CloseConnection, DecodeError)):
+            self.close(str(error), REFUSED_REQUESTS)
         else:
-            log.error("request failed outside its handler client=%s", self.facts.client_host, exc_info=error)
-            self.close("internal error")
+            self._registry.log.error(
+                FAILED_REQUESTS, "request failed outside its handler client=%s", self.facts.client_host, exc_info=error
+            )
+            self.close("internal error", REFUSED_REQUESTS)
 
     # -- flow -----------------------------------------------------------------------------------------------------
 
@@ -230,11 +239,18 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 transport.pause_reading()
 
-    def close(self, reason: str) -> None:
-        """Close now, dropping what is unsent; the peer sees its connection end. Safe to call twice."""
+    def close(self, reason: str, kind: str = CLOSED_CONNECTIONS, level: int = logging.INFO) -> None:
+        """Close now, dropping what is unsent; the peer sees its connection end. Safe to call twice.
+
+        `kind` is the kind of log line, for its limit."""
         if self._transport is not None and not self._transport.is_closing():
-            log.info(
-                "closing connection client=%s listener=%s reason=%s", self.facts.client_host, self.facts.listener_name, _printable(reason)
+            tell = self._registry.log.info if level == logging.INFO else self._registry.log.warning
+            tell(
+                kind,
+                "closing connection client=%s listener=%s reason=%s",
+                self.facts.client_host,
+                self.facts.listener_name,
+                _printable(reason),
             )
             self._pipeline.block()  # `connection_lost` comes later: until then nothing may start
             if self._outbox is not None:

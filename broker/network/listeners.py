@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from broker.clock import Clock, Timer
 from broker.deferred import Deferred
+from broker.limited_log import LimitedLog
 from broker.network.busy_poll import BusyPoll
 from broker.network.connection import Connection, ConnectionFacts
 from broker.network.listening_sockets import BACKLOG, ListeningSockets, resolve
@@ -23,8 +24,7 @@ from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks
 from protocol.framing import BufferPool
 
-log = logging.getLogger("barnabas.network")
-
+REFUSED_CONNECTIONS = "refused connections"  # a kind of log line
 SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it as the connection goes
 _NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
 SWEEP_INTERVAL_MS = 1_000  # how often deadlines are looked at; they are tens of seconds
@@ -49,6 +49,7 @@ class ConnectionRegistry:
         on_count: Callable[[str, int], None],
         max_connections_of_ip: Mapping[str, int] = _NO_OVERRIDES,
     ) -> None:
+        self.log = LimitedLog(logging.getLogger("barnabas.network"), clock)
         self.loop = loop
         self.executor = executor
         self.max_frame_size = max_frame_size
@@ -76,7 +77,13 @@ class ConnectionRegistry:
         host = connection.facts.client_host
         limit = self._max_connections_of_ip.get(host, self._max_connections_per_ip)
         if len(self._connections) >= self._max_connections or self._per_ip[host] >= limit:
-            log.warning("refusing connection client=%s open=%d from_client=%d", host, len(self._connections), self._per_ip[host])
+            self.log.warning(
+                REFUSED_CONNECTIONS,
+                "refusing connection client=%s open=%d from_client=%d",
+                host,
+                len(self._connections),
+                self._per_ip[host],
+            )
             return False
         connection.facts.connection_id = self._next_connection_id
         self._next_connection_id += 1
