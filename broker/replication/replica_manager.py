@@ -164,7 +164,7 @@ class ReplicaManager:
                     partition = self.get_partition(topic, index)  # makes it or says why not
                 appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
             except KafkaError as error:
-                self._note_refusal(result, error)
+                self._note_refusal(result, error, len(records))
                 continue
             except StorageError as error:
                 self.fail_log_dir(partition.log.directory.parent, error)
@@ -211,13 +211,15 @@ class ReplicaManager:
         is_done = self.produce_purgatory.try_complete_else_watch(operation, tuple(pending), timeout_ms)
         return None if is_done else operation
 
-    def _note_refusal(self, result: PartitionAppendResult, error: KafkaError) -> None:
+    def _note_refusal(self, result: PartitionAppendResult, error: KafkaError, size_bytes: int) -> None:
         result.fail(error.code, error.message)
         if isinstance(error, RecordValidationError):
             result.record_errors = error.record_errors
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else strangers' names would fill the metrics
             metrics = self._metrics.topic(result.topic)
             metrics.total_produce_requests += 1
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                metrics.bytes_rejected += size_bytes  # as it came, also where only recompression made it too large
             if error.code not in EXPECTED_APPEND_ERRORS:
                 metrics.failed_produce_requests += 1
 

@@ -55,6 +55,42 @@ def test_append_fails_only_the_partition_that_cannot_take_it(tmp_path: Path) -> 
     assert world.partition("orders").log.log_end_offset == 0
 
 
+def test_a_batch_that_is_too_large_counts_as_bytes_rejected(tmp_path: Path) -> None:
+    """By its size as it came, for its topic and for all, as UnifiedLog marks bytesRejectedRate."""
+    world = World(tmp_path)
+    world.create_topic("small", max_message_bytes="100")
+    world.create_topic("large")
+    refused = batch("x" * 200)
+
+    (too_large,) = world.produce("small", refused)
+    world.produce("large", batch("x" * 200))
+
+    assert too_large.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert world.metrics.topic("small").bytes_rejected == len(refused)
+    assert world.metrics.topic("large").bytes_rejected == 0
+    assert world.metrics.all_topics.bytes_rejected == len(refused)
+
+
+@pytest.mark.parametrize(
+    ("settings", "spoil", "error"),
+    [
+        ({}, True, ErrorCode.CORRUPT_MESSAGE),
+        ({"segment_bytes": "1048576", "max_message_bytes": "3000000"}, False, ErrorCode.RECORD_LIST_TOO_LARGE),
+    ],
+)
+def test_other_refusals_are_no_bytes_rejected(tmp_path: Path, settings: dict[str, str], spoil: bool, error: ErrorCode) -> None:
+    world = World(tmp_path)
+    world.create_topic("orders", **settings)
+    refused = batch("x" * 10 if spoil else "x" * 1_100_000)
+    if spoil:
+        refused[-1] ^= 0xFF
+
+    (result,) = world.produce("orders", refused)
+
+    assert result.error_code == error
+    assert world.metrics.topic("orders").bytes_rejected == 0
+
+
 def test_get_partition_tells_where_the_partition_is(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create_topic("elsewhere", replicas=(2,), leader=2)
