@@ -6,11 +6,12 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from storage.segment import LogSegment
+from tests.support.leaked_files import closing_segment_files
+from tests.support.loop_errors import _no_unhandled_error_of_a_loop as _no_unhandled_error_of_a_loop
+from tests.support.requirements import pytest_runtest_setup as pytest_runtest_setup
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 
@@ -22,20 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _close_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Frees what a test's logs still hold: one that stands for a killed process is never closed. Thousands of such descriptors later
-    a test fails that has nothing to do with them: py4j waits by select(), which takes none above 1,023."""
-    opened: list[LogSegment] = []
-    make = LogSegment.__init__
-
-    def note(self: LogSegment, *arguments: Any, **named: Any) -> None:
-        make(self, *arguments, **named)
-        opened.append(self)
-
-    monkeypatch.setattr(LogSegment, "__init__", note)
-    yield
-    for segment in opened:
-        segment.abandon()
+def _close_segments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with closing_segment_files(tmp_path_factory.getbasetemp()):
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

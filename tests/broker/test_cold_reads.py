@@ -95,8 +95,12 @@ async def test_an_attempt_that_parks_is_followed(cold: Callable[[], ColdRead]) -
 async def test_nothing_is_tried_for_a_connection_that_is_gone(cold: Callable[[], ColdRead]) -> None:
     reading = asyncio.get_running_loop().create_future()
     missing = cold()
-    answer = try_again_when_read(missing, lambda may_wait: pytest.fail("tried"), lambda function: reading)
+    tries: list[bool] = []
+    answer = try_again_when_read(missing, tries.append, lambda function: reading)
 
     answer.abandon()
     reading.set_result(missing.bring_in())
     await asyncio.sleep(0)
+
+    assert reading.done()
+    assert tries == []

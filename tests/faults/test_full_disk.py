@@ -21,12 +21,13 @@ from protocol.records import SimpleRecord, build_batch, iterate_headers
 from tests.support.fixtures import make_server
 from tests.support.power import PowerCutDisk, missing_power_cut
 from tests.support.process import ServerProcess
+from tests.support.requirements import needs
 from tests.support.small_disk import SmallDisk, missing_small_disk
 from tests.support.wire import WireClient
 
 __all__ = ["make_server"]
 
-pytestmark = pytest.mark.skipif(missing_small_disk() is not None, reason=str(missing_small_disk()))
+pytestmark = needs(missing_small_disk())
 
 DISK_BYTES = 8 * 1024 * 1024
 TOPIC = "orders"
@@ -136,11 +137,9 @@ def test_broker_stops_without_the_directory_of_its_metadata_log(
         assert {index: count_records(reader, index) for index in range(PARTITIONS)} == acked
 
 
+@needs(missing_power_cut())
 def test_broken_log_directory_goes_offline_alone(make_server: MakeServer, tmp_path: Path) -> None:
     """Every call on its file system fails with EIO, reads too."""
-    reason = missing_power_cut()
-    if reason is not None:
-        pytest.skip(reason)
     broken = PowerCutDisk(tmp_path / "broken", seed=1)
     try:
         server, client = start(make_server, tmp_path / "roomy", broken.mount_point / "data")

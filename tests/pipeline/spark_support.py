@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pipeline.session import open_session
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
+from tests.support.requirements import needs
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 COMMAND_TIMEOUT_S = 150
@@ -35,7 +36,8 @@ SESSION_SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions":
 
 
 def needs_java() -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which("java") is None, reason=f"Spark needs Java 17; install it with: {INSTALL_JAVA}")
+    """The marker of tests that run Spark."""
+    return needs(None if shutil.which("java") else f"Spark needs Java 17; install it with: {INSTALL_JAVA}")
 
 
 def cache_home() -> Path:

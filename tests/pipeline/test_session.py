@@ -19,9 +19,21 @@ def java_in(folder: Path) -> Path:
     return folder
 
 
+def is_java_found(**environ: str) -> bool:
+    try:
+        require_java(environ)
+    except SessionError:
+        return False
+    return True
+
+
 def test_java_is_looked_for_where_spark_does(tmp_path: Path) -> None:
-    require_java({"PATH": f"/nowhere:{java_in(tmp_path / 'path')}"})
-    require_java({"PATH": "", "JAVA_HOME": str(java_in(tmp_path / "home" / "bin").parent)})
+    on_path, home = java_in(tmp_path / "path"), java_in(tmp_path / "home" / "bin").parent
+
+    assert is_java_found(PATH=f"/nowhere:{on_path}")
+    assert is_java_found(PATH="", JAVA_HOME=str(home))
+    assert is_java_found(PATH=str(on_path), JAVA_HOME="")
+    assert not is_java_found(PATH="/nowhere", JAVA_HOME=str(on_path))
 
 
 def test_without_java_the_error_says_how_to_install_it() -> None:

@@ -122,15 +122,28 @@ def test_delete_tells_whether_the_file_was_there(tmp_path: Path) -> None:
     assert delete_if_exists(tmp_path / "file") is False
 
 
-def test_the_fsync_family_runs_on_this_platform(tmp_path: Path) -> None:
+def test_a_file_is_synchronised_while_it_is_open_and_not_afterwards(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    try:
-        os.write(descriptor, b"x")
+    os.write(descriptor, b"x")
+    sync_data(descriptor)
+    if can_sync_filesystem():
+        sync_filesystem(descriptor)
+    os.close(descriptor)
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
         sync_data(descriptor)
-        if can_sync_filesystem():
-            sync_filesystem(descriptor)
-    finally:
-        os.close(descriptor)
+    assert read_file(tmp_path / "file") == b"x"
+
+
+def test_what_the_kernel_cannot_synchronise_is_reported() -> None:
+    """A pipe has no data on a disk: a call that never reached the kernel would not find out."""
+    reading, writing = os.pipe()
+
+    with pytest.raises(OSError):
+        sync_data(writing)
+
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="syncfs is Linux only")

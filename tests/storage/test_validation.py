@@ -167,7 +167,10 @@ def test_zstd_is_refused_where_the_request_is_too_old() -> None:
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + HOUR_MS, 0, 1])
 def test_timestamps_within_the_window_are_accepted(timestamp: int) -> None:
-    append(build_batch(records(1, timestamp=timestamp)))
+    batch = build_batch(records(1, timestamp=timestamp))
+
+    assert append(batch).max_timestamp == timestamp
+    assert read_header(batch).max_timestamp == timestamp
 
 
 def test_a_timestamp_more_than_an_hour_ahead_is_refused_by_its_index() -> None:

@@ -12,9 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from tests.support.process import ServerProcess, cache_dir, free_port
+from tests.support.requirements import require
 
 KAFKA_VERSION = "4.3.1"
 JARS = (
@@ -39,10 +38,8 @@ def missing_java() -> str | None:
 
 
 def kafka_jars() -> Path:
-    """The folder with Kafka's jars, downloaded at the first call on this machine. Skips the test without Java or Maven."""
-    reason = missing_java()
-    if reason:
-        pytest.skip(reason)
+    """The folder with Kafka's jars, downloaded at the first call on this machine. Ends the test without Java or Maven."""
+    require(missing_java())
     target = _jars_dir()
     if not target.is_dir():
         _download_jars(target)

@@ -1,0 +1,82 @@
+"""Every test can fail: it asserts, or calls a helper that does."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ASSERTING_METHODS = ("assert_", "expect", "check")
+"""How the names of methods begin whose work is to assert. Others' assertions are about their own use, and no test's."""
+RAISING = ("raises", "fail", "warns")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Module:
+    """One file of the tests: its functions, and what its names mean."""
+
+    def __init__(self, path: Path) -> None:
+        self.tree = ast.parse(path.read_text())
+        self.functions = {node.name: node for node in self.tree.body if isinstance(node, Function)}
+        self.methods = [
+            node for owner in ast.walk(self.tree) if isinstance(owner, ast.ClassDef) for node in owner.body if isinstance(node, Function)
+        ]
+        self.imported = {
+            alias.asname or alias.name: (node.module, alias.name)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+        }
+
+
+MODULES = {
+    ".".join(("tests", *path.relative_to(TESTS).with_suffix("").parts)): Module(path) for path in sorted(TESTS.rglob("*.py"))
+}  # fmt: skip
+
+
+def asserts(function: ast.AST, module: Module, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    """Whether `function` holds an assertion, or calls a function of the tests that does."""
+    if function in seen:
+        return False
+    for node in walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        if isinstance(called, ast.Attribute) and (called.attr in RAISING or called.attr.startswith(ASSERTING_METHODS)):
+            return True
+        if isinstance(called, ast.Name):
+            helper, owner = find_function(called.id, module)
+            if helper is not None and asserts(helper, owner, seen | {function}):
+                return True
+    return False
+
+
+def walk(function: ast.AST) -> list[ast.AST]:
+    """Its nodes, without lambdas: they are called by somebody else, who may swallow what they raise."""
+    found = [function]
+    for node in found:
+        found += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.Lambda)]
+    return found
+
+
+def find_function(name: str, module: Module) -> tuple[Function | None, Module]:
+    if name in module.functions:
+        return module.functions[name], module
+    source, original = module.imported.get(name, ("", ""))
+    owner = MODULES.get(source)
+    return (None, module) if owner is None else find_function(original, owner)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.rpartition(".")[2].startswith("test_")])
+def test_every_test_asserts(name: str) -> None:
+    module = MODULES[name]
+
+    tests = [function for function in [*module.functions.values(), *module.methods] if function.name.startswith("test_")]
+    without = [function.name for function in tests if not asserts(function, module)]
+
+    assert without == []
