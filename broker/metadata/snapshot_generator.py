@@ -65,6 +65,11 @@ class SnapshotGenerator:
         await self._run_blocking(write_snapshot, self._log.log.directory, b"".join(batches), end_offset, epoch)
         await self._clean()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a snapshot is on its way."""
+        return self._task is not None
+
     async def close(self) -> None:
         """Begin no more snapshots, and wait for the one that is being written."""
         self._is_closed = True

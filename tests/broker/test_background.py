@@ -9,25 +9,19 @@ from typing import Any
 import pytest
 
 from broker.background import Background
+from broker.replication.replica_manager import ReplicaManager
 from config.server_rules import server_config
+from storage.log_manager import LogManager
 from tests.support.clock import ManualClock
+from tests.support.doubles import stands_for
 
 
-class Chores:
-    """Stands for the log manager and the replica manager: keeps what it is asked to do, with the second it was asked in."""
+@stands_for(LogManager, ReplicaManager)
+class Managers:
+    """Neither has any log; `note` is told what they are asked."""
 
-    def __init__(self, **texts: str) -> None:
-        self.clock = ManualClock()
-        self.done: list[tuple[str, float]] = []
-        config = server_config({name.replace("_", "."): text for name, text in texts.items()})
-        manager: Any = self
-        self.background = Background(config, self.clock, manager, manager, self._run_blocking)
-
-    async def _run_blocking(self, function: Callable[[], Any]) -> None:
-        function()
-
-    def _note(self, chore: str) -> None:
-        self.done.append((chore, self.clock.monotonic_ms() / 1000))
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
 
     def logs(self) -> list[Any]:
         self._note("retention")
@@ -52,6 +46,23 @@ class Chores:
 
     def remove_expired_producers(self, now_ms: int) -> None:
         self._note("expiry")
+
+
+class Chores:
+    """A broker's chores: keeps what its managers are asked to do, with the second they were asked in."""
+
+    def __init__(self, **texts: str) -> None:
+        self.clock = ManualClock()
+        self.done: list[tuple[str, float]] = []
+        config = server_config({name.replace("_", "."): text for name, text in texts.items()})
+        managers: Any = Managers(self._note)
+        self.background = Background(config, self.clock, managers, managers, self._run_blocking)
+
+    async def _run_blocking(self, function: Callable[[], Any]) -> None:
+        function()
+
+    def _note(self, chore: str) -> None:
+        self.done.append((chore, self.clock.monotonic_ms() / 1000))
 
     async def run(self, seconds: float, step_ms: int = 500) -> None:
         """Let the time pass in steps, with the chores' tasks run between them."""

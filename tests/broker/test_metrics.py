@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+from pathlib import Path
 
-from broker.groups.classic_group import GroupState
 from broker.metrics import Metrics, RequestMetrics, quantile_ns
 from broker.metrics_gauges import add_broker_gauges
 from broker.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
-from protocol.errors import ErrorCode, KafkaError
-
-EMPTY_ROOM = SimpleNamespace(
-    partitions=lambda: iter(()),
-    produce_purgatory=SimpleNamespace(size=0),
-    fetch_purgatory=SimpleNamespace(size=0),
-    topics={},
-    controller_id=1,
-    node_id=1,
-)
+from tests.broker.groups.transcript import stable_group
+from tests.broker.replication.world import World, batch
 
 
 def rendered(metrics: Metrics) -> dict[str, float]:
@@ -126,37 +117,33 @@ async def test_a_request_head_that_never_ends_closes_the_connection() -> None:
     assert answer == b""
 
 
-def test_gauges_ask_the_broker_s_rooms_when_scraped() -> None:
-    log = SimpleNamespace(size_bytes=100, segments=[1, 2], log_start_offset=5, log_end_offset=9)
-    partition = SimpleNamespace(
-        topic="t", partition=0, log=log, is_leader=True, is_under_replicated=True, is_under_min_isr=False, is_offline=False
-    )
-    replica_manager = SimpleNamespace(
-        partitions=lambda: iter([partition]), produce_purgatory=SimpleNamespace(size=3), fetch_purgatory=SimpleNamespace(size=4)
-    )
-    group = SimpleNamespace(state=GroupState.STABLE)
-    topic = SimpleNamespace(partitions=[SimpleNamespace(leader=-1), SimpleNamespace(leader=1)])
-    metadata = SimpleNamespace(topics={"t": topic}, controller_id=1, node_id=1)
+def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    script = stable_group("a")
     metrics = Metrics()
 
-    coordinator = SimpleNamespace(list_groups=lambda: [group])
-    add_broker_gauges(metrics, replica_manager=replica_manager, group_coordinator=coordinator, metadata=metadata)  # type: ignore[arg-type]
+    add_broker_gauges(metrics, replica_manager=world.replica_manager, group_coordinator=script.coordinator, metadata=world.metadata)
+    world.create_topic("t", replicas=(1, 2), isr=(1,))
+    world.create_topic("gone", replicas=(2,), leader=-1)
+    world.produce("t", batch(*"123456789"))
+    for _ in range(4):
+        world.fetch("t", 9, max_wait_ms=1000)
 
     values = rendered(metrics)
     assert values['kafka_log_log_logendoffset{partition="0",topic="t"}'] == 9
+    assert values['kafka_log_log_size{partition="0",topic="t"}'] == world.partition("t").log.size_bytes
     assert values["kafka_server_replicamanager_underreplicatedpartitions"] == 1
     assert values['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="Fetch"}'] == 4
     assert values["kafka_coordinator_group_groupmetadatamanager_numgroupsstable"] == 1
     assert values["kafka_controller_kafkacontroller_offlinepartitionscount"] == 1
 
 
-def test_groups_that_are_still_loading_do_not_spoil_a_scrape() -> None:
-    def list_groups() -> list[object]:
-        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
+def test_groups_that_are_still_loading_do_not_spoil_a_scrape(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    script = stable_group("a")
+    script.restart(is_loaded=False)
     metrics = Metrics()
-    room = SimpleNamespace(list_groups=list_groups)
 
-    add_broker_gauges(metrics, replica_manager=EMPTY_ROOM, group_coordinator=room, metadata=EMPTY_ROOM)  # type: ignore[arg-type]
+    add_broker_gauges(metrics, replica_manager=world.replica_manager, group_coordinator=script.coordinator, metadata=world.metadata)
 
     assert rendered(metrics)["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
@@ -28,9 +29,13 @@ def test_the_package_is_imported_where_its_extension_is_not_found(monkeypatch: p
     def find_package_only(name: str, *arguments: object) -> ModuleSpec | None:
         return None if name == "crc32c._crc32c" else find_spec(name, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(PathFinder, "find_spec", find_package_only)
+    with monkeypatch.context() as patched:
+        patched.setattr(PathFinder, "find_spec", find_package_only)
+        without_extension = importlib.reload(checksum).crc32c
+    with_extension = importlib.reload(checksum).crc32c
 
-    assert checksum._load() is package.crc32c
+    assert without_extension is package.crc32c
+    assert with_extension is not package.crc32c
 
 
 def test_a_start_does_not_look_through_the_installed_packages() -> None:

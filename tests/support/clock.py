@@ -11,9 +11,13 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
+from broker.clock import Clock, Timer
+from tests.support.doubles import stands_for
+
 WALL_START_MS = 1_750_000_000_000  # June 2025: a plausible wall clock, so that timestamp windows behave as in production
 
 
+@stands_for(Timer, own=("fire", "due_ms", "is_cancelled", "is_fired"))
 class ManualTimer:
     """A pending call of a ManualClock."""
 
@@ -34,6 +38,7 @@ class ManualTimer:
         self._callback(*self._arguments)
 
 
+@stands_for(Clock, own=("advance", "jump_wall", "pending_timers"))
 class ManualClock:
     """Stands still until `advance`."""
 

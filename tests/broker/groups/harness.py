@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from broker.context import RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.metrics import Metrics
-from config.server import ServerConfig
+from broker.metadata.controller_client import ControllerClient
 from protocol.apis import APIS
 from protocol.codec import decode, encode
 from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from tests.broker.groups.transcript import Transcript
+from tests.support.doubles import stands_for
+from tests.support.services import services
 
 
+@stands_for(ControllerClient)
 class TopicCreator:
     """Stands in for the ControllerClient: remembers which internal topics were asked for."""
 
@@ -33,16 +34,10 @@ class GroupHandlers:
         self.creator = TopicCreator()
         endpoint = BrokerEndpoint(name="PLAINTEXT", host="host", port=9092, security_protocol=0)
         self.script.metadata.apply_committed([RegisterBrokerRecord(broker_id=1, end_points=[endpoint], rack=None, fenced=False)])
-        self.services = Services(
-            config=ServerConfig(),
-            node_id=1,
-            cluster_id="c",
+        self.services = services(
             clock=self.script.clock,
-            random=random.Random(1),
-            metrics=Metrics(),
             metadata=self.script.metadata,
-            controller=self.creator,  # type: ignore[arg-type]
-            replica_manager=None,  # type: ignore[arg-type]
+            controller=self.creator,
             group_coordinator=self.script.coordinator,
         )
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.groups.coordinator import GroupCoordinator
 from broker.groups.shard import LOAD_RECORDS_PER_STEP
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch
@@ -94,6 +95,14 @@ def test_groups_are_not_served_while_they_load():
         script.coordinator.list_groups()
 
 
+def is_loading(coordinator: GroupCoordinator) -> bool:
+    try:
+        coordinator.list_groups()
+    except KafkaError as e:
+        return e.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return False
+
+
 def test_loading_lets_the_event_loop_run_between_steps():
     script = Transcript()
     for offset in range(3 * LOAD_RECORDS_PER_STEP):
@@ -101,7 +110,7 @@ def test_loading_lets_the_event_loop_run_between_steps():
     script.restart(is_loaded=False)
 
     turns = 0
-    while not script.coordinator._shards[0].is_loaded:
+    while is_loading(script.coordinator):
         (timer, *_) = script.clock.pending_timers
         timer.cancel()
         timer.fire()
@@ -132,7 +141,7 @@ def test_resigning_sends_waiting_members_away():
     script.heartbeat("a")
 
     script.expect("a join NOT_COORDINATOR", "error NOT_COORDINATOR")
-    assert script.coordinator._shards == {}
+    assert script.coordinator.list_groups() == []
 
 
 def test_resigning_answers_commits_in_flight():
@@ -175,23 +184,24 @@ def test_name_too_long_for_a_record_fails_its_own_request_only():
 
 def test_election_of_a_later_epoch_loads_again():
     script = stable_group("a")
-    first = script.coordinator._shards[0]
+    first = script.coordinator.find_group("g")
 
     script.coordinator.on_elected(0, 7)
+    assert is_loading(script.coordinator)
     script.advance(0)
     script.heartbeat("a")
 
-    assert script.coordinator._shards[0] is not first
+    assert script.coordinator.find_group("g") is not first
     script.expect("a heartbeat OK")
 
 
 def test_election_of_the_same_epoch_changes_nothing():
     script = stable_group("a")
-    first = script.coordinator._shards[0]
+    first = script.coordinator.find_group("g")
 
     script.coordinator.on_elected(0, 0)
 
-    assert script.coordinator._shards[0] is first
+    assert script.coordinator.find_group("g") is first
 
 
 def test_stopped_coordinator_is_not_available():

@@ -19,6 +19,7 @@ from typing import Any
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.coordinator_log import CoordinatorLog
 from broker.groups.group_config import GroupConfig
 from broker.groups.records import read_record
 from broker.metadata.cluster_state import ClusterState
@@ -36,10 +37,12 @@ from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTop
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records, patch_for_append
 from tests.support.clock import ManualClock
+from tests.support.doubles import stands_for
 
 PARTITION_COUNT = 1
 
 
+@stands_for(CoordinatorLog, own=("append_batch", "commit"))
 class MemoryLog:
     """A CoordinatorLog of bytearrays. `is_holding` keeps appends uncommitted until `commit`; `fail_with` refuses them."""
 

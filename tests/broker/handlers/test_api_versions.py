@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +10,11 @@ from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.broker.metadata.room import context
+from tests.support.services import services
 
 
 def _ask(version: int, **fields: Any) -> ApiVersionsResponse:
-    answer: Any = api_versions.build(SimpleNamespace())(context(version), ApiVersionsRequest(**fields))  # type: ignore[arg-type]
+    answer: Any = api_versions.build(services())(context(version), ApiVersionsRequest(**fields))
     return answer
 
 

@@ -7,10 +7,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from broker.context import RequestContext
+from broker.context import RequestContext, Services
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.controller import Controller
 from broker.metadata.controller_client import ControllerClient
@@ -23,6 +22,7 @@ from config.server import ServerConfig
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.stored.metadata_records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from tests.support.clock import ManualClock
+from tests.support.services import services
 
 NODE_ID = 1
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -68,8 +68,10 @@ class Room:
     failures: list[Exception] = field(default_factory=list)
 
     @property
-    def services(self) -> Any:
-        return SimpleNamespace(config=self.config, node_id=NODE_ID, cluster_id=CLUSTER_ID, metadata=self.cache, controller=self.client)
+    def services(self) -> Services:
+        return services(
+            config=self.config, node_id=NODE_ID, cluster_id=CLUSTER_ID, clock=self.clock, metadata=self.cache, controller=self.client
+        )
 
     async def close(self) -> None:
         await self.client.close()

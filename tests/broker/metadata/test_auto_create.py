@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.metadata.auto_create import AutoTopicCreator
+from broker.metadata.auto_create import AutoTopicCreator, TopicCreator
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from tests.support.doubles import stands_for
 
 
+@stands_for(TopicCreator)
 class _Creator:
     """Keeps what it is asked for until the test answers."""
 

@@ -37,9 +37,8 @@ async def create(room: Room, *names: str) -> None:
 
 
 async def let_snapshots_end(room: Room) -> None:
-    task = room.snapshots._task
-    if task is not None:
-        await task
+    while room.snapshots.is_writing:
+        await asyncio.sleep(0)
 
 
 def names(prefix: str, count: int) -> list[str]:

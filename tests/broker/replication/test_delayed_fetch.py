@@ -12,6 +12,7 @@ from storage.errors import StorageError
 from tests.broker.replication.world import World, batch, values
 
 WAIT_MS = 500
+CLOSED = -1  # a SegmentFile's descriptor once nobody holds it
 
 
 @pytest.fixture
@@ -189,13 +190,15 @@ def test_event_of_another_partition_does_not_wake_it(world: World) -> None:
 def test_parked_fetch_holds_no_segment_file_open(world: World) -> None:
     """It is read once more when it completes; what it saw when it came is given back."""
     world.produce("a", batch("x"))
-    segment_file = world.partition("a").log.segments.active.share_file()
-    references = segment_file._references
+    log = world.partition("a").log
+    segment_file = log.segments.active.share_file()
 
     world.fetch("a", 0, max_wait_ms=WAIT_MS, min_bytes=1 << 20)
-
-    assert segment_file._references == references
+    log.abandon()
+    assert segment_file.fd != CLOSED
     segment_file.release()
+
+    assert segment_file.fd == CLOSED
 
 
 def test_one_append_to_two_partitions_is_given_to_a_waiting_fetch_together(world: World) -> None:

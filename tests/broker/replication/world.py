@@ -9,7 +9,6 @@ The node is broker 1. Metadata comes by replaying Kafka's records, as from the m
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,10 @@ from protocol.messages.stored.metadata_records import (
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records
 from storage.errors import StorageError
 from storage.log import Log
+from storage.log_manager import LogManager
 from tests.support.clock import WALL_START_MS, ManualClock
+from tests.support.doubles import stands_for
+from tests.support.services import services
 
 NODE_ID = 1
 TOPIC_RESOURCE = 2
@@ -91,6 +93,7 @@ class ManualExecutor:
             future.run(error)
 
 
+@stands_for(LogManager)
 class DirectoryLogs:
     """The part of a LogManager that a ReplicaManager uses, for one directory."""
 
@@ -118,7 +121,7 @@ class DirectoryLogs:
 class World:
     """See the module's docstring."""
 
-    def __init__(self, directory: Path, *, logs: Any = None, **settings: Any) -> None:
+    def __init__(self, directory: Path, *, logs: LogManager | None = None, **settings: Any) -> None:
         """`logs` is a LogManager where a test needs a whole one."""
         self.clock = ManualClock()
         self.executor = ManualExecutor()
@@ -127,14 +130,14 @@ class World:
         self.config = ServerConfig(**settings)
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=NODE_ID, config=self.config)
         self.metrics = Metrics()
-        self.logs: Any = logs or DirectoryLogs(directory)
+        self.logs: LogManager | DirectoryLogs = logs or DirectoryLogs(directory)
         self.replica_manager = ReplicaManager(
             config=self.config,
             node_id=NODE_ID,
             clock=self.clock,
             metrics=self.metrics,
             metadata=self.metadata,
-            log_manager=self.logs,
+            log_manager=self.logs,  # type: ignore[arg-type]
             run_blocking=self.executor,
             alter_isr=self.proposals.append,
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
@@ -158,11 +161,12 @@ class World:
         isr: tuple[int, ...] | None = None,
         leader: int = NODE_ID,
         leader_epoch: int = 0,
+        topic_id: bytes | None = None,
         **settings: str,
     ) -> bytes:
-        """Returns the topic's id. `settings` are topic configs with underscores for dots."""
+        """Returns the topic's id, by default the topic's number. `settings` are topic configs with underscores for dots."""
         self._topics_count += 1
-        topic_id = self._topics_count.to_bytes(16, "big")
+        topic_id = topic_id or self._topics_count.to_bytes(16, "big")
         for node_id in replicas:
             if node_id not in self.metadata.brokers:
                 self.register_broker(node_id)
@@ -224,17 +228,13 @@ class World:
         return self.fetch_all([asked], replica_id=node_id, isolation=FetchIsolation.LOG_END)
 
     def services(self) -> Services:
-        return Services(
+        return services(
             config=self.config,
             node_id=NODE_ID,
-            cluster_id="cluster",
             clock=self.clock,
-            random=random.Random(1),
             metrics=self.metrics,
             metadata=self.metadata,
-            controller=None,  # type: ignore[arg-type]
             replica_manager=self.replica_manager,
-            group_coordinator=None,  # type: ignore[arg-type]
         )
 
 

@@ -1,0 +1,35 @@
+"""What a handler is given in a test: real collaborators where the test has them, and a plain refusal for the others."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from broker.context import Services
+from broker.metrics import Metrics
+from config.server import ServerConfig
+from tests.support.clock import ManualClock
+
+
+class Absent:
+    """A collaborator that the test did not expect to be asked."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise AssertionError(f"the handler asks {self._name}.{attribute}, and this test has no {self._name}")
+
+
+def services(**parts: Any) -> Services:
+    """Services of node 1 with `parts` in it."""
+    given: dict[str, Any] = {
+        "config": ServerConfig(),
+        "node_id": 1,
+        "cluster_id": "cluster",
+        "clock": ManualClock(),
+        "random": random.Random(1),
+        "metrics": Metrics(),
+    }
+    absent = {name: Absent(name) for name in ("metadata", "controller", "replica_manager", "group_coordinator")}
+    return Services(**(given | absent | parts))
