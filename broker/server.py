@@ -13,7 +13,6 @@ import os
 import random
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,8 @@ from broker.dispatch import KafkaApis
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
+from broker.log_fields import Fields
+from broker.logs import Console, open_console
 from broker.metadata.cluster_control import LocalReplicas
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.controller import Controller
@@ -85,6 +86,7 @@ class Broker:
         self._descriptors = share_out(raise_limit())
         self.node_id = config.node_id
         self.cluster_id = ""
+        self.stop_reason = ""  # once it is asked to stop
 
     async def start(self) -> None:
         """Raises StartError; what was begun is then undone."""
@@ -108,9 +110,10 @@ class Broker:
         """The exit code, once someone asked the broker to stop."""
         return await self._stopped
 
-    def request_stop(self, exit_code: int = 0) -> None:
-        """Let `wait_stopped` return. Later calls change nothing."""
+    def request_stop(self, exit_code: int, reason: str) -> None:
+        """Let `wait_stopped` return; the log tells `reason`, a signal's name or what failed. Later calls change nothing."""
         if not self._stopped.done():
+            self.stop_reason = reason
             self._stopped.set_result(exit_code)
 
     # -- the start, step by step ----------------------------------------------------------------------------------
@@ -223,7 +226,7 @@ class Broker:
             clock=self._clock,
             run_blocking=self.run_blocking,
             apply=apply,
-            on_failure=lambda error: self.request_stop(1),
+            on_failure=lambda error: self.request_stop(1, "the metadata log failed"),
             snapshots=SnapshotGenerator(metadata_log, cache.state, config, self._clock, self.run_blocking),
         )
         quorum.start()
@@ -243,7 +246,7 @@ class Broker:
             log_manager=log_manager,
             run_blocking=self.run_blocking,
             on_log_dir_failure=log_manager.mark_offline,
-            on_append_bug=lambda: self.request_stop(1),
+            on_append_bug=lambda: self.request_stop(1, "an append failed unexpectedly"),
         )
         self._replica_manager = replica_manager
         self._undo.append(replica_manager.stop)
@@ -329,12 +332,10 @@ class Broker:
             self._replica_manager.fail_log_dir(path, error)
         self._failed_directories.add(path)
         if path == Path(self.config.metadata_log_dir):
-            log.error("the log directory of the metadata log has failed, stopping dir=%s", path)
-            self.request_stop(1)
+            self.request_stop(1, f"the log directory of the metadata log has failed: {path}")
             return
         if all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
-            log.error("no log directory is left, stopping")
-            self.request_stop(1)
+            self.request_stop(1, "no log directory is left")
         elif self._controller is not None and self._replica_manager is not None:
             lost = [
                 (partition.topic, partition.partition)
@@ -354,42 +355,57 @@ def _is_formatted(log_dir: Path) -> bool:
         return False  # locking it will tell
 
 
-def run(config: ServerConfig) -> int:
+def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str = "text") -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code."""
     import uvloop
 
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    log_warnings(config)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(config))
+    console = open_console(log_level, log_format)
+    try:
+        log_warnings(config)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_run(config, console))
+    except Exception:
+        # Not left to the interpreter, which would wait for whoever reads stderr.
+        log.critical("the broker failed", exc_info=True)
+        return 1
+    finally:
+        console.close()
 
 
-async def _run(config: ServerConfig) -> int:
+async def _run(config: ServerConfig, console: Console) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()  # `barnabas serve` imports without it
     broker = Broker(config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, broker.request_stop)
+        loop.add_signal_handler(number, broker.request_stop, 0, number.name)
     try:
         await broker.start()
     except StartError as e:
-        print(f"barnabas: {e}", file=sys.stderr)
+        console.complain(str(e))
         return 1
-    print(_ready_line(broker), flush=True)
+    _say_ready(broker, console)
     gc.freeze()  # without a collection first: 10 ms in which the first request would wait, for a thousand small objects
     exit_code = await broker.wait_stopped()
+    log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))
     await broker.stop()
+    log.info("stopped %s", Fields(exit_code=exit_code))
     return exit_code
 
 
-def _ready_line(broker: Broker) -> str:
+def _say_ready(broker: Broker, console: Console) -> None:
+    """One line on stdout for whoever started us, one in the log with the time."""
     config = broker.config
-    addresses = " ".join(
+    addresses = [
         f"{endpoint.listener_name}://{endpoint.host or socket.gethostname()}:{listener.port}"
         for endpoint, listener in zip(config.client_listeners, broker.listeners, strict=True)
+    ]
+    data = ",".join(config.log_dirs)
+    console.announce(f"barnabas {VERSION} ready on {' '.join(addresses)} data={data} node={broker.node_id} in {_process_age_s():.2f} s")
+    facts = Fields(
+        version=VERSION, listeners=",".join(addresses), data=data, node=broker.node_id, cluster=broker.cluster_id, pid=os.getpid()
     )
-    return f"barnabas {VERSION} ready on {addresses} data={','.join(config.log_dirs)} node={broker.node_id} in {_process_age_s():.2f} s"
+    log.info("ready %s", facts)
 
 
 def _process_age_s() -> float:

@@ -20,7 +20,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.codec",
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
-FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics", "broker.limited_log")
+FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics", "broker.limited_log", "broker.log_fields")
 READING = ("storage.file_slice", "storage.page_cache")
 
 # Folder or module → what of our own it may import. The most specific entry counts; a name covers what is inside it.
@@ -34,6 +34,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.deferred": (),
     "broker.metrics": (),
     "broker.limited_log": ("broker.clock",),
+    "broker.log_fields": (),
+    "broker.logs": ("broker.log_fields",),
     "broker.turns": ("broker.deferred",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
     "broker.metrics_http": ("broker.metrics", "broker.network.listening_sockets", "protocol"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from broker.cli.format import format_directories, new_id
 from broker.cli.main import main
-from broker.cli.serve import UsageError, parse_arguments
+from broker.cli.serve import ServeOptions, UsageError, parse_arguments
 from config.server_rules import server_config
 from protocol.uuids import uuid_from_text, uuid_to_text
 from storage.meta_properties import read_meta_properties
@@ -22,7 +23,19 @@ def format_arguments(directory: Path, *more: str) -> list[str]:
     return ["format", "--cluster-id", CLUSTER_ID, "--override", f"log.dirs={directory}", *more]
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["serve", "--no-such-option"], ["serve", "--config"], ["serve", "a", "b"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["no-such-command"],
+        ["serve", "--no-such-option"],
+        ["serve", "--config"],
+        ["serve", "a", "b"],
+        ["serve", "--log-level", "loud"],
+        ["serve", "--log-level"],
+        ["serve", "--log-format=xml"],
+    ],
+)
 def test_bad_usage_exits_with_2_and_says_how(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert "usage: barnabas" in capsys.readouterr().err
@@ -39,10 +52,14 @@ def test_a_wrong_setting_is_one_line_and_a_failure(capsys: pytest.CaptureFixture
 
 
 def test_serve_takes_the_file_as_kafka_server_start_does() -> None:
-    assert parse_arguments(["f.properties", "--override", "a=1", "--override=b=2"]) == ("f.properties", ["a=1", "b=2"])
-    assert parse_arguments(["--config=f", "--override", "a=x=y"]) == ("f", ["a=x=y"])
+    assert parse_arguments(["f.properties", "--override", "a=1", "--override=b=2"]) == ServeOptions("f.properties", ["a=1", "b=2"])
+    assert parse_arguments(["--config=f", "--override", "a=x=y"]) == ServeOptions("f", ["a=x=y"])
     with pytest.raises(UsageError):
         parse_arguments(["--override"])
+
+
+def test_serve_takes_level_and_format_of_the_log() -> None:
+    assert parse_arguments(["--log-level", "DEBUG", "--log-format=json"]) == ServeOptions(log_level=logging.DEBUG, log_format="json")
 
 
 def test_serve_reads_its_arguments_without_argparse() -> None:
