@@ -13,6 +13,7 @@ from broker.clock import Clock
 
 LINES_MAX = 10  # for each kind and interval
 INTERVAL_MS = 60_000
+EVENT_LINES_MAX = 60  # of what happens to topics and groups: an operator wants to read it, and one line a second fills no disk
 
 
 class LimitedLog:
@@ -38,6 +39,8 @@ class LimitedLog:
         self._log(logging.ERROR, kind, message, arguments, exc_info)
 
     def _log(self, level: int, kind: str, message: str, arguments: tuple[Any, ...], exc_info: BaseException | None) -> None:
+        if not self._logger.isEnabledFor(level):
+            return
         written = self._written.get(kind, 0)
         if written >= self._lines_max:
             self._omitted[kind] = self._omitted.get(kind, 0) + 1

@@ -78,6 +78,8 @@ class ClassicGroup:
         self.awaiting_join_count = 0
         self.metadata_size_bytes = 0
         self.new_member_added = False
+        self.rebalance_reason = ""
+        """Why a rebalance runs, for the log; "" between rebalances."""
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:

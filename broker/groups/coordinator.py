@@ -24,6 +24,8 @@ from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, CoordinatorLog
 from broker.groups.group_config import GroupConfig
 from broker.groups.records import CoordinatorResult
 from broker.groups.shard import GroupCoordinatorShard
+from broker.limited_log import EVENT_LINES_MAX, LimitedLog
+from broker.log_fields import Fields
 from broker.metadata.image import MetadataDelta
 from broker.metadata.metadata_cache import MetadataCache
 from protocol.errors import ErrorCode, KafkaError
@@ -70,6 +72,7 @@ class GroupCoordinator:
         self._load_timer: Timer | None = None
         self._expiry_timer: Timer | None = None
         self._is_active = False
+        self._limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
 
     # Life.
 
@@ -111,7 +114,9 @@ class GroupCoordinator:
         if current is not None and current.leader_epoch >= leader_epoch:
             return
         self.on_resigned(partition)
-        shard = GroupCoordinatorShard(partition, leader_epoch, self._log, self._clock, self._random, self._config, self._topic_id_of)
+        shard = GroupCoordinatorShard(
+            partition, leader_epoch, self._log, self._clock, self._random, self._config, self._topic_id_of, self._limited_log
+        )
         self._shards[partition] = shard
         self._loads.append((shard, shard.load()))
         if self._load_timer is None:
@@ -138,6 +143,14 @@ class GroupCoordinator:
             self._loads.popleft()
         if self._loads:
             self._load_timer = self._clock.call_later(0, self._load_step)
+        else:
+            self._log_loaded()
+
+    def _log_loaded(self) -> None:
+        loaded = [shard for shard in self._shards.values() if shard.group_manager.groups]
+        if loaded:
+            groups_count = sum(len(shard.group_manager.groups) for shard in loaded)
+            self._limited_log.info("groups loaded", "groups loaded %s", Fields(groups=groups_count, partitions=len(loaded)))
 
     def _topic_id_of(self, name: str) -> bytes:
         topic = self._metadata.find_topic(name)

@@ -23,6 +23,7 @@ from broker.groups.group_config import MAX_MEMBERSHIP_SIZE_BYTES, MAX_PENDING_ME
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import CoordinatorResult, empty_group_record, group_metadata_record
 from broker.groups.timers import GroupTimers
+from broker.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -46,14 +47,16 @@ JOIN_VERSION_SKIPS_ASSIGNMENT = 9
 class GroupMetadataManager:
     """All classic groups whose offsets partition is this shard's."""
 
-    def __init__(self, timers: GroupTimers, clock: Clock, random_source: random.Random, config: GroupConfig) -> None:
+    def __init__(
+        self, timers: GroupTimers, clock: Clock, random_source: random.Random, config: GroupConfig, limited_log: LimitedLog
+    ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self._is_loading = True
         self._timers = timers
         self._clock = clock
         self._random = random_source
         self._config = config
-        self._rebalance = Rebalance(timers, clock, config)
+        self._rebalance = Rebalance(timers, clock, config, limited_log)
 
     # JoinGroup.
 
@@ -323,7 +326,7 @@ class GroupMetadataManager:
                 group.validate_member(member_id, leaving.group_instance_id)
             except KafkaError as e:
                 return e.code
-        log.info("group %a: member %a leaves: %s", group.group_id, member_id, _said(leaving.reason))
+        log.debug("group %a: member %a leaves: %s", group.group_id, member_id, _said(leaving.reason))
         self._rebalance.remove_member(group, member_id)
         return ErrorCode.NONE
 

@@ -23,6 +23,8 @@ from broker.groups.classic_group_member import ClassicGroupMember
 from broker.groups.group_config import GroupConfig
 from broker.groups.records import CoordinatorResult, group_metadata_record
 from broker.groups.timers import GroupTimers, TimerKey
+from broker.limited_log import LimitedLog
+from broker.log_fields import Fields
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
@@ -33,8 +35,9 @@ log = logging.getLogger(__name__)
 class Rebalance:
     """Drives the groups of one shard from phase to phase."""
 
-    def __init__(self, timers: GroupTimers, clock: Clock, config: GroupConfig) -> None:
+    def __init__(self, timers: GroupTimers, clock: Clock, config: GroupConfig, limited_log: LimitedLog) -> None:
         self._timers = timers
+        self._limited_log = limited_log
         self._clock = clock
         self._config = config
 
@@ -52,7 +55,8 @@ class Rebalance:
         self._timers.cancel(_sync_key(group))
         is_initial = group.is_empty
         group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
-        log.info("group %a generation %d prepares a rebalance: %s", group.group_id, group.generation, reason)
+        group.rebalance_reason = reason
+        log.debug("group %a generation %d prepares a rebalance: %s", group.group_id, group.generation, reason)
         if is_initial:
             delay_ms = self._config.initial_rebalance_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -92,7 +96,7 @@ class Rebalance:
             return None
         for member in list(group.members.values()):
             if not member.is_awaiting_join and not member.is_static:
-                log.info("group %a drops member %a, which did not rejoin in time", group.group_id, member.member_id)
+                log.debug("group %a drops member %a, which did not rejoin in time", group.group_id, member.member_id)
                 self.remove_member(group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members are left and none of them came: wait on, until their sessions end or one comes.
@@ -100,12 +104,17 @@ class Rebalance:
             return None
         group.new_member_added = False
         group.start_next_generation(self._clock.now_ms())
+        self._log_generation(group)
         if group.is_empty:
-            log.info("group %a generation %d is empty", group.group_id, group.generation)
-            return CoordinatorResult([group_metadata_record(group, {})], lambda error: _warn_not_stored(group, error))
-        log.info("group %a generation %d has %d members", group.group_id, group.generation, len(group.members))
+            return CoordinatorResult([group_metadata_record(group, {})], lambda error: self._warn_not_stored(group, error))
         self._answer_joins(group)
         return None
+
+    def _log_generation(self, group: ClassicGroup) -> None:
+        """The one line that a rebalance is worth; what led to it is told at DEBUG."""
+        facts = Fields(group=group.group_id, generation=group.generation, members=len(group.members), reason=group.rebalance_reason)
+        group.rebalance_reason = ""
+        self._limited_log.info("group rebalanced", "group rebalanced %s", facts)
 
     def _answer_joins(self, group: ClassicGroup) -> None:
         answers: list[Answer] = []
@@ -171,16 +180,16 @@ class Rebalance:
         if group.state is GroupState.DEAD:
             return None
         if member_id in group.pending_join_members:
-            log.info("group %a drops pending member %a, which never joined", group.group_id, member_id)
+            log.debug("group %a drops pending member %a, which never joined", group.group_id, member_id)
             self.remove_member(group, member_id)
             return self._complete_join_if_last_missing(group)
         member = group.members.get(member_id)
         if member is None or member.has_satisfied_heartbeat:
             return None
-        log.info("group %a drops member %a: no heartbeat within its session timeout", group.group_id, member_id)
+        log.debug("group %a drops member %a: no heartbeat within its session timeout", group.group_id, member_id)
         self.remove_member(group, member_id)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            return self.prepare(group, f"member {member_id!a} failed")
+            return self.prepare(group, f"member {member_id!a} sent no heartbeat within its session timeout")
         return self._complete_join_if_last_missing(group)
 
     def _complete_join_if_last_missing(self, group: ClassicGroup) -> CoordinatorResult | None:
@@ -199,6 +208,12 @@ class Rebalance:
         self._timers.cancel(("session", group.group_id, member_id))
         send_answers(answers)
 
+    def _warn_not_stored(self, group: ClassicGroup, error: ErrorCode) -> None:
+        # Harmless: after a restart the last stored generation comes back, with members whose sessions soon end.
+        if error is not ErrorCode.NONE:
+            facts = Fields(group=group.group_id, error=error.name)
+            self._limited_log.warning("empty group not stored", "that a group is empty could not be stored %s", facts)
+
 
 def _join_key(group: ClassicGroup) -> TimerKey:
     return ("join", group.group_id)
@@ -206,9 +221,3 @@ def _join_key(group: ClassicGroup) -> TimerKey:
 
 def _sync_key(group: ClassicGroup) -> TimerKey:
     return ("sync", group.group_id)
-
-
-def _warn_not_stored(group: ClassicGroup, error: ErrorCode) -> None:
-    # Harmless: after a restart the last stored generation comes back, with members whose sessions soon end.
-    if error is not ErrorCode.NONE:
-        log.warning("group %a: that it is empty could not be stored: %s", group.group_id, error.name)

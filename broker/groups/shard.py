@@ -20,6 +20,7 @@ from broker.groups.group_metadata_manager import GroupMetadataManager
 from broker.groups.offset_metadata_manager import NO_PRODUCER_ID, OffsetMetadataManager
 from broker.groups.records import CoordinatorRecord, CoordinatorResult, read_record
 from broker.groups.timers import GroupTimers, Operation
+from broker.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from protocol.records import BatchHeader, ControlType, iterate_headers, iterate_records, read_end_transaction_marker
@@ -77,6 +78,7 @@ class GroupCoordinatorShard:
         random_source: random.Random,
         config: GroupConfig,
         topic_id_of: Callable[[str], bytes],
+        limited_log: LimitedLog,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -85,8 +87,9 @@ class GroupCoordinatorShard:
         self._log = coordinator_log
         self._clock = clock
         self._config = config
+        self._limited_log = limited_log
         self._timers = GroupTimers(clock, self._run_operation)
-        self.group_manager = GroupMetadataManager(self._timers, clock, random_source, config)
+        self.group_manager = GroupMetadataManager(self._timers, clock, random_source, config, limited_log)
         self.offset_manager = OffsetMetadataManager(self.group_manager, clock, config, topic_id_of)
         self._writes: deque[_Write] = deque()
         self._waiting: deque[Callable[[], None]] = deque()
@@ -105,7 +108,7 @@ class GroupCoordinatorShard:
             records = [record.encode(now_ms) for record in result.records]
         except ValueError as e:
             # A name longer than a stored string may be; Kafka fails the request in the same way.
-            log.error("partition %d: a record cannot be encoded: %s", self.partition, e)
+            self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
             result.on_committed(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         write = _Write(result)
@@ -157,8 +160,7 @@ class GroupCoordinatorShard:
                         yield
         self.is_loaded = True
         self.group_manager.on_loaded(self.run)
-        log.log(
-            logging.INFO if replayed_count else logging.DEBUG,
+        log.debug(
             "loaded %d groups from %d records of partition %d, epoch %d",
             len(self.group_manager.groups),
             replayed_count,
@@ -180,12 +182,16 @@ class GroupCoordinatorShard:
                 try:
                     record = read_record(stored.key, stored.value)
                 except DecodeError as e:
-                    log.error("partition %d offset %d holds no valid record: %s", self.partition, stored.offset, e)
+                    self._limited_log.error(
+                        "invalid record", "partition %d offset %d holds no valid record: %s", self.partition, stored.offset, e
+                    )
                     continue
                 if record is not None:
                     yield record
         except DecodeError as e:
-            log.error("partition %d has a malformed batch at offset %d: %s", self.partition, header.base_offset, e)
+            self._limited_log.error(
+                "malformed batch", "partition %d has a malformed batch at offset %d: %s", self.partition, header.base_offset, e
+            )
 
     def unload(self) -> None:
         """Another broker leads the partition: everyone who waits is sent to look for it. Nothing may be asked any more."""
@@ -231,4 +237,6 @@ class GroupCoordinatorShard:
     def _tombstones_written(self, error: ErrorCode) -> None:
         # They are due again at the next check.
         if error is not ErrorCode.NONE:
-            log.warning("partition %d: tombstones could not be written: %s", self.partition, error.name)
+            self._limited_log.warning(
+                "unwritten tombstones", "partition %d: tombstones could not be written: %s", self.partition, error.name
+            )
