@@ -51,7 +51,7 @@ def load_server_config(path: str | Path | None, environ: Mapping[str, str], over
 
 def log_warnings(config: ServerConfig) -> None:
     """Warn, in one line each, of unknown keys that were set, of properties that were set and have no effect here, of lists that name
-    something twice, and of listeners that are not advertised."""
+    something twice, of listeners that are not advertised, and of numbers of replicas that a single node cannot have."""
     if config.unknown_keys:
         _log.warning("unknown configurations are ignored: %s", ", ".join(ascii(key)[1:-1] for key in config.unknown_keys))
     idle = config.settings_without_effect()
@@ -63,6 +63,7 @@ def log_warnings(config: ServerConfig) -> None:
     for endpoint in config.client_listeners:
         if endpoint.listener_name not in advertised:
             _log.warning("listener %s is not in advertised.listeners: clients that come by it find no broker", endpoint.listener_name)
+    _warn_of_replicas(config)
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -111,6 +112,19 @@ def _warn_of_duplicates(key: str, text: str) -> None:
     kept = None if known is None else known.parse(text)
     if isinstance(kept, tuple) and 0 < len(kept) <= text.count(","):
         _log.warning("configuration %s names something twice; what counts is %s", key, ascii(",".join(kept))[1:-1])
+
+
+def _warn_of_replicas(config: ServerConfig) -> None:
+    """A configuration of three lines gets Kafka's replication factor 3 for internal topics, and consumers would wait without a word.
+
+    More min.insync.replicas than there are replicas do no harm: as in Kafka, a partition asks for no more than it has.
+    """
+    for key, wanted, consequence in (
+        ("offsets.topic.replication.factor", config.offsets_topic_replication_factor, "consumer groups cannot work"),
+        ("default.replication.factor", config.default_replication_factor, "topics are created only with a replication factor of their own"),
+    ):
+        if wanted > 1:
+            _log.warning("%s=%d, but this is a single node: %s; set %s=1", key, wanted, consequence, key)
 
 
 def _split_override(override: str) -> tuple[str, str]:

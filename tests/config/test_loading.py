@@ -176,6 +176,20 @@ def test_what_was_set_and_is_ignored_is_said_in_one_line_each(caplog: pytest.Log
     ]
 
 
+def test_replicas_that_a_single_node_cannot_have_warn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is not set has Kafka's default: 3 for the topic of consumer groups."""
+    path = tmp_path / "server.properties"
+    path.write_text("node.id=1\nlisteners=PLAINTEXT://localhost:9092\nlog.dirs=/data\ndefault.replication.factor=2\n")
+
+    log_warnings(load_server_config(path, {}, []))
+
+    groups, topics = [record.getMessage() for record in caplog.records]
+    assert groups == (
+        "offsets.topic.replication.factor=3, but this is a single node: consumer groups cannot work; set offsets.topic.replication.factor=1"
+    )
+    assert topics.startswith("default.replication.factor=2, but this is a single node: ")
+
+
 def test_the_shipped_properties_all_have_an_effect(caplog: pytest.LogCaptureFixture) -> None:
     log_warnings(load_server_config(None, {}, []))
 
