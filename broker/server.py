@@ -232,7 +232,7 @@ class Broker:
         quorum.start()
         is_loading = False
         self._undo.append(quorum.close)
-        client = ControllerClient(controller, quorum, config, node_id=self.node_id)
+        client = ControllerClient(controller, quorum, config, self._clock, node_id=self.node_id)
         self._undo.append(client.close)
         return cache, client, metadata_log
 

@@ -24,7 +24,7 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
-        return controller.create_partitions(request)
+        return controller.create_partitions(request, context)
 
     return handle
 

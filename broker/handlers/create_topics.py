@@ -27,7 +27,7 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
-        return controller.create_topics(request)
+        return controller.create_topics(request, context)
 
     return handle
 

@@ -25,7 +25,7 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
-        return controller.delete_topics(request, context.api_version)
+        return controller.delete_topics(request, context.api_version, context)
 
     return handle
 

@@ -29,7 +29,7 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Awaitable[IncrementalAlterConfigsResponse]:
-        return controller.incremental_alter_configs(request)
+        return controller.incremental_alter_configs(request, context)
 
     return handle
 

@@ -65,7 +65,7 @@ def build(services: Services) -> Handler:
                         topics.append(_topic(view, by_name, version))
         if missing:
             if auto_create_is_enabled and request.allow_auto_topic_creation:
-                errors = controller.auto_create(missing)
+                errors = controller.auto_create(missing, context)
             else:
                 errors = {name: _missing_error(name) for name in missing}
             topics.extend(_error_topic(name, error) for name, error in errors.items())

@@ -12,6 +12,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from broker.clock import Clock
+from broker.context import RequestContext
+from broker.limited_log import LimitedLog
+from broker.metadata.change_log import ChangeLog
 from broker.metadata.topic_names import find_name_fault
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -26,8 +30,18 @@ IN_FLIGHT_MAX = 10_000
 """Topics on their way at a time; beyond it a client is only told "unknown" and asks again."""
 
 
+REPLICATION_FACTOR_PROPERTIES = {
+    GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+}
+"""Where the replication factor of an internal topic comes from; that of others is default.replication.factor."""
+
+
 class TopicCreator(Protocol):
     """The part of the ControllerClient that this needs."""
+
+    @property
+    def alive_brokers_count(self) -> int: ...
 
     def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None: ...
 
@@ -35,13 +49,18 @@ class TopicCreator(Protocol):
 class AutoTopicCreator:
     """Owns the names of topics on their way."""
 
-    def __init__(self, creator: TopicCreator, config: ServerConfig) -> None:
+    def __init__(self, creator: TopicCreator, config: ServerConfig, changes: ChangeLog, clock: Clock) -> None:
         self._creator = creator
         self._config = config
+        self._changes = changes
+        self._replication_log = LimitedLog(logger, clock, lines_max=1, tells_omitted=False)
         self._in_flight: set[str] = set()
 
-    def create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Begin to create `names`; returns the error that says so for each: unknown as yet, or no topic name at all."""
+    def create(self, names: Sequence[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
+        """Begin to create `names`; returns the error that says so for each: unknown as yet, or no topic name at all.
+
+        `client` asked for their metadata; None for a coordinator's own topic.
+        """
         errors: dict[str, ErrorCode] = {}
         creatable = []
         for name in names:
@@ -54,15 +73,46 @@ class AutoTopicCreator:
                 creatable.append(name)
         for name in creatable:
             # One request each: one that cannot be created must not keep the others from it.
-            self._begin(name)
+            self._begin(name, client)
         return errors
 
-    def _begin(self, name: str) -> None:
+    def _begin(self, name: str, client: RequestContext | None) -> None:
         def on_done(outcome: CreateTopicsResponse | KafkaError) -> None:
             self._in_flight.discard(name)
-            _log_outcome(name, outcome)
+            self._log_outcome(name, outcome, client)
 
         self._creator.begin_creating_topics(CreateTopicsRequest(topics=[self._creatable(name)]), on_done)
+
+    def _log_outcome(self, name: str, outcome: CreateTopicsResponse | KafkaError, client: RequestContext | None) -> None:
+        how = "internal" if client is None else "auto"
+        if isinstance(outcome, KafkaError):
+            self._changes.topic_not_created(name, outcome.code, outcome.message, client, how)
+            return
+        (result,) = outcome.topics
+        error = ErrorCode(result.error_code)
+        if error is ErrorCode.NONE:
+            self._changes.topic_created(result, client, how)
+        elif error is ErrorCode.INVALID_REPLICATION_FACTOR:
+            self._log_replication_factor(self._creatable(name))
+        elif error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            self._changes.topic_not_created(name, error, result.error_message, client, how)
+
+    def _log_replication_factor(self, topic: CreatableTopic) -> None:
+        """Name what to change. Clients ask again without end, and are told no more than "not available"."""
+        key = REPLICATION_FACTOR_PROPERTIES.get(topic.name, "default.replication.factor")
+        is_default = key not in REPLICATION_FACTOR_PROPERTIES.values()
+        count = self._creator.alive_brokers_count
+        self._replication_log.error(
+            key,
+            "topic %s cannot be created%s: %s=%d but %d broker%s alive: set it to %d",
+            topic.name,
+            ", and consumer groups wait for it" if topic.name == GROUP_METADATA_TOPIC else "",
+            key,
+            self._config.default_replication_factor if is_default else topic.replication_factor,
+            count,
+            " is" if count == 1 else "s are",
+            count,
+        )
 
     def _creatable(self, name: str) -> CreatableTopic:
         config = self._config
@@ -101,12 +151,3 @@ def _internal_topic(name: str, partitions_count: int, replication_factor: int, c
         replication_factor=replication_factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
-
-
-def _log_outcome(name: str, outcome: CreateTopicsResponse | KafkaError) -> None:
-    if isinstance(outcome, KafkaError):
-        logger.warning("auto-creation of topic %s failed: %s", name, outcome)
-        return
-    code = outcome.topics[0].error_code
-    if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-        logger.warning("auto-creation of topic %s failed: %s %s", name, ErrorCode(code).name, outcome.topics[0].error_message)

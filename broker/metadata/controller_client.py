@@ -10,10 +10,14 @@ Source: NodeToControllerChannelManager and ControllerApis, which this stands in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from broker.clock import Clock
+from broker.context import RequestContext
 from broker.metadata.auto_create import AutoTopicCreator
+from broker.metadata.change_log import ChangeLog
 from broker.metadata.cluster_control import (
     LocalReplicas,
     ProducerIdBlock,
@@ -44,13 +48,19 @@ Response = TypeVar("Response")
 class ControllerClient:
     """Sends operations to the embedded controller. Handlers await its methods; `submit` is for those that cannot wait."""
 
-    def __init__(self, controller: Controller, quorum: Quorum, config: ServerConfig, *, node_id: int) -> None:
+    def __init__(self, controller: Controller, quorum: Quorum, config: ServerConfig, clock: Clock, *, node_id: int) -> None:
         self._controller = controller
         self._quorum = quorum
         self._config = config
         self._node_id = node_id
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
-        self.auto_creator = AutoTopicCreator(self, config)
+        self._changes = ChangeLog(clock)
+        self.auto_creator = AutoTopicCreator(self, config, self._changes, clock)
+
+    @property
+    def alive_brokers_count(self) -> int:
+        """How many brokers can take a replica."""
+        return sum(not broker.is_fenced for broker in self._controller.state.brokers.values())
 
     async def activate(
         self,
@@ -89,17 +99,31 @@ class ControllerClient:
         """This broker's log directory with these (topic, index) has failed. Without waiting; KafkaError when it cannot be noted."""
         self._append_all(loss_records(self._controller.state, self._node_id, lost))
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self._submitted(self._controller.topics.create_topics(request))
+    # What clients ask for. `client` is who asked, for the log.
 
-    async def delete_topics(self, request: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
-        return await self._submitted(self._controller.topics.delete_topics(request, version))
+    async def create_topics(self, request: CreateTopicsRequest, client: RequestContext | None = None) -> CreateTopicsResponse:
+        with self._telling("topics not created", client):
+            result = self._controller.topics.create_topics(request)
+        return await self._submitted(result, lambda response: self._changes.topics_created(request, response, client))
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        return await self._submitted(self._controller.topics.create_partitions(request))
+    async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
+        with self._telling("topics not deleted", client):
+            result = self._controller.topics.delete_topics(request, version)
+        return await self._submitted(result, lambda response: self._changes.topics_deleted(response, client))
 
-    async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-        return await self._submitted(self._controller.configs.incremental_alter_configs(request))
+    async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
+        with self._telling("partitions not added", client):
+            result = self._controller.topics.create_partitions(request)
+        return await self._submitted(result, lambda response: self._changes.partitions_added(request, response, client))
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
+    ) -> IncrementalAlterConfigsResponse:
+        with self._telling("configs not changed", client):
+            result = self._controller.configs.incremental_alter_configs(request)
+        return await self._submitted(result, lambda response: self._changes.configs_altered(request, response, client))
+
+    # What the broker asks for itself.
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """A block of producer ids that nobody else has or will have."""
@@ -118,9 +142,9 @@ class ControllerClient:
         except KafkaError as error:
             on_done(error)
 
-    def auto_create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Begin to create missing topics for a Metadata request; returns what to answer for each now."""
-        return self.auto_creator.create(names)
+    def auto_create(self, names: Sequence[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
+        """Begin to create missing topics for `client`'s Metadata request; returns what to answer for each now."""
+        return self.auto_creator.create(names, client)
 
     def ensure_internal_topic(self, name: str) -> None:
         """Begin to create an internal topic unless it is there or on its way; its coordinator answers "not available" meanwhile."""
@@ -141,10 +165,22 @@ class ControllerClient:
         self._quorum.propose(records, on_committed)
         self._controller.replay(records)
 
-    async def _submitted(self, result: ControllerResult[Response]) -> Response:
+    @contextmanager
+    def _telling(self, what: str, client: RequestContext | None) -> Iterator[None]:
+        """Log it when the controller refuses a request as a whole."""
+        try:
+            yield
+        except KafkaError as error:
+            self._changes.request_refused(what, error, client)
+            raise
+
+    async def _submitted(self, result: ControllerResult[Response], on_change: Callable[[Response], None] | None = None) -> Response:
+        """The response, once its records are committed; `on_change` is told then, also when nobody waits for it any more."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_committed(error: KafkaError | None) -> None:
+            if error is None and on_change is not None:
+                on_change(result.response)
             # The waiting request may have been cancelled with its connection; the change stands all the same.
             if committed.done():
                 return

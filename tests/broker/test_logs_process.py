@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.support.broker import BrokerProcess
-from tests.support.process import STOP_TIMEOUT_S, serves_metadata
+from tests.support.process import STOP_TIMEOUT_S, free_port, serves_metadata
 from tests.support.wire import WireClient
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -153,6 +153,28 @@ console.close()
     heads = [line.split(" ", 3)[2:] for line in outcome.stderr.splitlines() if not line.startswith(" ")]
     assert [level for level, _ in heads] == ["ERROR", "ERROR", "WARNING"]
     assert "Exception ignored in" in heads[0][1] and heads[1][1] == "barnabas.log thread busy failed" and "an old call" in heads[2][1]
+
+
+def test_a_configuration_of_three_lines_says_why_consumers_wait(tmp_path: Path) -> None:
+    """What everyone tries first has Kafka's replication factor 3 for the topic of consumer groups."""
+    port = free_port()
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={tmp_path / 'data'}\nbarnabas.auto.format=true\n")
+    command = [sys.executable, "-m", "broker.cli.main", "serve", "--config", str(config)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=CHECKOUT)
+    try:
+        assert process.stderr is not None
+        assert "WARNING barnabas.config offsets.topic.replication.factor=3, but this is a single node" in process.stderr.readline()
+        assert " ready " in process.stderr.readline()
+        with WireClient("127.0.0.1", port) as client:
+            answer = client.request(FindCoordinatorRequest(key="g"), 3)
+        line = process.stderr.readline()
+    finally:
+        process.kill()
+        process.wait(STOP_TIMEOUT_S)
+
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "offsets.topic.replication.factor=3 but 1 broker is alive: set it to 1" in line
 
 
 def join_groups(broker: BrokerProcess, *, count: int) -> None:

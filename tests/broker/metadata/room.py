@@ -106,7 +106,7 @@ async def open_room(root: Path, config: ServerConfig | None = None) -> Room:
     )
     quorum.start()
     is_loading = False
-    client = ControllerClient(controller, quorum, config, node_id=NODE_ID)
+    client = ControllerClient(controller, quorum, config, clock, node_id=NODE_ID)
     bootstrap = log.bootstrap_records() if log.is_new else []
     await client.activate(bootstrap=bootstrap, incarnation_id=bytes(15) + b"\x09", endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
     return Room(config, cache, controller, client, quorum, log, executor, clock, snapshots, failures)

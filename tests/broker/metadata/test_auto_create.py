@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from broker.metadata.auto_create import AutoTopicCreator, TopicCreator
+from broker.metadata.change_log import ChangeLog
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
 
 
@@ -16,15 +21,22 @@ class _Creator:
     def __init__(self) -> None:
         self.requests: list[CreateTopicsRequest] = []
         self.answers: list[Callable[[CreateTopicsResponse | KafkaError], None]] = []
+        self.alive_brokers_count = 1
 
     def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
         self.requests.append(request)
         self.answers.append(on_done)
 
 
-def _creator() -> tuple[_Creator, AutoTopicCreator]:
+def _creator(clock: ManualClock | None = None, **settings: Any) -> tuple[_Creator, AutoTopicCreator]:
     creator = _Creator()
-    return creator, AutoTopicCreator(creator, ServerConfig())
+    clock = clock or ManualClock()
+    return creator, AutoTopicCreator(creator, ServerConfig(**settings), ChangeLog(clock), clock)
+
+
+def _refuse_replication_factor(creator: _Creator, name: str) -> None:
+    result = CreatableTopicResult(name=name, error_code=ErrorCode.INVALID_REPLICATION_FACTOR, error_message="1 broker(s)")
+    creator.answers[-1](CreateTopicsResponse(topics=[result]))
 
 
 def test_a_missing_topic_is_unknown_now_and_on_its_way() -> None:
@@ -74,3 +86,32 @@ def test_the_offsets_topic_has_its_own_settings() -> None:
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
+
+
+def test_a_replication_factor_that_cannot_be_had_is_named_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """Consumers ask for their coordinator ten times a second, and are told no more than "not available"."""
+    clock = ManualClock()
+    creator, auto = _creator(clock)
+
+    for _ in range(100):
+        auto.create(["__consumer_offsets"])
+        _refuse_replication_factor(creator, "__consumer_offsets")
+
+    line = (
+        "topic __consumer_offsets cannot be created, and consumer groups wait for it: "
+        "offsets.topic.replication.factor=3 but 1 broker is alive: set it to 1"
+    )
+    assert caplog.messages == [line]
+    clock.advance(60_000)
+    auto.create(["__consumer_offsets"])
+    _refuse_replication_factor(creator, "__consumer_offsets")
+    assert caplog.messages == [line, line]
+
+
+def test_the_default_replication_factor_is_named_for_other_topics(caplog: pytest.LogCaptureFixture) -> None:
+    creator, auto = _creator(default_replication_factor=2)
+
+    auto.create(["t"])
+    _refuse_replication_factor(creator, "t")
+
+    assert caplog.messages == ["topic t cannot be created: default.replication.factor=2 but 1 broker is alive: set it to 1"]

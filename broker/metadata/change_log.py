@@ -1,0 +1,128 @@
+"""What the log tells of the cluster's changes: topics created and deleted, partitions added, configs altered, and what was refused.
+
+Each line says who asked (principal, host, client id) and how. A change that is committed is told also when its client has gone
+meanwhile. Clients can cause any number of them: all are within the budget of a LimitedLog.
+
+Kafka tells the same at INFO in ReplicationControlManager and ConfigurationControlManager, without the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from broker.clock import Clock
+from broker.context import RequestContext
+from broker.limited_log import EVENT_LINES_MAX, LimitedLog
+from broker.log_fields import Fields
+from broker.metadata.cluster_state import RESOURCE_TOPIC
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsResponse
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.uuids import uuid_to_text
+
+log = logging.getLogger("barnabas.cluster")
+
+_OPERATION_SIGNS = {0: "=", 2: "+=", 3: "-="}  # SET, APPEND, SUBTRACT; DELETE has no value
+
+
+class ChangeLog:
+    """Called by the ControllerClient and the AutoTopicCreator once the outcome is known."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
+
+    def topics_created(self, request: CreateTopicsRequest, response: CreateTopicsResponse, client: RequestContext | None) -> None:
+        asked_for = {topic.name: topic for topic in request.topics}
+        for result in response.topics:
+            if result.error_code:
+                self._refused("topic not created", result.error_code, result.error_message, client, topic=result.name)
+            elif not request.validate_only and not self._log.omits("topic created"):
+                configs = ",".join(f"{config.name}={config.value}" for config in asked_for[result.name].configs)
+                self.topic_created(result, client, "explicit", configs=configs or None)
+
+    def topic_created(self, result: CreatableTopicResult, client: RequestContext | None, how: str, **facts: Any) -> None:
+        """`how` is explicit, auto (a client asked for metadata of a missing topic) or internal (a coordinator needs it)."""
+        described = Fields(
+            topic=result.name,
+            id=uuid_to_text(result.topic_id),
+            partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+            **facts,
+            how=how,
+            **_who(client),
+        )
+        self._log.info("topic created", "topic created %s", described)
+
+    def topic_not_created(self, name: str, error: ErrorCode, reason: str | None, client: RequestContext | None, how: str) -> None:
+        """An automatic creation failed: its client is only told that the topic is unknown, so this is where it is told."""
+        facts = Fields(topic=name, how=how, error=error.name, reason=reason, **_who(client))
+        self._log.warning("automatic creation failed", "topic not created %s", facts)
+
+    def topics_deleted(self, response: DeleteTopicsResponse, client: RequestContext | None) -> None:
+        for result in response.responses:
+            topic_id = uuid_to_text(result.topic_id) if any(result.topic_id) else None
+            if result.error_code:
+                self._refused("topic not deleted", result.error_code, result.error_message, client, topic=result.name, id=topic_id)
+            elif not self._log.omits("topic deleted"):
+                self._log.info("topic deleted", "topic deleted %s", Fields(topic=result.name, id=topic_id, **_who(client)))
+
+    def partitions_added(self, request: CreatePartitionsRequest, response: CreatePartitionsResponse, client: RequestContext | None) -> None:
+        counts = {topic.name: topic.count for topic in request.topics}
+        for result in response.results:
+            if result.error_code:
+                self._refused("partitions not added", result.error_code, result.error_message, client, topic=result.name)
+            elif not request.validate_only and not self._log.omits("partitions added"):
+                facts = Fields(topic=result.name, partitions=counts.get(result.name), **_who(client))
+                self._log.info("partitions added", "partitions added %s", facts)
+
+    def configs_altered(
+        self, request: IncrementalAlterConfigsRequest, response: IncrementalAlterConfigsResponse, client: RequestContext | None
+    ) -> None:
+        for resource, result in zip(request.resources, response.responses, strict=True):
+            if result.error_code:
+                if not self._log.omits("config not changed"):
+                    # The names alone: a value that is refused may be a password.
+                    facts = {**_resource(result), "configs": ",".join(config.name for config in resource.configs)}
+                    self._refused("config not changed", result.error_code, result.error_message, client, **facts)
+            elif not request.validate_only and not self._log.omits("config changed"):
+                described = Fields(**_resource(result), changes=_changes(resource), **_who(client))
+                self._log.info("config changed", "config changed %s", described)
+
+    def request_refused(self, what: str, error: KafkaError, client: RequestContext | None) -> None:
+        """A request was refused as a whole; `what` is one of the program's own words."""
+        self._refused(what, error.code, error.message, client)
+
+    def _refused(self, what: str, error_code: int, reason: str | None, client: RequestContext | None, **facts: Any) -> None:
+        if self._log.omits(what):
+            return
+        described = Fields(**facts, error=ErrorCode(error_code).name, reason=reason or None, **_who(client))
+        self._log.info(what, "%s %s", what, described)
+
+
+def _who(client: RequestContext | None) -> dict[str, Any]:
+    if client is None:
+        return {}
+    return {"principal": client.principal, "client": client.client_host, "client_id": client.client_id}
+
+
+def _resource(result: AlterConfigsResourceResponse) -> dict[str, Any]:
+    if result.resource_type == RESOURCE_TOPIC:
+        return {"topic": result.resource_name}
+    return {"resource_type": result.resource_type, "resource": result.resource_name}
+
+
+def _changes(resource: AlterConfigsResource) -> str:
+    return ",".join(
+        f"{config.name}{_OPERATION_SIGNS[config.config_operation]}{config.value}"
+        if config.config_operation in _OPERATION_SIGNS
+        else f"{config.name} deleted"
+        for config in resource.configs
+    )
