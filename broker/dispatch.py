@@ -18,6 +18,8 @@ from typing import Any
 
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
+from broker.limited_log import LimitedLog
+from broker.log_fields import Fields
 from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.request_pipeline import Chunks
 from broker.turns import Turns
@@ -82,6 +84,7 @@ class KafkaApis:
         self._routes: dict[int, _Route] = {}
         self._handlers: dict[int, tuple[Handler, Callable[[Any, KafkaError], Any] | None]] = {}
         self._turns = turns
+        self._log = LimitedLog(log, services.clock)
         self._tasks: dict[asyncio.Task[None], None] = {}  # requests whose handler is a coroutine; ordered, so that stopping is too
 
     def handle(self, frame: memoryview, facts: ConnectionFacts) -> Chunks | Deferred | None:
@@ -207,9 +210,7 @@ class KafkaApis:
         if isinstance(error, CloseConnection):
             raise error
         if not isinstance(error, KafkaError):
-            log.error(
-                "request failed api=%s version=%d client=%s", route.api.name, context.api_version, ascii(context.client_id), exc_info=error
-            )
+            self._log_failure(route, context, error)
             if context.api_key == PRODUCE_KEY:
                 # The Java client resequences an idempotent batch after UNKNOWN_SERVER_ERROR and so duplicates it (KAFKA-14034).
                 raise CloseConnection("internal error in a produce request")
@@ -224,6 +225,12 @@ class KafkaApis:
         if hasattr(response, "error_message"):
             response.error_message = error.message
         return response
+
+    def _log_failure(self, route: _Route, context: RequestContext, error: Exception) -> None:
+        """Our bug, with its traceback; a client that hits it again and again gets the first few."""
+        who = {"client": context.client_host, "client_id": context.client_id}
+        facts = Fields(api=route.api.name, version=context.api_version, error=type(error).__name__, **who)
+        self._log.error(f"{route.api.name} failed", "request failed %s", facts, exc_info=error)
 
     # -- the table ------------------------------------------------------------------------------------------------
 

@@ -34,10 +34,16 @@ MESSAGE_CHARACTERS_MAX = 8_192
 EXCEPTION_CHARACTERS_MAX = 32_768
 """The last ones of a traceback, where the cause is."""
 
+FOREIGN_LINES_MAX = 10
+FOREIGN_INTERVAL_S = 60.0
+"""Of one library's logger in an interval: asyncio's and others' know no budget, and a client may cause them."""
+
 CLOSE_TIMEOUT_S = 1.0
 """How long a stopping broker waits for its last lines to leave."""
 
 WRITABLE_POLL_MS = 1_000
+
+OWN_LOGGERS = ("barnabas", "broker.", "storage.", "config.", "protocol.")
 
 _log = logging.getLogger("barnabas.log")
 # Control characters, line separators, and what turns the direction of text: a peer's string must not look like a line of ours.
@@ -200,14 +206,44 @@ class Console:
         return _encoded(self._formatter.format(_record(logging.WARNING, message, count)))
 
 
+class ForeignBudget:
+    """Counts the lines of libraries' loggers, so that the first ones of an interval are written and the others told as a number."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._intervals: dict[str, tuple[float, int]] = {}  # its begin and its lines by logger; libraries have few loggers
+
+    def takes(self, name: str) -> bool:
+        begin_s, count = self._intervals.get(name, (-FOREIGN_INTERVAL_S, 0))
+        if self._now_s() - begin_s >= FOREIGN_INTERVAL_S:
+            self._intervals[name] = (self._now_s(), 1)
+            return True
+        self._intervals[name] = (begin_s, count + 1)
+        return count < FOREIGN_LINES_MAX
+
+    def end_interval(self, name: str) -> int:
+        """How many lines of the logger were left out in an interval that is over now."""
+        begin_s, count = self._intervals.get(name, (0.0, 0))
+        if count <= FOREIGN_LINES_MAX or self._now_s() - begin_s < FOREIGN_INTERVAL_S:
+            return 0
+        return count - FOREIGN_LINES_MAX
+
+
 class ConsoleHandler(logging.Handler):
     """Hands every record of this process to the console, as text."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, foreign: ForeignBudget | None = None) -> None:
         super().__init__()
         self._console = console
+        self._foreign = foreign or ForeignBudget()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not record.name.startswith(OWN_LOGGERS):
+            left_out_count = self._foreign.end_interval(record.name)
+            if not self._foreign.takes(record.name):
+                return
+            if left_out_count:
+                self._console.log(_record(logging.WARNING, f"%d lines of {record.name} were left out", left_out_count))
         try:
             self._console.log(record)
         except Exception:

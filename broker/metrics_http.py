@@ -11,6 +11,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from broker.clock import Clock
+from broker.limited_log import LimitedLog
 from broker.metrics import Metrics, MetricsSnapshot, quantile_ns
 from broker.network.listening_sockets import ListenError, ListeningSockets
 
@@ -20,14 +22,13 @@ REQUEST_DEADLINE_S = 5.0
 CONNECTIONS_MAX = 8
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 
-_log = logging.getLogger("barnabas.metrics")
-
 
 class MetricsServer:
     """The HTTP side of one `Metrics`. Owned by server.py, which starts and closes it."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
+        self._log = LimitedLog(logging.getLogger("barnabas.metrics"), clock)
         self._sockets = ListeningSockets("metrics")
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
@@ -91,8 +92,8 @@ class MetricsServer:
         snapshot = self._metrics.snapshot()
         try:
             body = await asyncio.get_running_loop().run_in_executor(None, render, snapshot)
-        except Exception:
-            _log.exception("metrics cannot be rendered")
+        except Exception as e:
+            self._log.error("metrics", "metrics cannot be rendered", exc_info=e)
             return _response("500 Internal Server Error", "text/plain", b"")
         return _response("200 OK", "text/plain; version=0.0.4; charset=utf-8", body)
 

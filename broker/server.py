@@ -316,7 +316,7 @@ class Broker:
             metadata=services.metadata,
         )
         host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
-        server = MetricsServer(self.metrics)
+        server = MetricsServer(self.metrics, self._clock)
         await server.start(host.strip("[]"), int(port))
         self._undo.append(server.close)
 

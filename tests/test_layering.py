@@ -38,7 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.logs": ("broker.log_fields",),
     "broker.turns": ("broker.deferred",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
-    "broker.metrics_http": ("broker.metrics", "broker.network.listening_sockets", "protocol"),
+    "broker.metrics_http": ("broker.clock", "broker.limited_log", "broker.metrics", "broker.network.listening_sockets", "protocol"),
     "broker.context": ("broker.clock", "broker.deferred"),
     "broker.cold_reads": ("broker.deferred", "storage.page_cache"),
     "broker.replication": ("broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),

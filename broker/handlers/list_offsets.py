@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from broker.cold_reads import try_again_when_read
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
+from broker.limited_log import LimitedLog
 from broker.replication.fetch_data import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,
@@ -75,6 +76,7 @@ class ListOffsetsHandler:
     def __init__(self, services: Services) -> None:
         self._replica_manager = services.replica_manager
         self._run_blocking = services.run_blocking
+        self._log = LimitedLog(log, services.clock)
 
     def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred:
         run_blocking = self._run_blocking
@@ -125,7 +127,8 @@ class ListOffsetsHandler:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         except DecodeError as error:
             # Records are not walked when they are appended, so a search may be the first to find malformed ones.
-            log.warning("timestamp search failed partition=%r timestamp=%d error=%s", partition, asked.timestamp, error)
+            message = "timestamp search failed partition=%r timestamp=%d error=%s"
+            self._log.warning("timestamp search failed", message, partition, asked.timestamp, error)
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE) from error
         found.partition_index = asked.partition_index
         if version < LEADER_EPOCH_VERSION_MIN:

@@ -21,11 +21,14 @@ Not done: transactions, quotas, authorisation; v13 (topic ids).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
+from broker.limited_log import LimitedLog
+from broker.log_fields import Fields
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.replication.batch_preparation import BatchPreparer
 from broker.replication.delayed_produce import PartitionAppendResult
@@ -43,6 +46,8 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.templates import Hole, PreparedResponse, compile_template
+
+log = logging.getLogger("barnabas.produce")
 
 NO_ACKS = 0
 VALID_ACKS = frozenset({-1, NO_ACKS, 1})
@@ -73,6 +78,7 @@ class ProduceHandler:
         self._metadata = services.metadata
         self._preparer = None if services.run_blocking is None else BatchPreparer(services.replica_manager, services.run_blocking)
         self._clock = services.clock
+        self._log = LimitedLog(log, services.clock)
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | PreparedResponse | Deferred | None:
         entries: list[AppendEntry] = []
@@ -86,7 +92,7 @@ class ProduceHandler:
         results = [_refusal(topic, index, ErrorCode.REQUEST_TIMED_OUT) for topic, index, _ in entries]
         if request.acks == NO_ACKS:
             _raise_unanswered(refused.values(), results)
-        return self._respond(_merge(results, refused), context.api_version, context.listener_name)
+        return self._respond(_merge(results, refused), context)
 
     def _append_later(
         self,
@@ -127,11 +133,11 @@ class ProduceHandler:
         if refused:
             results = _merge(results, refused)
         if pending is None:
-            return self._respond(results, version, context.listener_name)
+            return self._respond(results, context)
         deferred = Deferred()
 
         def answer(results: list[PartitionAppendResult]) -> None:
-            deferred.resolve(self._respond, results, version, context.listener_name)
+            deferred.resolve(self._respond, results, context)
 
         operation = replica_manager.park(results, pending, acks, request.timeout_ms, answer)
         if operation is not None:
@@ -183,8 +189,9 @@ class ProduceHandler:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return None
 
-    def _respond(self, results: list[PartitionAppendResult], version: int, listener_name: str) -> ProduceResponse | PreparedResponse:
+    def _respond(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse | PreparedResponse:
         """The response; for the usual one, a single partition without an error, by its template."""
+        version = context.api_version
         if len(results) == 1:
             result = results[0]
             if result.error_code is ErrorCode.NONE:
@@ -195,7 +202,7 @@ class ProduceHandler:
                     if version >= LOG_START_OFFSET_VERSION_MIN
                     else (result.partition, result.base_offset, result.log_append_time_ms),
                 )
-        return self._response(results, version, listener_name)
+        return self._response(results, context)
 
     def _compile_template(self, version: int, topic: str) -> Callable[..., bytes]:
         if len(self._templates) >= TEMPLATES_MAX:
@@ -213,7 +220,7 @@ class ProduceHandler:
         fill = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
         return fill
 
-    def _response(self, results: list[PartitionAppendResult], version: int, listener_name: str) -> ProduceResponse:
+    def _response(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse:
         response = ProduceResponse()
         topic: TopicProduceResponse | None = None
         for result in results:
@@ -228,9 +235,21 @@ class ProduceHandler:
                 log_start_offset=result.log_start_offset,
             )
             if result.error_code is not ErrorCode.NONE:
-                self._explain(result, partition, response, version, listener_name)
+                self._explain(result, partition, response, context.api_version, context.listener_name)
+                self._log_refusal(result, context)
             topic.partition_responses.append(partition)
         return response
+
+    def _log_refusal(self, result: PartitionAppendResult, context: RequestContext) -> None:
+        """Many a producer drops what it is told; each kind of error has a budget, so that none hides another."""
+        error = result.error_code.name
+        kind = f"produce refused with {error}"
+        if self._log.omits(kind):
+            return
+        reason = result.error_message or (result.record_errors[0].message if result.record_errors else None)
+        who = {"principal": context.principal, "client": context.client_host, "client_id": context.client_id}
+        facts = Fields(topic=result.topic, partition=result.partition, error=error, reason=reason, **who)
+        self._log.info(kind, "produce refused %s", facts)
 
     def _explain(
         self,

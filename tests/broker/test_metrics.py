@@ -10,6 +10,7 @@ from broker.metrics_gauges import add_broker_gauges
 from broker.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
 from tests.broker.groups.transcript import stable_group
 from tests.broker.replication.world import World, batch
+from tests.support.clock import ManualClock
 
 
 def rendered(metrics: Metrics) -> dict[str, float]:
@@ -94,7 +95,7 @@ def test_scrape_has_the_names_of_the_usual_jmx_exporter_rules() -> None:
 async def test_metrics_are_served_over_http_and_other_paths_are_not() -> None:
     metrics = Metrics()
     metrics.topic("t").bytes_out += 1
-    server = MetricsServer(metrics)
+    server = MetricsServer(metrics, ManualClock())
     await server.start("127.0.0.1", 0)
 
     found = await exchange(server.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -108,7 +109,7 @@ async def test_metrics_are_served_over_http_and_other_paths_are_not() -> None:
 
 
 async def test_a_request_head_that_never_ends_closes_the_connection() -> None:
-    server = MetricsServer(Metrics())
+    server = MetricsServer(Metrics(), ManualClock())
     await server.start("127.0.0.1", 0)
 
     answer = await exchange(server.port, b"GET /" + b"x" * (2 * REQUEST_HEAD_MAX_BYTES))

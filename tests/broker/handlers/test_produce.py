@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -308,3 +309,23 @@ def test_without_acks_a_long_check_ends_in_silence_or_a_closed_connection(tmp_pa
 
     assert outcome.is_done
     assert isinstance(outcome.value, value)
+
+
+def test_refused_records_are_told_in_the_log_with_the_reason_and_the_client(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Many producers drop what they are told. Each kind of error has its budget: none hides another."""
+    world = World(tmp_path)
+    world.create_topic("a", max_message_bytes="100")
+    caplog.set_level(logging.INFO, "barnabas.produce")
+    handle = produce.build(world.services())
+
+    for _ in range(20):
+        completed(handle(context(PRODUCE_KEY, 9), request(("nobody", [(0, batch("1"))]))))
+    completed(handle(context(PRODUCE_KEY, 9), request(("a", [(0, batch("x" * 1000))]))))
+    world.clock.advance(60_000)
+
+    who = "principal=User:ANONYMOUS client=127.0.0.1 client_id=client"
+    first, *_, large, left_out = caplog.messages
+    assert first.startswith("produce refused topic=nobody partition=0 error=UNKNOWN_TOPIC_OR_PARTITION") and first.endswith(who)
+    assert large.startswith("produce refused topic=a partition=0 error=MESSAGE_TOO_LARGE") and large.endswith(who)
+    assert left_out == "produce refused with UNKNOWN_TOPIC_OR_PARTITION: 10 more lines were left out in the last 60 s"
+    assert len(caplog.messages) == 12
