@@ -70,8 +70,10 @@ class StartError(Exception):
 class Broker:
     """One node. `start` returns once it serves; `stop` leaves its directories cleanly closed."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, *, new_cluster_id: str = "") -> None:
+        """`new_cluster_id` is for directories that are formatted at this start; "" stands for a random one."""
         self.config = config
+        self._new_cluster_id = new_cluster_id
         self.metrics = Metrics()
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock(self._loop)
@@ -185,7 +187,8 @@ class Broker:
         """Lock the log directories and find out who we are, formatting empty ones where that is asked for."""
         config = self.config
         if config.barnabas_auto_format and not any(_is_formatted(Path(path)) for path in config.log_dirs):
-            format_directories(config, uuid_to_text(new_id(os.urandom)), ignore_formatted=True, random_bytes=os.urandom)
+            cluster_id = self._new_cluster_id or uuid_to_text(new_id(os.urandom))
+            format_directories(config, cluster_id, ignore_formatted=True, random_bytes=os.urandom)
         log_manager = LogManager(
             config.log_dirs,
             random_source=self._random,
@@ -355,7 +358,7 @@ def _is_formatted(log_dir: Path) -> bool:
         return False  # locking it will tell
 
 
-def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str = "text") -> int:
+def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str = "text", new_cluster_id: str = "") -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code."""
     import uvloop
 
@@ -363,7 +366,7 @@ def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str 
     try:
         log_warnings(config)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(config, console))
+            return runner.run(_run(config, console, new_cluster_id))
     except Exception:
         # Not left to the interpreter, which would wait for whoever reads stderr.
         log.critical("the broker failed", exc_info=True)
@@ -372,10 +375,10 @@ def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str 
         console.close()
 
 
-async def _run(config: ServerConfig, console: Console) -> int:
+async def _run(config: ServerConfig, console: Console, new_cluster_id: str = "") -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()  # `barnabas serve` imports without it
-    broker = Broker(config)
+    broker = Broker(config, new_cluster_id=new_cluster_id)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.request_stop, 0, number.name)

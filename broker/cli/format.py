@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from config.loading import load_server_config
 from config.server import ServerConfig
-from protocol.uuids import uuid_from_text, uuid_to_text
+from protocol.uuids import uuid_to_text
 from storage.errors import StorageError, storage_errors
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
@@ -60,13 +60,12 @@ def format_directories(
 ) -> list[Path]:
     """Give every log directory of `config` that has none an identity; returns those directories.
 
-    Raises FormatError before anything is written: for a bad cluster id, for a directory that has an identity already (unless
-    `ignore_formatted`) or has that of another cluster or node.
+    Raises FormatError before anything is written: for a directory that has an identity already (unless `ignore_formatted`) or has
+    that of another cluster or node. As in Kafka since 4.0 any text is a cluster id, and is kept as it is given; but not the empty
+    one, which comes from a variable that was not set.
     """
-    try:
-        uuid_from_text(cluster_id)
-    except ValueError as e:
-        raise FormatError(f"cluster id {cluster_id} is not a UUID in Base64; barnabas random-uuid makes one") from e
+    if not cluster_id:
+        raise FormatError("the cluster id is empty; barnabas random-uuid makes one")
     directories = [Path(directory) for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs))]
     empty = []
     for directory in directories:
@@ -74,7 +73,9 @@ def format_directories(
         if meta is None:
             empty.append(directory)
         elif not ignore_formatted:
-            raise FormatError(f"log directory {directory} is already formatted; --ignore-formatted formats the others")
+            raise FormatError(
+                f"Log directory {directory} is already formatted. Use --ignore-formatted to ignore this directory and format the others."
+            )
         elif (meta.cluster_id, meta.node_id) != (cluster_id, config.node_id):
             raise FormatError(f"log directory {directory} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
     for directory in empty:

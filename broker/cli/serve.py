@@ -22,7 +22,8 @@ Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout sa
   --log-level LEVEL      debug, info (default), warning, error or critical: what is less important is not logged
   --log-format FORMAT    text (default), or json: one object a line, with ts, level, logger, message and the line's facts
 
-KAFKA_… environment variables set properties as in the official container image: KAFKA_LOG_DIRS is log.dirs.
+KAFKA_… environment variables set properties as in the official container image: KAFKA_LOG_DIRS is log.dirs. CLUSTER_ID is the
+cluster id of a directory that is formatted at this start.
 """
 
 LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50}  # as in logging, which is loaded later
@@ -57,7 +58,9 @@ def serve(arguments: list[str]) -> int:
     config = load_server_config(options.config_path, os.environ, options.overrides)
     from broker.server import run
 
-    return run(config, log_level=options.log_level, log_format=options.log_format)
+    # CLUSTER_ID is what the official container image formats its directory with.
+    cluster_id = os.environ.get("CLUSTER_ID", "")
+    return run(config, log_level=options.log_level, log_format=options.log_format, new_cluster_id=cluster_id)
 
 
 def parse_arguments(arguments: list[str]) -> ServeOptions:

@@ -103,9 +103,18 @@ def test_format_refuses_a_directory_of_another_node(tmp_path: Path, capsys: pyte
     assert "belongs to node 1" in capsys.readouterr().err
 
 
-def test_format_refuses_a_cluster_id_that_is_not_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["format", "-t", "not a uuid", "--override", f"log.dirs={tmp_path / 'd'}"]) == 1
-    assert "is not a UUID" in capsys.readouterr().err and not (tmp_path / "d").exists()
+@pytest.mark.parametrize("cluster_id", ["MkU3OEVBNTcwNTJENDM2Qk", "my-cluster", " with = and \\"])
+def test_any_text_is_a_cluster_id_and_kept_as_it_is(tmp_path: Path, cluster_id: str) -> None:
+    """The first one is that of many container examples. tests/peers/test_format.py asks Kafka's tool."""
+    assert main(["format", "-t", cluster_id, "--override", f"log.dirs={tmp_path}"]) == 0
+
+    identity = read_meta_properties(tmp_path)
+    assert identity is not None and identity.cluster_id == cluster_id
+
+
+def test_format_refuses_the_cluster_id_of_a_variable_that_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["format", "-t", "", "--override", f"log.dirs={tmp_path / 'd'}"]) == 1
+    assert "the cluster id is empty" in capsys.readouterr().err and not (tmp_path / "d").exists()
 
 
 def test_random_uuid_prints_what_kafka_takes(capsys: pytest.CaptureFixture[str]) -> None:

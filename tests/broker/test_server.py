@@ -192,6 +192,20 @@ def test_ids_of_cluster_and_topics_survive_a_restart(tmp_path: Path, way: str) -
     assert after == before
 
 
+def test_a_new_directory_gets_the_cluster_id_of_the_environment_and_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the official container image; the id is that of many compose files."""
+    broker = BrokerProcess(tmp_path)
+    ids = []
+    for cluster_id in ("MkU3OEVBNTcwNTJENDM2Qk", "another"):
+        monkeypatch.setenv("CLUSTER_ID", cluster_id)
+        broker.start()
+        with WireClient(broker.host, broker.port) as client:
+            ids.append(client.request(MetadataRequest(topics=[]), 9).cluster_id)
+        broker.stop()
+
+    assert ids == ["MkU3OEVBNTcwNTJENDM2Qk"] * 2
+
+
 def test_settings_that_change_nothing_are_named_in_one_warning(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, {"num.io.threads": "8", "queued.max.requests": "500", "socket.send.buffer.bytes": "102400"})
     broker.start()
