@@ -287,6 +287,23 @@ def has_effect(name: str) -> bool:
     return all(each in _sentences() or _find_without_effect(each) is None for each in (name, _topic_names().get(name, name)))
 
 
+def own_properties_table() -> str:
+    """The rows of docs/operations.md about our own properties, as Markdown."""
+    from config.properties import UpdateMode
+    from config.server import SERVER_PROPERTIES
+    from config.topic import TOPIC_PROPERTIES
+
+    while_running = {UpdateMode.READ_ONLY: "fixed", UpdateMode.PER_BROKER: "of this broker", UpdateMode.CLUSTER_WIDE: "of all brokers"}
+    rows = []
+    for name, known in SERVER_PROPERTIES.items():
+        if name.startswith("barnabas."):
+            changes = while_running[known.update_mode] + (", of a topic" if name in TOPIC_PROPERTIES else "")
+            allowed = known.range.replace("|", " or ")
+            default = known.default_text or '""'
+            rows.append(f"| `{name}` | {known.type.name.lower()} | {default} | {allowed} | {changes} | {documentation(name)} |\n")
+    return "".join(rows)
+
+
 def _find_without_effect(name: str) -> tuple[str, str] | None:
     """What the property is, and why it has no effect; None when it has one, or is not known."""
     found = _without_effect().get(name)

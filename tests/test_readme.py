@@ -82,6 +82,18 @@ def test_command_line_example(broker: BrokerProcess, tmp_path: Path) -> None:
     assert "first" in printed
 
 
+def test_ci_example(tmp_path: Path) -> None:
+    """`barnabas` is this checkout's; the script ends it itself."""
+    command = tmp_path / "barnabas"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{CHECKOUT}" exec "{sys.executable}" -m broker.cli.main "$@"\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    script = block("sh", "ready.txt")
+
+    printed = run(["sh", "-e", "-c", script], tmp_path, {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+
+    assert re.fullmatch(r"tests may use localhost:[1-9][0-9]+", printed.strip())
+
+
 @pytest.mark.spark
 @needs_java()
 def test_spark_example(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.groups.group_config import GroupConfig
-from config.docs import documentation, has_effect
+from config.docs import documentation, has_effect, own_properties_table
 from config.server import SERVER_PROPERTIES, ServerConfig
 from config.server_rules import NOT_SUPPORTED
 from config.topic import TOPIC_PROPERTIES, LogConfig
@@ -64,6 +64,15 @@ def test_the_group_coordinator_reads_what_it_is_configured_with() -> None:
 @pytest.mark.parametrize("name", ["num.io.threads", "log.preallocate", "ssl.protocol", "listener.name.plaintext.max.connections"])
 def test_what_has_no_effect_is_known_by_name_family_and_synonym(name: str) -> None:
     assert not has_effect(name)
+
+
+def test_the_operators_page_lists_every_property_of_ours() -> None:
+    """Where it differs, the rows are those of `own_properties_table`."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+
+    rows = [line for line in page.splitlines(keepends=True) if line.startswith("| `barnabas.")]
+
+    assert "".join(rows) == own_properties_table()
 
 
 def used_topic_properties() -> set[str]:
