@@ -43,7 +43,7 @@ CLOSE_TIMEOUT_S = 1.0
 
 WRITABLE_POLL_MS = 1_000
 
-OWN_LOGGERS = ("barnabas", "broker.", "storage.", "config.", "protocol.")
+OWN_LOGGERS = "barnabas."
 
 _log = logging.getLogger("barnabas.log")
 # Control characters, line separators, and what turns the direction of text: a peer's string must not look like a line of ours.

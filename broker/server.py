@@ -59,7 +59,7 @@ from storage.meta_properties import MetaProperties
 log = logging.getLogger("barnabas.server")
 
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
-FORMAT_COMMAND = "barnabas format -t $(barnabas random-uuid)"
+HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 GC_THRESHOLDS = (10_000, 10, 1_000)  # a full collection over 200k live objects took 50–60 ms at Python's defaults, 9–13 ms frozen and so
 
 
@@ -202,7 +202,7 @@ class Broker:
             raise StartError(f"the log directory of the metadata log, {config.metadata_log_dir}, cannot be used")
         identity = next((d.meta for d in log_manager.directories if d.meta is not None), None)
         if identity is None:
-            raise StartError(f"log directory {config.log_dirs[0]} is not formatted; run with the same settings: {FORMAT_COMMAND}")
+            raise StartError(f"log directory {config.log_dirs[0]} is not formatted: {HOW_TO_FORMAT}")
         if identity.node_id != config.node_id:
             raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
         self.cluster_id = identity.cluster_id

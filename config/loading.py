@@ -71,9 +71,11 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as e:
-        raise ConfigError("--config", path, f"cannot be read: {e.strerror}") from e
+        why = f"cannot be read: {e.strerror}"
+        raise ConfigError("--config", path, why, message=f"{path} {why}") from e
     except ValueError as e:
-        raise ConfigError("--config", path, f"is not a properties file: {e}") from e
+        why = f"is not a properties file: {e}"
+        raise ConfigError("--config", path, why, message=f"{path} {why}") from e
 
 
 def parse_properties(text: str) -> dict[str, str]:

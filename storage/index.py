@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 
 from storage.page_cache import read_at
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.storage")
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")

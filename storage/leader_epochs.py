@@ -17,7 +17,7 @@ from pathlib import Path
 from storage.checkpoint import read_checkpoint, write_checkpoint
 from storage.errors import CorruptFileError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.storage")
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1

@@ -35,7 +35,7 @@ from storage.meta_properties import (
     write_meta_properties,
 )
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.storage")
 
 PartitionOffsets = Mapping[tuple[str, int], int]
 

@@ -34,7 +34,7 @@ from storage.log_segments import OpenSegments
 from storage.meta_properties import NO_BROKER_EPOCH, read_partition_metadata, write_partition_metadata
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.storage")
 
 DELETE_AT_ONCE = 0
 OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their three descriptors

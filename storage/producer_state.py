@@ -40,7 +40,7 @@ BATCHES_TO_RETAIN = 5
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 NO_COORDINATOR_EPOCH = -1
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("barnabas.storage")
 
 
 class BatchMetadata(NamedTuple):

@@ -37,7 +37,7 @@ from storage.producer_state import BATCHES_TO_RETAIN, CompletedTransaction, Prod
 from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from storage.transaction_index import AbortedTransaction
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.storage")
 
 SCAN_CHUNK_BYTES = 4 * 1024 * 1024
 REFILL_BYTES = 8 * 1024 * 1024  # batches whose headers are read before a snapshot, which keeps one batch per producer only

@@ -42,7 +42,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from protocol.messages.sync_group import SyncGroupRequest
 from protocol.uuids import ZERO_UUID
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.groups")
 
 EXPIRED_GROUPS_PER_STEP = 50
 """Groups looked at for expiry before the event loop gets its turn."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.replication.replica_manager import ReplicaManager
     from storage.file_slice import FileSlice
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.groups")
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 

@@ -32,7 +32,7 @@ from protocol.messages.stored.group_records import GroupMetadataValue
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.uuids import random_uuid_text
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.groups")
 
 JOIN_VERSION_REQUIRES_MEMBER_ID = 4
 """From this version on a dynamic member's first JoinGroup only fetches its member id (KIP-394)."""

@@ -29,7 +29,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.groups")
 
 
 class Rebalance:

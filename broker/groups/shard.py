@@ -25,7 +25,7 @@ from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from protocol.records import BatchHeader, ControlType, iterate_headers, iterate_records, read_end_transaction_marker
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.groups")
 
 LOAD_RECORDS_PER_STEP = 64
 """Records replayed before the event loop gets its turn: under a millisecond together."""

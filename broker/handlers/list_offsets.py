@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
     from storage.log import Log
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.handlers")
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2

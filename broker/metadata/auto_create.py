@@ -21,7 +21,7 @@ from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.metadata")
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"

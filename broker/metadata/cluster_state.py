@@ -22,7 +22,7 @@ from broker.metadata.topic_names import collision_key, has_collision_characters
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.metadata")
 
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4

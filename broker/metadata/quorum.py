@@ -21,7 +21,7 @@ from broker.metadata.snapshot_generator import SnapshotGenerator
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.metadata")
 
 PENDING_PROPOSALS_MAX = 10_000
 """Proposals that may wait for their commit; more are refused, and clients try again."""

@@ -22,7 +22,7 @@ from protocol.records import HEADER_SIZE, iterate_headers, iterate_records, read
 from storage.errors import StorageError, storage_errors
 from storage.files import read_file
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.metadata")
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 

@@ -25,7 +25,7 @@ from broker.metadata.snapshot_writer import copy_state, snapshot_batches, state_
 from config.server import ServerConfig
 from storage.errors import StorageError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.metadata")
 
 RunBlocking = Callable[..., Awaitable[Any]]
 

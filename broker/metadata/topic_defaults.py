@@ -13,7 +13,7 @@ from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES
 from config.topic import TOPIC_PROPERTIES, in_topic_terms
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.metadata")
 
 DYNAMIC_TOPIC_DEFAULTS: dict[str, str] = {
     known.synonyms[0]: known.name

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from storage.log import Log
     from storage.log_manager import LogManager
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.replication")
 
 AppendEntry = tuple[str, int, memoryview | PreparedBatch]
 """Topic, partition index and the writable bytes of one batch, or the batch as a thread checked it ahead."""
