@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable
 
 from broker.clock import Clock, Timer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("barnabas.replication")
 
 
 class DelayedOperation:

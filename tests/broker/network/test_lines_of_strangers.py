@@ -24,6 +24,9 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def lines_with(broker: BrokerProcess, text: str) -> list[str]:
+    """Stops the broker first, which then waits for its last lines: a thread writes them."""
+    if broker.is_running:
+        broker.stop()
     return [line for line in broker.log_path.read_text().splitlines() if text in line]
 
 
