@@ -2,7 +2,9 @@
 
 Only batches are trusted. After an unclean stop every segment from the recovery point on is scanned: checksum, length, offsets that
 ascend within the segment's range, epochs that do not fall. The log ends before the first batch that fails, whatever valid data may
-follow it: a torn tail can be a clean cut, zeros to the page's end, or zeros and then valid later pages. Called by Log only.
+follow it: a torn tail can be a clean cut, zeros to the page's end, or zeros and then valid later pages. What follows is set aside,
+not deleted. A hole between two valid batches ends nothing, as in Kafka: compaction leaves holes, also in a topic whose policy is
+another one by now, and nothing in the files tells them from a loss. Called by Log only.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from struct import Struct
+from zlib import crc32
 
 from config.topic import LogConfig
 from protocol.checksum import crc32c
@@ -35,6 +38,7 @@ from storage.leader_epochs import LeaderEpochFileCache
 from storage.log_segments import LogSegments, OpenSegments
 from storage.producer_state import BATCHES_TO_RETAIN, CompletedTransaction, ProducerStateEntry, ProducerStateManager
 from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
+from storage.set_aside import keep_tail, set_aside
 from storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger("barnabas.storage")
@@ -43,7 +47,10 @@ SCAN_CHUNK_BYTES = 4 * 1024 * 1024
 REFILL_BYTES = 8 * 1024 * 1024  # batches whose headers are read before a snapshot, which keeps one batch per producer only
 REFILL_STEP_BYTES = 64 * 1024
 BATCH_HEADER = Struct(">qiibIhiqqqhii")  # the fields of BatchHeader
+OLD_MESSAGE = Struct(">qiIb")  # offset, size of what follows it, checksum of what follows that, magic
+OLD_OVERHEAD = 14  # the smallest size: checksum, magic, attributes, lengths of key and value
 _CRC_START = 21
+LENGTH_POSITION = 8  # of a batch's length field
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
@@ -72,14 +79,24 @@ def load_log(
     """Open the segments, recover what an unclean stop may have torn, and bring producer state and epochs to the log's end."""
     remove_leftovers(directory)
     segments = _open_segments(directory, config, now_ms, open_segments)
+    was_cut = False
     if not was_clean_stop and len(segments):
-        _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
+        was_cut = _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
+        if recovery_point > segments.active.read_end_offset():
+            logger.warning("%s ends before its recovery point %d: every batch is checked", directory, recovery_point)
+            recovery_point = 0
+            was_cut |= _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
+    if was_clean_stop:
+        _report_missing(directory, segments, epochs, log_start_offset, recovery_point)
     if len(segments) and segments.active.read_end_offset() < log_start_offset:
-        logger.warning("%s ends before its start offset %d: starting empty there", directory, log_start_offset)
-        for segment in segments.remove_first(len(segments)):
-            delete_files(segment)
-        epochs.clear()
-        producers.truncate_fully_and_start_at(log_start_offset)
+        if was_cut:
+            folder = set_aside(directory, segments.remove_first(len(segments)))
+            logger.warning("%s ends before its start offset %d: it starts empty there, see %s", directory, log_start_offset, folder)
+            epochs.clear()
+            producers.truncate_fully_and_start_at(log_start_offset)
+        else:
+            logger.error("%s ends before its start offset %d, which is ignored", directory, log_start_offset)
+            log_start_offset = 0
     if not len(segments):
         segments.add(LogSegment.create(directory, log_start_offset, config, now_ms))
     log_end_offset = segments.active.activate() if not segments.active.is_active else segments.active.base_offset
@@ -90,6 +107,22 @@ def load_log(
     epochs.truncate_from_start(log_start_offset)
     rebuild_producer_state(segments, producers, log_start_offset, log_end_offset, now_ms)
     return LoadedLog(segments, log_start_offset, log_end_offset, log_end_offset if was_clean_stop else min(recovery_point, log_end_offset))
+
+
+def _report_missing(
+    directory: Path, segments: LogSegments, epochs: LeaderEpochFileCache, log_start_offset: int, recovery_point: int
+) -> None:
+    """Say what somebody removed while no broker ran. After a clean stop only: a killed broker's files may be older than its log."""
+    if not len(segments):
+        if recovery_point > 0:
+            logger.error("%s has no segment, though its log ended at offset %d: its records are missing", directory, recovery_point)
+        return
+    earliest, first_offset = epochs.earliest_entry, segments.first.base_offset
+    start_offset = log_start_offset if earliest is None else max(log_start_offset, earliest.start_offset)
+    if earliest is not None and start_offset < first_offset:
+        logger.error("%s starts at offset %d, though its log started at %d: records are missing", directory, first_offset, start_offset)
+    if (end_offset := segments.active.read_end_offset()) < recovery_point:
+        logger.error("%s ends at offset %d, though its log ended at %d: records are missing", directory, end_offset, recovery_point)
 
 
 def rebuild_producer_state(
@@ -171,19 +204,12 @@ def remove_leftovers(directory: Path) -> None:
         _complete_swap(directory, swaps)
 
 
-def delete_files(segment: LogSegment) -> None:
-    paths = segment.paths()
-    segment.abandon()
-    for path in paths:
-        path.unlink()
-
-
-def valid_batches(segment: LogSegment, previous_last_offset: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
-    """Each batch from the segment's start, ending before the first invalid one: its position in the file, its header, and a buffer
-    with its place in it, good until the next step."""
+def valid_batches(segment: LogSegment, previous_last_offset: int, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
+    """Each batch from `position`, ending before the first invalid one: its position in the file, its header, and a buffer with its
+    place in it, good until the next step."""
     fd, size, largest_offset = segment.fd, segment.size_bytes, segment.base_offset + MAX_RELATIVE_OFFSET
     last_offset, last_epoch = max(previous_last_offset, segment.base_offset - 1), -1
-    position = chunk_position = 0
+    chunk_position = position
     chunk = memoryview(b"")
     while size - position >= HEADER_SIZE:
         start = position - chunk_position
@@ -223,51 +249,47 @@ def _recover_segments(
     log_start_offset: int,
     recovery_point: int,
     now_ms: int,
-) -> None:
-    """Scan the segments from the one that holds the recovery point; cut at the first invalid batch and drop what follows."""
+) -> bool:
+    """Scan the segments from the one that holds the recovery point; cut at the first invalid batch. Returns whether there was one."""
     first = segments.floor_index(recovery_point)
     first_offset = segments.at(first).base_offset
     rebuild_producer_state(segments, producers, log_start_offset, first_offset, now_ms)
     last_offset = first_offset - 1
+    is_torn = False
     for index in range(first, len(segments)):
         segment = segments.at(index)
         if index > first:
             producers.map_end_offset = segment.base_offset
             producers.take_snapshot(fsync=False)
-        recovered = _recover_segment(segment, producers, epochs, last_offset)
+        scanned = _scan_segment(segment, producers, epochs, last_offset)
+        is_torn = scanned.end_position < segment.size_bytes
+        if is_torn:
+            _end_at_tear(segments, index, scanned, config, now_ms)
+        else:
+            segment.finish_rebuild(scanned.end_position)
         segment.unload()
-        last_offset = recovered.last_offset
-        # A file cut exactly between two batches looks whole. Where nothing was ever compacted, the hole before the next one tells.
-        leaves_hole = not config.is_compacted and recovered.is_gapless and segments.end_offset_of(index, last_offset + 1) > last_offset + 1
-        if recovered.removed_bytes or leaves_hole:
-            logger.warning(
-                "%s was torn: %d bytes removed, the log ends at offset %d", segment.log_path, recovered.removed_bytes, last_offset + 1
-            )
-            for later in segments.remove_from(index + 1):
-                logger.warning("%s follows a torn segment: removed", later.log_path)
-                delete_files(later)
+        last_offset = scanned.last_offset
+        if is_torn:
             break
     producers.map_end_offset = last_offset + 1
+    return is_torn
 
 
 @dataclass(frozen=True, slots=True)
-class _RecoveredSegment:
+class _ScannedSegment:
     last_offset: int
-    removed_bytes: int
-    is_gapless: bool
+    end_position: int
+    """Of the last valid batch."""
 
 
-def _recover_segment(
-    segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochFileCache, last_offset: int
-) -> _RecoveredSegment:
-    """Rebuild one segment's indexes from its valid batches, and cut the rest off."""
+def _scan_segment(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochFileCache, last_offset: int) -> _ScannedSegment:
+    """Rebuild one segment's indexes from its valid batches."""
     segment.begin_rebuild()
     last_offset = max(last_offset, segment.base_offset - 1)
-    end_position, gaps = 0, 0
+    end_position = 0
     latest_epoch = epochs.latest_epoch if epochs.latest_epoch is not None else -1
     for position, header, chunk, start in valid_batches(segment, last_offset):
         size_bytes = header.batch_length + LOG_OVERHEAD
-        gaps += header.base_offset - last_offset - 1
         last_offset = header.base_offset + header.last_offset_delta
         end_position = position + size_bytes
         segment.index_batch(position, size_bytes, last_offset, header.max_timestamp)
@@ -278,9 +300,54 @@ def _recover_segment(
             aborted = replay_batch(producers, header, chunk[start : start + size_bytes] if header.is_control else b"")
             if aborted is not None:
                 segment.transaction_index.append(aborted)
-    removed_bytes = segment.size_bytes - end_position
-    segment.finish_rebuild(end_position)
-    return _RecoveredSegment(last_offset, removed_bytes, gaps == 0)
+    return _ScannedSegment(last_offset, end_position)
+
+
+def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, config: LogConfig, now_ms: int) -> None:
+    """End the log behind the valid batches of a segment. Valid ones behind the tear, in it and in later segments, are set aside.
+
+    The later segments go first: killed before this one is cut, the next recovery finds the tear again."""
+    segment, position = segments.at(index), scanned.end_position
+    _refuse_old_format(segment, position)
+    directory, torn_bytes = segment.log_path.parent, segment.size_bytes - position
+    holds_batches = _holds_batches(segment, position)
+    overlaps = scanned.last_offset >= segment.base_offset and position == 0  # the segment before it reaches into it
+    is_whole = overlaps or (holds_batches and position == 0)
+    dropped = segments.remove_from(index if is_whole else index + 1)
+    folder = set_aside(directory, dropped) if dropped else None
+    if not is_whole:
+        if holds_batches:
+            folder = keep_tail(segment, position, folder)
+        segment.finish_rebuild(position)
+    elif not overlaps:  # its offsets were given out: the next record does not get one of them again
+        segments.add(LogSegment.create(directory, segment.base_offset, config, now_ms))
+    logger.warning(
+        "%s is torn at byte %d: the log ends at offset %d, without the %d bytes behind that and %d later segments%s",
+        segment.log_path, position, scanned.last_offset + 1, torn_bytes, len(dropped) - is_whole,
+        "" if folder is None else f", which are set aside in {folder}",
+    )  # fmt: skip
+
+
+def _holds_batches(segment: LogSegment, position: int) -> bool:
+    """Whether a valid batch is at `position`, where its offset alone is wrong, or behind the invalid one that is there. A batch that
+    was half written, or the zeros that a power cut leaves, are not worth keeping."""
+    if segment.size_bytes - position < HEADER_SIZE:
+        return False
+    length = int.from_bytes(segment.read_batch(position + LENGTH_POSITION, 4))
+    next_position = position + LOG_OVERHEAD + length
+    return any(next(valid_batches(segment, -1, start), None) is not None for start in (position, next_position))
+
+
+def _refuse_old_format(segment: LogSegment, position: int) -> None:
+    """StorageError when a valid message of format 0 or 1, which a Kafka before 0.11 wrote, is at `position`: it is not torn."""
+    if segment.size_bytes - position < OLD_MESSAGE.size:
+        return
+    _, size, crc, magic = OLD_MESSAGE.unpack(segment.read_batch(position, OLD_MESSAGE.size))
+    if magic not in (0, 1) or not OLD_OVERHEAD <= size <= segment.size_bytes - position - LOG_OVERHEAD:
+        return
+    magic_position = position + OLD_MESSAGE.size - 1
+    if crc32(segment.read_batch(magic_position, position + LOG_OVERHEAD + size - magic_position)) == crc:
+        raise StorageError(f"{segment.log_path} holds message format {magic} at byte {position}; format 2 alone is read")
 
 
 def _refill_windows(segments: LogSegments, producers: ProducerStateManager, end_offset: int) -> None:

@@ -95,6 +95,8 @@ class MetadataLog:
             self.loaded_epoch = snapshot.epoch
         while offset < self.log.log_end_offset:
             for batch in self._read(offset):
+                if batch.base_offset > offset:
+                    raise StorageError(f"{self.log.directory} has nothing between offsets {offset} and {batch.base_offset}")
                 # The first read may begin inside a batch that the snapshot covers in part only if the snapshot is of another log.
                 if not batch.is_control and batch.base_offset >= offset:
                     self.is_new = False

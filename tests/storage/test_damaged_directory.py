@@ -250,12 +250,49 @@ def test_partition_whose_deletion_was_cut_short_goes(log_dir: Path) -> None:
     assert not leftover.exists() and not list(log_dir.glob("*-delete"))
 
 
-def test_missing_segment_in_the_middle_of_a_killed_log_ends_it_there(log_dir: Path) -> None:
-    """Kafka would serve what follows, and consumers would step over the hole as if nothing had been there."""
+def test_missing_segment_in_the_middle_of_a_killed_log_costs_its_own_records_only(log_dir: Path) -> None:
+    """As in Kafka: nothing in the files tells such a hole from one that compaction left."""
     directory = fill(log_dir, is_clean=False)
     paths = sorted(directory.glob("*.log"))
+    missing = range(int(paths[-2].stem), int(paths[-1].stem))
     paths[-2].unlink()
 
     log = found_log(start(log_dir))
 
-    assert read_all_offsets(log) == list(range(int(paths[-2].stem)))
+    assert read_all_offsets(log) == [offset for offset in range(COUNT) if offset not in missing]
+    assert log.log_end_offset == COUNT
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [(0, "starts at offset"), (-1, "ends at offset"), (slice(None), "has no segment")], ids=["first", "last", "all"]
+)
+def test_segments_that_are_missing_after_a_clean_stop_are_said_in_the_log(
+    log_dir: Path, place: int | slice, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = sorted(fill(log_dir, is_clean=True).glob("*.log"))
+    for path in paths[place] if isinstance(place, slice) else [paths[place]]:
+        path.unlink()
+
+    log = found_log(start(log_dir))
+
+    assert read_all_offsets(log) == list(range(log.log_start_offset, log.log_end_offset))
+    assert [record.message for record in caplog.records if said in record.message and "missing" in record.message]
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_whole_directory_has_nothing_to_say_in_the_log(log_dir: Path, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+    fill(log_dir, is_clean=is_clean)
+    manager = start(log_dir)
+    log = found_log(manager)
+    log.set_high_watermark(COUNT)
+    log.update_config(replace(CONFIG, retention_bytes=3000))
+    assert log.delete_old_segments(NOW_MS) > 0
+    if is_clean:
+        manager.close_clean()
+    else:
+        log.abandon()
+        manager.unlock()
+
+    start(log_dir)
+
+    assert caplog.records == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import ControlType, build_control_batch, encode_end_transaction_value
+from storage.errors import StorageError
 from storage.leader_epochs import EpochEntry
 from storage.log import Log
 from storage.validation import AppendOrigin
@@ -215,16 +217,20 @@ def test_any_torn_tail_leaves_the_prefix_below_it(tmp_path_factory: pytest.TempP
     torn_file.write_bytes(data)
     whole = [end_offset for end, end_offset in ends if end <= tear]
     least = whole[-1] if whole else int(torn_file.stem)
+    # A file that is cut between two batches looks whole: the later segments stay, behind a hole.
+    has_hole = shape == "cut" and tear in (0, *(end for end, _ in ends)) and torn_file != files[-1]
+    hole = range(least, ends[-1][1]) if has_hole else range(0)
 
     reopened = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
 
-    assert read_all_offsets(reopened) == list(range(reopened.log_end_offset))
+    expected = [offset for offset in range(reopened.log_end_offset) if offset not in hole]
+    assert read_all_offsets(reopened) == expected
     assert reopened.log_end_offset >= least
     if changed and shape != "cut":
         assert reopened.log_end_offset <= max(offset for end, offset in [(0, least), *ends] if end < page_end or offset == least)
     assert append(reopened).base_offset == reopened.log_end_offset - 1
     again = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
-    assert read_all_offsets(again) == list(range(reopened.log_end_offset))
+    assert read_all_offsets(again) == [*expected, reopened.log_end_offset - 1]
     shutil.rmtree(directory)
 
 
@@ -243,15 +249,118 @@ def test_valid_data_after_zeros_is_never_taken_up_again(open_log: OpenLog, direc
     assert (directory / FIRST_LOG).stat().st_size == start
 
 
-def test_segments_after_a_torn_one_are_removed(open_log: OpenLog, directory: Path) -> None:
+def test_segments_after_a_torn_one_are_set_aside(open_log: OpenLog, directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = open_log(segment_bytes=2000)
     fill(log)
+    later = {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))[1:]}
     with (directory / FIRST_LOG).open("r+b") as file:
         file.truncate(1500)
 
-    open_log(segment_bytes=2000)
+    reopened = open_log(segment_bytes=2000)
 
     assert [path.name for path in directory.glob("*.log")] == [FIRST_LOG]
+    assert {path.name: path.read_bytes() for path in (directory / "set-aside.1").glob("*.log")} == later
+    assert read_all_offsets(reopened) == list(range(reopened.log_end_offset))
+    assert f"{len(later)} later segments, which are set aside in {directory / 'set-aside.1'}" in caplog.text
+
+
+def test_what_was_set_aside_stays_over_later_starts_and_tears(open_log: OpenLog, directory: Path) -> None:
+    for _ in range(2):
+        log = open_log(segment_bytes=2000)
+        fill(log)
+        with (directory / FIRST_LOG).open("r+b") as file:
+            file.truncate(1500)
+        open_log(segment_bytes=2000)
+    kept = {folder: sorted(path.name for path in folder.iterdir()) for folder in directory.glob("set-aside.*")}
+
+    open_log(segment_bytes=2000).close()
+    open_log(segment_bytes=2000, was_clean_stop=True)
+
+    assert sorted(folder.name for folder in kept) == ["set-aside.1", "set-aside.2"]
+    assert {folder: sorted(path.name for path in folder.iterdir()) for folder in directory.glob("set-aside.*")} == kept
+
+
+def test_valid_batches_behind_a_rotten_one_of_the_same_segment_are_kept(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    fill(log)
+    end = batch_ends(directory / FIRST_LOG)[9][0]
+    data = bytearray((directory / FIRST_LOG).read_bytes())
+    data[end + 80] ^= 1
+    (directory / FIRST_LOG).write_bytes(data)
+
+    reopened = open_log()
+
+    assert reopened.size_bytes == end
+    assert (directory / "set-aside.1" / f"{FIRST_LOG}.from-{end}").read_bytes() == data[end:]
+
+
+def test_segment_that_is_rotten_from_its_first_batch_on_is_set_aside_whole(open_log: OpenLog, directory: Path) -> None:
+    """Its offsets are not given out again."""
+    log = open_log(segment_bytes=2000)
+    fill(log)
+    second = sorted(directory.glob("*.log"))[1]
+    data = bytearray(second.read_bytes())
+    data[80] ^= 1
+    second.write_bytes(data)
+
+    reopened = open_log(segment_bytes=2000)
+
+    assert reopened.log_end_offset == int(second.stem)
+    assert (directory / "set-aside.1" / second.name).read_bytes() == data
+    assert append(reopened).base_offset == int(second.stem)
+
+
+def test_segment_that_the_one_before_reaches_into_is_set_aside(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    append(log, 5)
+    (directory / "00000000000000000003.log").write_bytes(batch(2, base_offset=3))
+
+    reopened = open_log()
+
+    assert reopened.log_end_offset == 5
+    assert (directory / "set-aside.1" / "00000000000000000003.log").exists()
+    assert append(reopened).base_offset == 5
+
+
+def test_half_written_batch_leaves_nothing_to_set_aside(open_log: OpenLog, directory: Path) -> None:
+    log = open_log()
+    fill(log)
+    with (directory / FIRST_LOG).open("r+b") as file:
+        file.truncate((directory / FIRST_LOG).stat().st_size - 1)
+
+    open_log()
+
+    assert list(directory.glob("set-aside.*")) == []
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_an_old_format_are_refused_and_not_cut_off(open_log: OpenLog, directory: Path, magic: int) -> None:
+    """Kafka serves them still. Cut off, they would be lost for it too."""
+    message = bytes([magic, 0]) + bytes(8 * magic) + (1).to_bytes(4) + b"k" + (1).to_bytes(4) + b"v"
+    old = (0).to_bytes(8) + (len(message) + 4).to_bytes(4) + zlib.crc32(message).to_bytes(4) + message
+    content = old * 3 + bytes(batch(2, base_offset=3))
+    (directory / FIRST_LOG).write_bytes(content)
+
+    with pytest.raises(StorageError, match=f"holds message format {magic}"):
+        open_log()
+
+    assert (directory / FIRST_LOG).read_bytes() == content
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+def test_emptied_tails_of_compacted_segments_cost_no_record_under_any_policy(open_log: OpenLog, directory: Path, policy: str) -> None:
+    """The topic was compacted once; its policy today says nothing about its files."""
+    log = open_log()
+    for base_offset in (0, 100, 200):
+        log.append_as_follower(batch(5, base_offset=base_offset), now_ms=NOW_MS)
+        log.roll(NOW_MS, base_offset + 100)
+    log.append_as_follower(batch(5, base_offset=300), now_ms=NOW_MS)
+
+    reopened = open_log(cleanup_policy=tuple(policy.split(",")))
+
+    assert read_all_offsets(reopened) == [base + number for base in (0, 100, 200, 300) for number in range(5)]
+    assert reopened.log_end_offset == 305
+    assert list(directory.glob("set-aside.*")) == []
 
 
 @pytest.mark.parametrize(
@@ -355,11 +464,40 @@ def test_swap_beside_an_unfinished_split_is_dropped(open_log: OpenLog, directory
     assert read_all_offsets(open_log()) == [0, 1]
 
 
-def test_log_that_ends_before_its_start_offset_starts_over_there(open_log: OpenLog) -> None:
+def test_start_offset_beyond_a_whole_log_is_ignored(open_log: OpenLog, caplog: pytest.LogCaptureFixture) -> None:
+    """It is about another log of that name, or about records that somebody took away."""
     log = open_log()
     append(log, 5)
 
     reopened = open_log(log_start_offset=100)
 
-    assert (reopened.log_start_offset, reopened.log_end_offset) == (100, 100)
-    assert append(reopened).base_offset == 100
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 5)
+    assert read_all_offsets(reopened) == list(range(5))
+    assert "start offset 100, which is ignored" in caplog.text
+
+
+def test_log_torn_before_its_start_offset_starts_over_there(open_log: OpenLog, directory: Path) -> None:
+    """Records that were deleted do not come back, and their offsets are not given out again."""
+    log = open_log()
+    fill(log)
+    data = bytearray((directory / FIRST_LOG).read_bytes())
+    data[80] ^= 1
+    (directory / FIRST_LOG).write_bytes(data)
+
+    reopened = open_log(log_start_offset=60)
+
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (60, 60)
+    assert append(reopened).base_offset == 60
+    assert (directory / "set-aside.1" / FIRST_LOG).read_bytes() == data
+
+
+def test_recovery_point_beyond_the_end_vouches_for_nothing(open_log: OpenLog, directory: Path) -> None:
+    log = open_log(segment_bytes=2000)
+    fill(log)
+    data = bytearray((directory / FIRST_LOG).read_bytes())
+    data[80] ^= 1
+    (directory / FIRST_LOG).write_bytes(data)
+
+    reopened = open_log(segment_bytes=2000, recovery_point=log.log_end_offset + 1)
+
+    assert (reopened.log_end_offset, reopened.recovery_point) == (0, 0)

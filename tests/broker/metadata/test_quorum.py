@@ -196,3 +196,18 @@ async def test_a_log_that_lacks_its_snapshot_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="snapshot"):
         await open_room(tmp_path)
+
+
+async def test_a_log_with_a_hole_is_refused(tmp_path: Path) -> None:
+    """Each record changes the state that those before it made."""
+    room = await open_room(tmp_path)
+    for name in ("a", "b"):
+        await room.client.create_topics(creation(name, 1, 1))
+    await room.close()
+    content = (tmp_path / LOG_FILE).read_bytes()
+    places = [(position, header.size_bytes) for position, header in iterate_headers(content)]
+    position, size_bytes = places[-2]
+    (tmp_path / LOG_FILE).write_bytes(content[:position] + content[position + size_bytes :])
+
+    with pytest.raises(StorageError, match="has nothing between offsets"):
+        await open_room(tmp_path)

@@ -1,0 +1,68 @@
+"""What recovery takes out of a log without destroying it: files renamed into a folder inside the partition's directory.
+
+`<partition>/set-aside.<n>/` keeps the files under their own names, so that kafka-dump-log reads them, and moving them back undoes
+it. Nobody takes the folder for a part of the log: LogLoader looks at plain files only, and so does this broker. It stays until the
+operator removes it or the partition is deleted. Owner: recovery, before the log is in use.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from storage.errors import StorageError, storage_errors
+from storage.file_slice import read_exactly
+from storage.files import rename, sync_directory, write_fully
+from storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+SET_ASIDE_PREFIX = "set-aside."
+COPY_BYTES = 4 * 1024 * 1024
+
+
+def set_aside(directory: Path, segments: Sequence[LogSegment]) -> Path:
+    """Move the segments' files out of the log, durably; returns the folder that they are in. StorageError when the disk fails.
+
+    The last segment goes first: killed in between, the log still ends where it did, and the next recovery moves the rest."""
+    folder = _make_folder(directory)
+    for segment in reversed(segments):
+        paths = segment.paths()
+        segment.abandon()
+        for path in paths:
+            rename(path, folder / path.name)
+    sync_directory(folder)
+    sync_directory(directory)
+    return folder
+
+
+def keep_tail(segment: LogSegment, position: int, folder: Path | None) -> Path | None:
+    """Copy what the segment holds from `position` on, which is about to be cut off; returns the folder that it is in.
+
+    A copy, for the batches before it stay where they are. It is no condition for a start: on a full disk the tail is lost, as it
+    always is with Kafka."""
+    try:
+        folder = folder or _make_folder(segment.log_path.parent)
+        with (folder / f"{segment.log_path.name}.from-{position}").open("wb") as copy:
+            while position < segment.size_bytes:
+                chunk = read_exactly(segment.fd, min(COPY_BYTES, segment.size_bytes - position), position)
+                write_fully(copy.fileno(), chunk)
+                position += len(chunk)
+    except (OSError, StorageError) as error:
+        logger.warning("the torn end of %s could not be kept: %s", segment.log_path, error)
+    return folder
+
+
+def _make_folder(directory: Path) -> Path:
+    with storage_errors("create a folder in", directory):
+        for number in count(1):
+            folder = directory / f"{SET_ASIDE_PREFIX}{number}"
+            try:
+                os.mkdir(folder)
+            except FileExistsError:
+                continue
+            return folder
+    raise AssertionError("unreachable")
