@@ -19,7 +19,7 @@ CHECKPOINT_VERSION = 0
 T = TypeVar("T")
 
 
-def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
+def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
     """Returns the offsets by partition; CorruptFileError when the file is not a whole, well-formed checkpoint."""
     return dict(read_checkpoint(path, _parse_offset_line))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from storage.files import (
     find_topic_partition,
     is_deleted_directory,
     lock_directory,
+    rename,
 )
 from storage.meta_properties import (
     MetaProperties,
@@ -51,42 +53,88 @@ class DirectoryListing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checkpoint:
-    """A checkpoint as it was read, and when it was written."""
+class Checkpoints:
+    """What the three checkpoint files of a directory hold."""
 
-    offsets: dict[TopicPartition, int]
-    written_ns: int
+    recovery_points: PartitionOffsets
+    high_watermarks: PartitionOffsets
+    log_start_offsets: PartitionOffsets
 
-    def find(self, key: TopicPartition, created_ns: int) -> int:
-        """The partition's offset; 0 without one, or when the checkpoint is not younger than the partition.
+    def files(self) -> tuple[tuple[str, PartitionOffsets], ...]:
+        return (
+            (RECOVERY_POINT_CHECKPOINT, self.recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, self.log_start_offsets),
+            (HIGH_WATERMARK_CHECKPOINT, self.high_watermarks),
+        )
 
-        It is then about an earlier topic of that name. Kafka rewrites its checkpoints at each deletion, with three fsyncs."""
-        return self.offsets.get(key, 0) if self.written_ns > created_ns else 0
+    def without(self, keys: Collection[tuple[str, int]]) -> Checkpoints:
+        """The same but for these partitions. A table that has none of them is the very same object."""
+        return Checkpoints(*(_without(each, keys) for each in (self.recovery_points, self.high_watermarks, self.log_start_offsets)))
 
 
-NO_CHECKPOINT = _Checkpoint({}, 0)
+NO_CHECKPOINTS = Checkpoints({}, {}, {})
 
 
 class CheckpointWriter:
     """Writes one directory's checkpoints from worker threads: one at a time, and never an older state over a newer one.
 
+    An entry says nothing about when it was written, so it must not outlive its log: it leaves the files before the log's directory
+    is renamed, and an older state that is written afterwards does not bring it back.
     The only lock of the storage: two periodic tasks may hand out work at once, and both would write the same temporary file."""
 
-    __slots__ = ("_lock", "_written_sequence", "path")
+    __slots__ = ("_forgotten", "_lock", "_written", "_written_sequence", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._written = NO_CHECKPOINTS
         self._written_sequence = 0
+        self._forgotten: dict[tuple[str, int], int] = {}  # removed partitions and when, until a later state is written
+
+    def read(self) -> Checkpoints:
+        """What the files hold; one that cannot be read counts as empty."""
+        self._written = Checkpoints(
+            recovery_points=self._read(RECOVERY_POINT_CHECKPOINT),
+            high_watermarks=self._read(HIGH_WATERMARK_CHECKPOINT),
+            log_start_offsets=self._read(LOG_START_OFFSET_CHECKPOINT),
+        )
+        return self._written
 
     def write(self, work: CheckpointWork) -> None:
         with self._lock:
             if work.sequence <= self._written_sequence:
                 return
-            write_offset_checkpoint(self.path / RECOVERY_POINT_CHECKPOINT, work.recovery_points)
-            write_offset_checkpoint(self.path / LOG_START_OFFSET_CHECKPOINT, work.log_start_offsets)
-            write_offset_checkpoint(self.path / HIGH_WATERMARK_CHECKPOINT, work.high_watermarks)
+            checkpoints = work.checkpoints
+            if self._forgotten:
+                checkpoints = checkpoints.without({key for key, sequence in self._forgotten.items() if sequence > work.sequence})
+                self._forgotten = {key: sequence for key, sequence in self._forgotten.items() if sequence > work.sequence}
+            for name, offsets in checkpoints.files():
+                write_offset_checkpoint(self.path / name, offsets)
+            self._written = checkpoints
             self._written_sequence = work.sequence
+
+    def remove(self, work: RemovalWork) -> None:
+        """Take the entries out of the files that have them, durably, then rename the directories."""
+        with self._lock:
+            if work.is_done:
+                return
+            keys = {*(each.key for each in work.departures), *work.orphans}
+            self._forgotten.update(dict.fromkeys(keys, work.sequence))
+            left = self._written.without(keys)
+            for (name, offsets), (_, before) in zip(left.files(), self._written.files(), strict=True):
+                if offsets is not before:
+                    write_offset_checkpoint(self.path / name, offsets)
+            self._written = left
+            for departure in work.departures:
+                rename(departure.source, departure.target)
+            work.is_done = True
+
+    def _read(self, name: str) -> PartitionOffsets:
+        try:
+            return read_offset_checkpoint(self.path / name)
+        except CorruptFileError as error:
+            logger.warning("ignored a checkpoint: %s", error)
+            return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +143,7 @@ class CheckpointWork:
 
     writer: CheckpointWriter
     sequence: int
-    recovery_points: PartitionOffsets
-    high_watermarks: PartitionOffsets
-    log_start_offsets: PartitionOffsets
+    checkpoints: Checkpoints
 
     @property
     def path(self) -> Path:
@@ -106,10 +152,39 @@ class CheckpointWork:
 
     def run(self) -> None:
         """Replace the three files durably; blocks. StorageError, with the directory as its path, when the disk fails."""
-        try:
+        with _errors_of(self.path):
             self.writer.write(self)
-        except StorageError as error:
-            raise StorageError(str(error), path=self.path) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A partition's directory and the name that it is to get."""
+
+    key: tuple[str, int]
+    source: Path
+    target: Path
+
+
+@dataclass(eq=False, slots=True)
+class RemovalWork:
+    """Partitions of one directory that are no longer served, to be removed off the loop: first their checkpoint entries, then their
+    directories' names. `orphans` are entries of partitions that have no directory."""
+
+    writer: CheckpointWriter
+    sequence: int
+    departures: Sequence[Departure]
+    orphans: Collection[tuple[str, int]] = ()
+    is_done: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The log directory."""
+        return self.writer.path
+
+    def run(self) -> None:
+        """Do it; blocks. A second call waits for the first. StorageError, with the directory as its path, when the disk fails."""
+        with _errors_of(self.path):
+            self.writer.remove(self)
 
 
 class LogDirectory:
@@ -119,13 +194,11 @@ class LogDirectory:
         "_checkpoint_sequence",
         "_lock",
         "_writer",
+        "checkpoints",
         "clean_shutdown_epoch",
-        "high_watermarks",
         "is_offline",
-        "log_start_offsets",
         "meta",
         "path",
-        "recovery_points",
     )
 
     def __init__(self, path: Path) -> None:
@@ -133,7 +206,8 @@ class LogDirectory:
         self.is_offline = False
         self.meta: MetaProperties | None = None
         self.clean_shutdown_epoch: int | None = None
-        self.recovery_points = self.high_watermarks = self.log_start_offsets = NO_CHECKPOINT
+        self.checkpoints = NO_CHECKPOINTS
+        """As the files were at the start."""
         self._lock: int | None = None
         self._writer = CheckpointWriter(path)
         self._checkpoint_sequence = 0
@@ -172,19 +246,20 @@ class LogDirectory:
         Without recovery points every batch is checked; without high watermarks each log starts over at its start offset."""
         self.clean_shutdown_epoch = read_clean_shutdown(self.path)
         delete_clean_shutdown(self.path)
-        self.recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
-        self.log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        self.checkpoints = self._writer.read()
 
-    def take_checkpoint(
-        self,
-        *,
-        recovery_points: PartitionOffsets,
-        high_watermarks: PartitionOffsets,
-        log_start_offsets: PartitionOffsets,
-    ) -> CheckpointWork:
+    def take_checkpoint(self, checkpoints: Checkpoints) -> CheckpointWork:
         self._checkpoint_sequence += 1
-        return CheckpointWork(self._writer, self._checkpoint_sequence, recovery_points, high_watermarks, log_start_offsets)
+        return CheckpointWork(self._writer, self._checkpoint_sequence, checkpoints)
+
+    def take_removal(self, departures: Sequence[Departure], orphans: Collection[tuple[str, int]] = ()) -> RemovalWork:
+        """For partitions whose logs are closed: no later checkpoint names them."""
+        self._checkpoint_sequence += 1
+        return RemovalWork(self._writer, self._checkpoint_sequence, departures, orphans)
+
+    def find_orphans(self, partitions: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+        """What the checkpoints name beside `partitions`: a crash, or somebody, came between an entry and its directory."""
+        return {key for _, offsets in self.checkpoints.files() for key in offsets if key not in partitions}
 
     def end(self, broker_epoch: int) -> None:
         """Mark the stop as clean: the last thing that is written."""
@@ -209,16 +284,6 @@ class LogDirectory:
                     logger.warning("%s is no partition's directory and is left alone", entry.path)
         return DirectoryListing(dict(sorted(partitions.items())), deleted)
 
-    def _read_checkpoint(self, name: str) -> _Checkpoint:
-        path = self.path / name
-        try:
-            return _Checkpoint(read_offset_checkpoint(path), path.stat().st_mtime_ns)
-        except FileNotFoundError:
-            return NO_CHECKPOINT
-        except CorruptFileError as error:
-            logger.warning("ignored a checkpoint: %s", error)
-            return NO_CHECKPOINT
-
 
 def check_identities(directories: list[LogDirectory]) -> None:
     """StorageError unless all formatted directories are of one cluster and one node, and no two are the same directory."""
@@ -229,3 +294,17 @@ def check_identities(directories: list[LogDirectory]) -> None:
     ids = [meta.directory_id for meta in metas if meta.directory_id is not None]
     if len(set(ids)) != len(ids):
         raise StorageError("two log directories have the same directory.id")
+
+
+def _without(offsets: PartitionOffsets, keys: Collection[tuple[str, int]]) -> PartitionOffsets:
+    if not any(key in offsets for key in keys):
+        return offsets
+    return {key: offset for key, offset in offsets.items() if key not in keys}
+
+
+@contextmanager
+def _errors_of(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(str(error), path=directory) from error

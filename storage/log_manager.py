@@ -25,11 +25,10 @@ from storage.files import (
     delete_if_exists,
     deleted_directory_name,
     partition_directory_name,
-    rename,
     sync_filesystem,
 )
 from storage.log import Log
-from storage.log_directory import CheckpointWork, LogDirectory, check_identities
+from storage.log_directory import Checkpoints, CheckpointWork, Departure, LogDirectory, RemovalWork, check_identities
 from storage.log_segments import OpenSegments
 from storage.meta_properties import NO_BROKER_EPOCH, read_partition_metadata, write_partition_metadata
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
@@ -49,6 +48,14 @@ class _DeletedDirectory:
     path: Path
     delay_ms: int
     due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LeavingLog:
+    """A deleted log whose directory has its name still, and what comes after it was renamed."""
+
+    work: RemovalWork
+    deletion: _DeletedDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ class LogManager:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], Log] = {}
+        self._leaving: dict[tuple[str, int], _LeavingLog] = {}
         self._deleted: list[_DeletedDirectory] = []
         self._open_segments = OpenSegments(open_segments_max)
 
@@ -145,6 +153,7 @@ class LogManager:
         path = directory.path
         directory.is_offline = True
         logger.error("log directory %s is offline: %s", path, error)
+        self._leaving = {key: leaving for key, leaving in self._leaving.items() if leaving.work.path != path}
         for key, log in list(self._logs.items()):
             if log.directory.parent == path:
                 del self._logs[key]
@@ -165,10 +174,14 @@ class LogManager:
         return list(self._logs.values())
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """The partition's log, made if it is not there, in the directory with the fewest logs. StorageError when no disk takes it."""
+        """The partition's log, made if it is not there, in the directory with the fewest logs. StorageError when no disk takes it.
+
+        No checkpoint names it: entries go with their logs. While a log of that name `is_leaving`, this blocks until it has left."""
         found = self.find_log(topic, partition)
         if found is not None:
             return found
+        if (leaving := self._leaving.get((topic, partition))) is not None:
+            self._remove_now([leaving.work])
         directory = self._directory_for_new_log()
         path = directory.path / partition_directory_name(topic, partition)
         try:
@@ -194,19 +207,38 @@ class LogManager:
         self._logs[topic, partition] = log
         return log
 
+    def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> list[RemovalWork]:
+        """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
+        out of the way: run it off the loop, then hand it to `removed`. The files go after file.delete.delay.ms."""
+        departures: dict[str, list[Departure]] = {}
+        deletions: dict[tuple[str, int], _DeletedDirectory] = {}
+        for topic, partition in partitions:
+            log = self._logs.pop((topic, partition), None)
+            if log is not None:
+                log.abandon()
+                target = log.directory.parent / deleted_directory_name(topic, partition, self._draw_hex())
+                departures.setdefault(log.log_dir, []).append(Departure((topic, partition), log.directory, target))
+                deletions[topic, partition] = _DeletedDirectory(target, log.config.file_delete_delay_ms)
+        works = [each.take_removal(departures[str(each.path)]) for each in self.online_directories if str(each.path) in departures]
+        for work in works:
+            self._leaving.update((each.key, _LeavingLog(work, deletions[each.key])) for each in work.departures)
+        return works
+
+    def is_leaving(self, topic: str, partition: int) -> bool:
+        """Whether a deleted log of that name is still in the way of a new one."""
+        return (topic, partition) in self._leaving
+
+    def removed(self, work: RemovalWork) -> None:
+        """`work` ran: its directories wait for their delay. A second call does nothing."""
+        for departure in work.departures:
+            leaving = self._leaving.get(departure.key)
+            if leaving is not None and leaving.work is work:
+                del self._leaving[departure.key]
+                self._deleted.append(leaving.deletion)
+
     def delete_log(self, topic: str, partition: int) -> None:
-        """Rename the partition's directory out of the way; its files go after file.delete.delay.ms. Does nothing without a log."""
-        log = self._logs.pop((topic, partition), None)
-        if log is None:
-            return
-        log.abandon()
-        path = log.directory.parent / deleted_directory_name(topic, partition, self._draw_hex())
-        try:
-            rename(log.directory, path)
-        except StorageError as error:
-            self.mark_offline(log.directory.parent, error)
-            return
-        self._deleted.append(_DeletedDirectory(path, log.config.file_delete_delay_ms))
+        """Delete one log now; blocks. Does nothing without a log. A disk that fails takes its directory offline."""
+        self._remove_now(self.delete_logs([(topic, partition)]))
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         for log in self._logs.values():
@@ -272,6 +304,7 @@ class LogManager:
 
     def close_clean(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write checkpoints and the clean-stop marker, unlock; blocks."""
+        self._remove_now({leaving.work for leaving in self._leaving.values()})
         for directory in self.online_directories:
             try:
                 self._close_directory(directory, broker_epoch)
@@ -290,27 +323,34 @@ class LogManager:
         directory.begin()
         listing = directory.list()
         self._deleted += [_DeletedDirectory(path, DELETE_AT_ONCE) for path in listing.deleted]
-        for (topic, partition), path in listing.partitions.items():
-            known_id = topic_id_of(topic) if topic_id_of is not None else None
+        known_ids: dict[TopicPartition, bytes | None] = {}
+        found_ids: dict[TopicPartition, bytes | None] = {}
+        strays: list[Departure] = []
+        for key, path in listing.partitions.items():
+            known_id = topic_id_of(key.topic) if topic_id_of is not None else None
             topic_id = _read_topic_id(path)
             if topic_id_of is not None and (known_id is None or topic_id not in (None, known_id)):
                 stray = path.with_name(f"{path.name}.{self._draw_hex()}{STRAY_DIRECTORY_SUFFIX}")
                 logger.warning("%s belongs to no topic of this cluster: set aside as %s", path, stray.name)
-                rename(path, stray)
-                continue
+                strays.append(Departure(key, path, stray))
+            else:
+                known_ids[key], found_ids[key] = known_id, topic_id
+        orphans = directory.find_orphans(found_ids)
+        if strays or orphans:
+            directory.take_removal(strays, orphans).run()
+        for key, topic_id in found_ids.items():
+            path, known_id = listing.partitions[key], known_ids[key]
             if topic_id is None and known_id is not None:
                 delete_if_exists(path / PARTITION_METADATA)
                 write_partition_metadata(path, known_id)
-            other = self._logs.get((topic, partition))
+            other = self._logs.get(key)
             if other is not None:
-                raise StorageError(f"{topic}-{partition} is in {other.directory.parent} and in {directory.path}", path=path)
+                raise StorageError(f"{key.topic}-{key.partition} is in {other.directory.parent} and in {directory.path}", path=path)
             log_id = topic_id or known_id or NO_TOPIC_ID
-            key = TopicPartition(topic, partition)
-            self._logs[key] = self._open_log(directory, key, path, log_id, config_of(topic), now_ms)
+            self._logs[key] = self._open_log(directory, key, path, log_id, config_of(key.topic), now_ms)
 
     def _open_log(self, directory: LogDirectory, key: TopicPartition, path: Path, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        with storage_errors("stat", path):
-            created_ns = (path / PARTITION_METADATA).stat().st_mtime_ns if topic_id != NO_TOPIC_ID else 0
+        checkpoints = directory.checkpoints
         log = Log.open(
             path,
             key.topic,
@@ -318,15 +358,25 @@ class LogManager:
             topic_id,
             config,
             now_ms=now_ms,
-            log_start_offset=directory.log_start_offsets.find(key, created_ns),
-            recovery_point=directory.recovery_points.find(key, created_ns),
+            log_start_offset=checkpoints.log_start_offsets.get(key, 0),
+            recovery_point=checkpoints.recovery_points.get(key, 0),
             was_clean_stop=directory.was_clean_stop,
             random_below=self._random.randrange,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             open_segments=self._open_segments,
         )
-        log.set_high_watermark(directory.high_watermarks.find(key, created_ns))
+        high_watermark = checkpoints.high_watermarks.get(key, 0)
+        log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
         return log
+
+    def _remove_now(self, works: Iterable[RemovalWork]) -> None:
+        for work in works:
+            try:
+                work.run()
+            except StorageError as error:
+                self.mark_offline(work.path, error)
+            else:
+                self.removed(work)
 
     def _directory_for_new_log(self) -> LogDirectory:
         online = self.online_directories
@@ -342,13 +392,14 @@ class LogManager:
 
     def _checkpoint_of(self, directory: LogDirectory, logs: list[Log]) -> CheckpointWork:
         # Plain pairs and no names of tuples: with 10,000 logs this runs on the loop for milliseconds.
-        return directory.take_checkpoint(
+        checkpoints = Checkpoints(
             recovery_points={(log.topic, log.partition): log.recovery_point for log in logs},
             high_watermarks={(log.topic, log.partition): log.high_watermark for log in logs},
             log_start_offsets={
                 (log.topic, log.partition): log.log_start_offset for log in logs if log.log_start_offset > log.segments.first.base_offset
             },
         )
+        return directory.take_checkpoint(checkpoints)
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self._logs_in(directory)

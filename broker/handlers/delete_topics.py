@@ -1,7 +1,8 @@
 """DeleteTopics (key 20). Serves v1–v6.
 
 Behaviour:
-- Each topic is deleted or refused on its own; the answer comes when the deletions are durable and this broker has acted on them.
+- Each topic is deleted or refused on its own; the answer comes when the deletions are durable and this broker has acted on them: the
+  partitions' directories are out of the way, so that a topic made next under the name has its partitions at once.
 - Every name and id is answered: librdkafka takes an empty result for a bug.
 - With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
 
@@ -14,7 +15,7 @@ Source: ControllerApis.deleteTopics (KIP-516).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
 
 from broker.context import Handler, RequestContext, Services
 from protocol.errors import KafkaError
@@ -22,10 +23,14 @@ from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRe
 
 
 def build(services: Services) -> Handler:
-    controller = services.controller
+    controller, replica_manager = services.controller, services.replica_manager
 
-    def handle(context: RequestContext, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
-        return controller.delete_topics(request, context.api_version, context)
+    async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        response = await controller.delete_topics(request, context.api_version, context)
+        removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        replica_manager.when_removed(lambda: None if removed.done() else removed.set_result(None))
+        await removed
+        return response
 
     return handle
 

@@ -20,7 +20,7 @@ from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
 from broker.replication.fetch_data import FetchParams, FetchTarget
 from broker.replication.fetch_reader import FetchReader
-from broker.replication.group_commit import GroupCommitter, RunBlocking
+from broker.replication.group_commit import BlockingResult, GroupCommitter, RunBlocking
 from broker.replication.partition import ALL_IN_SYNC, IsrProposal, Partition
 from broker.replication.purgatory import Purgatory
 from protocol.errors import ErrorCode, KafkaError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from config.server import ServerConfig
     from storage.log import Log
+    from storage.log_directory import RemovalWork
     from storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.replication")
@@ -100,6 +101,7 @@ class ReplicaManager:
         self._failed_log_dirs: set[Path] = set()
         self._is_loading = True  # until the partitions have come that were there before this start
         self._committers: dict[Path, GroupCommitter] = {}
+        self._removals: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and who waits for each
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
@@ -279,24 +281,26 @@ class ReplicaManager:
         topic may be deleted and made anew under its name."""
         if delta.deleted_topics:
             deleted_names = {topic.name for topic in delta.deleted_topics}
-            for name in deleted_names:
-                self._delete_partitions(tuple(self._topics.get(name, {}).values()))
+            self._delete_partitions([partition for name in deleted_names for partition in self._topics.get(name, {}).values()])
             self._unopened = {key for key in self._unopened if key[0] not in deleted_names}
             self._waiting = {key: None for key in self._waiting if key[0] not in deleted_names}
         changed: list[Partition] = []
+        moved_away: list[Partition] = []
         new_count = 0
         for change in delta.changed_partitions:
             if self.node_id in change.image.replicas:
                 if not self._is_loading and self.find_partition(change.topic.name, change.partition) is None:
                     new_count += 1
-                    if new_count > NEW_PARTITIONS_AT_ONCE and not change.topic.is_internal:  # a coordinator loads its topic at once
+                    has_to_wait = new_count > NEW_PARTITIONS_AT_ONCE or self._log_manager.is_leaving(change.topic.name, change.partition)
+                    if has_to_wait and not change.topic.is_internal:  # a coordinator loads its topic at once
                         self._waiting[change.topic.name, change.partition] = None
                         continue
                 partition = self._apply_change(change)
                 if partition is not None:
                     changed.append(partition)
             elif (hosted := self.find_partition(change.topic.name, change.partition)) is not None:
-                self._delete_partitions((hosted,))
+                moved_away.append(hosted)
+        self._delete_partitions(moved_away)
         for name in delta.changed_topic_configs:
             hosted_partitions = tuple(self._topics.get(name, {}).values())
             for partition in hosted_partitions:
@@ -318,8 +322,12 @@ class ReplicaManager:
             self._waiting_timer.cancel()
             self._waiting_timer = None
 
+    def _can_be_made(self) -> Iterator[tuple[str, int]]:
+        """The partitions that wait, but for those that a deleted one of their name is in the way of: its end brings them on."""
+        return (key for key in self._waiting if not self._log_manager.is_leaving(*key))
+
     def _make_waiting_later(self) -> None:
-        if self._waiting and self._waiting_timer is None:
+        if self._waiting_timer is None and next(self._can_be_made(), None) is not None:
             self._waiting_timer = self._clock.call_later(0, self._make_waiting)
 
     def _make_waiting(self) -> None:
@@ -327,13 +335,15 @@ class ReplicaManager:
         are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker between the commit and its taking it over."""
         self._waiting_timer = None
         self._on_demand_count = 0
-        for key in tuple(islice(self._waiting, NEW_PARTITIONS_PER_TURN)):
+        for key in tuple(islice(self._can_be_made(), NEW_PARTITIONS_PER_TURN)):
             self._make_one_waiting(key)
         self._make_waiting_later()
 
     def _make_on_demand(self, topic: str, partition: int) -> Partition | None:
         """A partition that waits is made when it is asked for: few clients ever see that it was not there."""
         if (topic, partition) not in self._waiting or self._on_demand_count >= NEW_PARTITIONS_AT_ONCE:
+            return None
+        if self._log_manager.is_leaving(topic, partition):
             return None
         self._on_demand_count += 1
         return self._make_one_waiting((topic, partition))
@@ -379,7 +389,8 @@ class ReplicaManager:
         self._topics.setdefault(topic, {})[index] = partition
         return partition
 
-    def _delete_partitions(self, partitions: Iterable[Partition]) -> None:
+    def _delete_partitions(self, partitions: Sequence[Partition]) -> None:
+        """Stop serving them; their directories go off the loop, after their checkpoint entries."""
         for partition in partitions:
             partition.is_deleted = True
             partition.is_leader = False
@@ -387,11 +398,41 @@ class ReplicaManager:
             del hosted[partition.partition]
             if not hosted:
                 del self._topics[partition.topic]
-            if not partition.is_offline:
-                self._log_manager.delete_log(partition.topic, partition.partition)
+        works = self._log_manager.delete_logs((each.topic, each.partition) for each in partitions if not each.is_offline)
+        for work in works:
+            self._removals[work] = []
+            self._run_blocking(work.run).add_done_callback(lambda done, work=work: self._end_removal(work, done))
+        for partition in partitions:
             self.on_progress(partition)
-            if not hosted:
+            if partition.topic not in self._topics:
                 self._metrics.forget_topic(partition.topic)
+
+    def _end_removal(self, work: RemovalWork, done: BlockingResult) -> None:
+        callbacks = self._removals.pop(work)
+        try:
+            done.result()
+            self._log_manager.removed(work)
+        except StorageError as error:
+            self.fail_log_dir(work.path, error)
+        finally:
+            self._make_waiting_later()
+            for callback in callbacks:
+                callback()
+
+    def when_removed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the directories of the partitions deleted so far are out of the way of new ones."""
+        left = len(self._removals)
+
+        def count_down() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                callback()
+
+        if left == 0:
+            callback()
+        for callbacks in self._removals.values():
+            callbacks.append(count_down)
 
     # -- disks -------------------------------------------------------------------------------------------------------
 

@@ -17,11 +17,13 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum import SingleNodeQuorum
 from broker.metadata.snapshot_generator import SnapshotGenerator
+from broker.replication.replica_manager import ReplicaManager
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.stored.metadata_records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from tests.support.clock import ManualClock
+from tests.support.doubles import stands_for
 from tests.support.services import services
 
 NODE_ID = 1
@@ -52,6 +54,14 @@ class HeldExecutor:
         self._gate.set()
 
 
+@stands_for(ReplicaManager)
+class NoReplicas:
+    """A broker without partitions: none is ever on its way out."""
+
+    def when_removed(self, callback: Callable[[], None]) -> None:
+        callback()
+
+
 @dataclass
 class Room:
     """The collaborators, wired as server.py wires them."""
@@ -70,7 +80,13 @@ class Room:
     @property
     def services(self) -> Services:
         return services(
-            config=self.config, node_id=NODE_ID, cluster_id=CLUSTER_ID, clock=self.clock, metadata=self.cache, controller=self.client
+            config=self.config,
+            node_id=NODE_ID,
+            cluster_id=CLUSTER_ID,
+            clock=self.clock,
+            metadata=self.cache,
+            controller=self.client,
+            replica_manager=NoReplicas(),
         )
 
     async def close(self) -> None:

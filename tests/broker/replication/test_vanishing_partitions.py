@@ -10,6 +10,7 @@ import pytest
 from broker.replication.fetch_data import FetchTarget
 from config.topic import LogConfig
 from protocol.errors import ErrorCode
+from storage.errors import StorageError
 from storage.log_manager import LogManager
 from tests.broker.replication.world import World, batch, values
 
@@ -114,3 +115,66 @@ def test_flush_that_runs_while_its_topic_is_deleted_harms_nobody(tmp_path: Path,
     assert world.failed_log_dirs == []
     assert {answer[0].error_code for answer in answers} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert others[0].error_code is ErrorCode.NONE
+
+
+@pytest.fixture
+def real_world(tmp_path: Path) -> World:
+    """On a log manager whose directories leave off the loop."""
+    log_manager = LogManager([tmp_path / "data"], random_source=random.Random(1))
+    log_manager.open(config_of=lambda name: LogConfig(), now_ms=0)
+    return World(tmp_path, logs=log_manager)
+
+
+def test_topic_made_anew_waits_for_the_old_ones_directory(real_world: World) -> None:
+    """Taking its entries out of the checkpoints waits for the disk, and the loop does not."""
+    world = real_world
+    world.create_topic("a")
+    world.produce("a", batch("x"))
+    world.delete_topic("a")
+    world.create_topic("a")
+    world.clock.advance(1)
+    early = world.produce("a", batch("y"))
+
+    world.executor.run()
+    world.clock.advance(1)
+    late = world.produce("a", batch("z"))
+
+    assert [answer.error_code for answer in early] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert [(answer.error_code, answer.base_offset) for answer in late] == [(ErrorCode.NONE, 0)]
+
+
+def test_deletion_is_over_when_the_directories_are_out_of_the_way(real_world: World, tmp_path: Path) -> None:
+    world = real_world
+    over: list[list[str]] = []
+
+    def note() -> None:
+        over.append(sorted(path.name.partition(".")[0] for path in (tmp_path / "data").iterdir() if path.is_dir()))
+
+    world.create_topic("a", partitions=2)
+    world.create_topic("b")
+    world.delete_topic("a")
+    world.delete_topic("b")
+    world.replica_manager.when_removed(note)
+    before = list(over)
+    world.executor.run()
+    world.replica_manager.when_removed(note)
+
+    assert before == []
+    assert over == [["a-0", "a-1", "b-0"]] * 2
+    assert all(path.name.endswith("-delete") for path in (tmp_path / "data").iterdir() if path.is_dir())
+
+
+def test_disk_that_refuses_a_deletion_takes_its_directory_offline(real_world: World, tmp_path: Path) -> None:
+    world = real_world
+    for name in ("a", "b"):
+        world.create_topic(name)
+    world.delete_topic("a")
+    over: list[bool] = []
+    world.replica_manager.when_removed(lambda: over.append(True))
+
+    world.executor.run(StorageError("no", path=tmp_path / "data"))
+    refused = world.produce("b", batch("x"))
+
+    assert over == [True]
+    assert world.failed_log_dirs == [tmp_path / "data"]
+    assert [answer.error_code for answer in refused] == [ErrorCode.KAFKA_STORAGE_ERROR]

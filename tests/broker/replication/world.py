@@ -9,7 +9,7 @@ The node is broker 1. Metadata comes by replaying Kafka's records, as from the m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from protocol.messages.stored.metadata_records import (
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records
 from storage.errors import StorageError
 from storage.log import Log
+from storage.log_directory import RemovalWork
 from storage.log_manager import LogManager
 from tests.support.clock import WALL_START_MS, ManualClock
 from tests.support.doubles import stands_for
@@ -114,8 +115,13 @@ class DirectoryLogs:
         log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
         return log
 
-    def delete_log(self, topic: str, partition: int) -> None:
-        del self.logs[topic, partition]
+    def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> list[RemovalWork]:
+        for key in partitions:
+            del self.logs[key]
+        return []
+
+    def is_leaving(self, topic: str, partition: int) -> bool:
+        return False
 
 
 class World:
