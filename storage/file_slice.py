@@ -15,19 +15,38 @@ from storage.page_cache import read_at
 
 
 class SegmentFile:
-    """An open .log file. It starts with one reference, its opener's; `fd` is valid until the last `release`."""
+    """An open .log file. It starts with one reference, its opener's; `fd` is valid until the last `release`.
 
-    __slots__ = ("_references", "fd")
+    `path` is where the file has to be; None once its segment was closed or left the log, and others may rename it."""
 
-    def __init__(self, fd: int) -> None:
+    __slots__ = ("_references", "fd", "path")
+
+    def __init__(self, fd: int, path: Path | None = None) -> None:
         self.fd = fd
+        self.path = path
         self._references = 1
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> SegmentFile:
         """Open for reading and positioned writing; `create` makes an empty file and refuses an existing one."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return cls(os.open(path, flags, 0o644))
+        return cls(os.open(path, flags, 0o644), path)
+
+    def check_in_place(self) -> None:
+        """StorageError when somebody removed or replaced the file: what is written to it from now on is found by nobody.
+
+        Any thread may call it. OSError when the disk fails."""
+        path = self.path
+        if path is None:
+            return
+        own = os.fstat(self.fd)
+        try:
+            found = os.stat(path)
+            is_in_place = (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+        except (FileNotFoundError, NotADirectoryError):
+            is_in_place = False
+        if not is_in_place and self.path is not None:  # the loop lets go of the path before it renames the file
+            raise StorageError(f"{path} was removed or replaced while it was written to: what was appended to it is lost", path=path)
 
     def acquire(self) -> SegmentFile:
         self._references += 1

@@ -17,18 +17,22 @@ from storage.file_slice import SegmentFile
 from storage.files import sync_data, sync_directory
 from storage.segment import LogSegment
 
+CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
+
 
 @dataclass(frozen=True, slots=True)
 class FlushWork:
     """Files to synchronise so that every batch below `end_offset` is durable.
 
-    `generation` is the log's count of truncations: a work older than a truncation must not move the recovery point."""
+    `generation` is the log's count of truncations: a work older than a truncation must not move the recovery point. `is_checked`:
+    whether the files are looked for under their names first."""
 
     end_offset: int
     generation: int
     files: tuple[SegmentFile, ...]
     paths: tuple[Path, ...]
     directory: Path | None
+    is_checked: bool
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -38,6 +42,7 @@ class FlushWork:
     def run(self) -> None:
         """Synchronise file by file; blocks. StorageError on any failure, which must not be retried: the kernel may have dropped
         the pages that it could not write."""
+        self.check_files()
         try:
             for file in self.files:
                 sync_data(file.fd)
@@ -49,6 +54,17 @@ class FlushWork:
             sync_directory(self.directory, missing_ok=True)  # it has another name when its topic was deleted meanwhile
             sync_directory(self.directory.parent)  # a new partition's own entry
 
+    def check_files(self) -> None:
+        """StorageError when somebody removed a file that is being written to: nothing in it is ever durable. `run` does it; so does
+        whoever synchronises the whole file system instead."""
+        if not self.is_checked:
+            return
+        try:
+            for file in self.files:
+                file.check_in_place()
+        except OSError as error:
+            raise StorageError(f"cannot look at the files up to offset {self.end_offset}: {error}") from error
+
     def release(self) -> None:
         """Let go of the segment files. `Log.flushed` calls it; whoever drops a failed work does too."""
         for file in self.files:
@@ -58,7 +74,7 @@ class FlushWork:
 class FlushState:
     """What one log has written and not yet synchronised. Owner: that Log."""
 
-    __slots__ = ("_directory_is_dirty", "_generation", "_is_requested", "_paths", "_rolled", "_since_ms")
+    __slots__ = ("_checked_ms", "_directory_is_dirty", "_generation", "_is_requested", "_paths", "_rolled", "_since_ms")
 
     def __init__(self) -> None:
         self._rolled: list[LogSegment] = []
@@ -66,6 +82,7 @@ class FlushState:
         self._directory_is_dirty = True
         self._is_requested = False
         self._since_ms: int | None = None
+        self._checked_ms = 0
         self._generation = 0
 
     @property
@@ -109,10 +126,19 @@ class FlushState:
             segment.write_indexes()
             paths += segment.index_paths()
         files = tuple(segment.share_file() for segment in (*self._rolled, active))
-        work = FlushWork(end_offset, self._generation, files, tuple(paths), directory if self._directory_is_dirty else None)
+        dirty_directory = directory if self._directory_is_dirty else None
+        work = FlushWork(end_offset, self._generation, files, tuple(paths), dirty_directory, self._takes_check())
         self._is_requested = self._directory_is_dirty = False
         self._since_ms = None
         return work
+
+    def _takes_check(self) -> bool:
+        """Whether the files are to be looked for: once in CHECK_INTERVAL_MS, by the time of the appends."""
+        now_ms = self._since_ms
+        if now_ms is None or not 0 <= now_ms - self._checked_ms < CHECK_INTERVAL_MS:
+            self._checked_ms = now_ms or 0
+            return True
+        return False
 
     def complete(self, work: FlushWork) -> bool:
         """`work` ran. Returns whether its end offset still stands."""

@@ -292,6 +292,7 @@ class Log:
         if old.base_offset == base_offset:
             return  # still empty
         try:
+            old.check_in_place()
             new = self._new_segment(base_offset, now_ms)
             old.become_inactive()
         except OSError as error:
@@ -401,15 +402,6 @@ class Log:
     def abandon(self) -> None:
         """Free every descriptor without writing: all is written, the disk failed, or the log is about to be deleted."""
         self.segments.abandon()
-
-    def move_to(self, directory: Path) -> None:
-        """The log's directory was renamed."""
-        self.directory = directory
-        self.log_dir = str(directory.parent)
-        self.leader_epochs.path = directory / LEADER_EPOCH_CHECKPOINT
-        self.producers.move_to(directory)
-        for segment in self.segments:
-            segment.move_to(directory)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

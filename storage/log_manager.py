@@ -407,7 +407,10 @@ class LogManager:
             works = []
             for log in logs:
                 log.write_state()
-                works.append((log, log.take_flush()))
+                work = log.take_flush()
+                works.append((log, work))
+                if work is not None:
+                    work.check_files()
             sync_filesystem(directory.descriptor)
             for log, work in works:
                 if work is not None:

@@ -312,10 +312,6 @@ class ProducerStateManager:
         for offset in stray:
             self._delete_snapshot(offset)
 
-    def move_to(self, directory: Path) -> None:
-        """The partition's directory was renamed."""
-        self.directory = directory
-
     # Helpers
 
     def _record_marker(self, header: BatchHeader, marker: EndTransactionMarker, offset: int, timestamp: int) -> CompletedTransaction | None:

@@ -86,7 +86,7 @@ def load_log(
             logger.warning("%s ends before its recovery point %d: every batch is checked", directory, recovery_point)
             recovery_point = 0
             was_cut |= _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
-    if was_clean_stop:
+    if was_clean_stop or not len(segments):
         _report_missing(directory, segments, epochs, log_start_offset, recovery_point)
     if len(segments) and segments.active.read_end_offset() < log_start_offset:
         if was_cut:

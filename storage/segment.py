@@ -289,7 +289,16 @@ class LogSegment:
 
     def share_file(self) -> SegmentFile:
         """A reference of the caller's own; a closed segment stays closed."""
-        return SegmentFile.open(self.log_path) if self._file is None else self._file.acquire()
+        if self._file is not None:
+            return self._file.acquire()
+        file = SegmentFile.open(self.log_path)
+        file.path = None  # this segment may leave the log without knowing of the file
+        return file
+
+    def check_in_place(self) -> None:
+        """StorageError when somebody removed or replaced the file that is being written to."""
+        if self._file is not None:
+            self._file.check_in_place()
 
     @property
     def is_loaded(self) -> bool:
@@ -302,18 +311,14 @@ class LogSegment:
         self.time_index.unload()
         self.transaction_index.close()
         self._forget_recent()
-        if self._file is not None:
-            self._file.release()
-            self._file = None
+        self._close_file()
 
     def abandon(self) -> None:
         """Free everything without writing: the disk failed, or the files are about to go."""
         self.offset_index.drop()
         self.time_index.drop()
         self.transaction_index.close()
-        if self._file is not None:
-            self._file.release()
-            self._file = None
+        self._close_file()
 
     def paths(self) -> list[Path]:
         """The segment's files that exist."""
@@ -322,13 +327,6 @@ class LogSegment:
 
     def index_paths(self) -> list[Path]:
         return [path for path in self.paths() if path != self.log_path]
-
-    def move_to(self, directory: Path) -> None:
-        """The directory was renamed. Open descriptors stay valid."""
-        self.log_path = directory / self.log_path.name
-        self.offset_index.path = directory / self.offset_index.path.name
-        self.time_index.path = directory / self.time_index.path.name
-        self.transaction_index.path = directory / self.transaction_index.path.name
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batches' headers. The transaction index stays. Waits for the disk."""
@@ -500,6 +498,12 @@ class LogSegment:
         keep = bisect_left(self._recent_positions, position)
         del self._recent_positions[keep:]
         del self._recent_last_offsets[keep:]
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.path = None
+            self._file.release()
+            self._file = None
 
     def _open_file(self) -> SegmentFile:
         self._file = SegmentFile.open(self.log_path)

@@ -142,6 +142,8 @@ def run_flushes(log_dir: Path, works: list[FlushWork]) -> None:
         for work in works:
             work.run()
         return
+    for work in works:
+        work.check_files()
     try:
         sync_filesystem(works[0].descriptors[0])
     except OSError as error:

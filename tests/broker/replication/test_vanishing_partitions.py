@@ -178,3 +178,23 @@ def test_disk_that_refuses_a_deletion_takes_its_directory_offline(real_world: Wo
     assert over == [True]
     assert world.failed_log_dirs == [tmp_path / "data"]
     assert [answer.error_code for answer in refused] == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+@pytest.mark.parametrize("partitions", [1, 6])
+def test_segment_that_somebody_removed_takes_its_directory_offline(real_world: World, tmp_path: Path, partitions: int) -> None:
+    """Before anything more is acknowledged as durable. One file is synchronised by itself, many by one call."""
+    world = real_world
+    world.create_topic("a", partitions=partitions, flush_messages="1")
+    first = [world.produce("a", batch("x"), index=index) for index in range(partitions)]
+    world.executor.run()
+    world.executor.run()
+    (tmp_path / "data" / "a-0" / "00000000000000000000.log").unlink()
+    world.clock.advance(1000)
+
+    second = [world.produce("a", batch("y"), index=index) for index in range(partitions)]
+    world.executor.run()
+    world.executor.run()
+
+    assert {answer[0].error_code for answer in first} == {ErrorCode.NONE}
+    assert second[0][0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.failed_log_dirs == [tmp_path / "data"]

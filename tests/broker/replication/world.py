@@ -71,7 +71,10 @@ class ManualFuture:
     def run(self, error: Exception | None = None) -> None:
         self._error = error
         if error is None:
-            self._value = self._call()
+            try:
+                self._value = self._call()
+            except StorageError as refusal:
+                self._error = refusal
         for callback in self._callbacks:
             callback(self)
 
@@ -117,7 +120,7 @@ class DirectoryLogs:
 
     def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> list[RemovalWork]:
         for key in partitions:
-            del self.logs[key]
+            self.logs.pop(key).abandon()
         return []
 
     def is_leaving(self, topic: str, partition: int) -> bool:
