@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet
 ROUNDS ?= 5
 ROW ?= lock-step
+BEFORE ?= HEAD~1
+AFTER ?= HEAD
 PYTEST_ARGS ?=
 
 SOURCES := $(shell find broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
@@ -14,7 +16,7 @@ SOURCES := $(shell find broker config pipeline protocol storage -name '*.py' -o 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install test lint bench bench-compare profile crash clean
+.PHONY: run install test lint bench bench-compare bench-versus profile crash clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -35,6 +37,10 @@ bench: $(VENV)/.installed $(VENV)/.test-dependencies
 
 bench-compare: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m bench compare
+
+# Whether a row lost from one commit to another: make bench-versus BEFORE=main AFTER=HEAD ROWS=lock-step,pipelined; AFTER=. is this checkout.
+bench-versus: $(VENV)/.installed $(VENV)/.test-dependencies
+	$(BIN)/python -m bench versus $(BEFORE) $(AFTER) $(BENCH_ARGS)
 
 # A flame graph of the broker under a row: make profile ROW=lock-step. py-spy may attach as root or with kernel.yama.ptrace_scope=0.
 profile: $(VENV)/.installed $(VENV)/.test-dependencies

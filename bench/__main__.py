@@ -1,5 +1,5 @@
-"""`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench profile ROW`,
-`python -m bench anatomy`: where the time goes.
+"""`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench versus A B`: two
+commits in turn, and whether a row lost. `python -m bench profile ROW`, `python -m bench anatomy`: where the time goes.
 
 `ROWS=a,b` (or `--rows a,b`) selects rows; `python -m bench list` names them all. Everything stays on loopback and in a folder
 that is removed at the end.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench import report
 from bench.campaign import measure
+from bench.comparison import PAIRS_MIN, TOLERANCE
 from bench.rows import ROWS, select
 from bench.servers import BARNABAS, KAFKA, PRODUCTS, Product, check_available
 
@@ -21,6 +22,10 @@ COMPARED_RUNS = 5
 # A single product is measured for a quick look; Python has no JIT to warm, so a tenth suffices for caches and allocator.
 MEASURED_RUNS = 3
 MEASURED_WARMUP = 0.1
+# All core rows, ten pairs each, in a quarter of an hour instead of half a one.
+QUICK_SCALE = 0.25
+# The machine alone, without a broker.
+NOT_COMPARED = frozenset(("raw-limit",))
 
 
 def main(arguments: list[str]) -> int:
@@ -38,6 +43,8 @@ def main(arguments: list[str]) -> int:
         from bench.profiling import profile
 
         return profile(options.row, scale=options.scale, output_dir=options.output, data_dir=options.data_dir)
+    if options.command == "versus":
+        return _versus(options)
     products = [BARNABAS, KAFKA] if options.command == "compare" else [PRODUCTS[options.product]]
     return _measure(options, products)
 
@@ -56,21 +63,46 @@ def _measure(options: argparse.Namespace, products: list[Product]) -> int:
     return 1 if any(note.startswith("failed") for result in results for note in result.notes) else 0
 
 
+def _versus(options: argparse.Namespace) -> int:
+    from bench.versus import run
+
+    names = ",".join([*options.names, options.rows])
+    rows = [row for row in select(names) if names.strip(",") or row.name not in NOT_COMPARED]
+    return run(
+        rows,
+        (options.before, options.after),
+        pairs=options.pairs,
+        scale=options.scale * (QUICK_SCALE if options.quick else 1.0),
+        warmup=MEASURED_WARMUP * (QUICK_SCALE if options.quick else 1.0),
+        tolerance=options.tolerance,
+        data_dir=options.data_dir,
+        is_saved=options.save,
+    )
+
+
 def _parse(arguments: list[str]) -> argparse.Namespace:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--scale", type=float, default=1.0, help="multiplies every volume; 1.0 is what published figures use")
     common.add_argument("--data-dir", type=Path, help="where the brokers' data goes (a folder of its own, removed at the end)")
-    measured = argparse.ArgumentParser(add_help=False, parents=[common])
-    measured.add_argument("--rows", default=os.environ.get("ROWS", ""), help="comma-separated names; the core rows without it")
+    chosen = argparse.ArgumentParser(add_help=False, parents=[common])
+    chosen.add_argument("--rows", default=os.environ.get("ROWS", ""), help="comma-separated names; the core rows without it")
+    chosen.add_argument("--save", action="store_true", help="write JSON to bench/results")
+    measured = argparse.ArgumentParser(add_help=False, parents=[chosen])
     measured.add_argument("--runs", type=int, help=f"of each row; {MEASURED_RUNS}, or {COMPARED_RUNS} with Apache Kafka")
     measured.add_argument("--warmup", type=float, help="1.0 is about ten million records; 0 is none")
-    measured.add_argument("--save", action="store_true", help="write JSON to bench/results")
 
     parser = argparse.ArgumentParser(prog="python -m bench", description="measure a broker; see docs/performance.md")
     commands = parser.add_subparsers(dest="command")
     run = commands.add_parser("run", parents=[measured], help="one product (the command that runs without a name)")
     run.add_argument("--product", choices=tuple(PRODUCTS), default=BARNABAS.name)
     commands.add_parser("compare", parents=[measured], help="Barnabas and Apache Kafka in turn")
+    versus = commands.add_parser("versus", parents=[chosen], help="two commits in turn; ends with 1 when a row lost")
+    versus.add_argument("before", help="a commit, or . for this checkout")
+    versus.add_argument("after", help="the same")
+    versus.add_argument("names", nargs="*", metavar="ROW", help="the core rows without any")
+    versus.add_argument("--pairs", type=_pairs, default=PAIRS_MIN, help=f"of runs for each row ({PAIRS_MIN}; fewer give no verdict)")
+    versus.add_argument("--quick", action="store_true", help=f"{QUICK_SCALE:g} of every volume")
+    versus.add_argument("--tolerance", type=float, default=TOLERANCE, help=f"what a row may lose ({TOLERANCE:g})")
     commands.add_parser("list", help="the names of the rows")
     commands.add_parser("anatomy", help="where the time of one produce and one fetch goes, layer by layer")
     profile = commands.add_parser("profile", parents=[common], help="a flame graph of Barnabas under a row")
@@ -79,6 +111,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
         arguments = ["run", *arguments]
     return parser.parse_args(arguments)
+
+
+def _pairs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,19 +25,29 @@ SETTLE_S = 1.5  # a deleted topic's files go after one second: what is deleted n
 
 @dataclass(slots=True)
 class Result:
-    """The values of a row's figures for one product, one element for each run."""
+    """The values of a row's figures for one product: one element for each run that succeeded in `values`, for each run in `runs`."""
 
     row: Row
     product: Product
     values: dict[str, list[float]] = field(default_factory=dict)
+    runs: list[Mapping[str, float] | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
 
 def measure(
-    rows: Sequence[Row], products: Sequence[Product], *, runs: int, scale: float, warmup: float, data_dir: Path | None
+    rows: Sequence[Row],
+    products: Sequence[Product],
+    *,
+    runs: int,
+    scale: float,
+    warmup: float,
+    data_dir: Path | None,
+    is_exact: bool = False,
 ) -> list[Result]:
-    """Measures all rows for all products in one sitting; a row that fails says so in its notes and the others go on."""
+    """Measures all rows for all products in one sitting; a row that fails says so in its notes and the others go on.
+
+    A long row is run less often than `runs` says, unless `is_exact`."""
     results = []
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=data_dir) as folder, contextlib.ExitStack() as stack:
         sessions = []
@@ -51,7 +61,7 @@ def measure(
             warm(session, warmup)
         for row in rows:
             row_results = [Result(row, session.product) for session in sessions]
-            for run in range(min(runs, row.runs_max)):
+            for run in range(runs if is_exact else min(runs, row.runs_max)):
                 turns = list(zip(sessions, row_results, strict=True))
                 for session, result in turns if run % 2 == 0 else reversed(turns):
                     _run(session, result)
@@ -84,7 +94,9 @@ def _run(session: Session, result: Result) -> None:
     except (MeasurementError, OSError, RuntimeError) as e:
         outcome_text = f"failed: {e}"
         result.notes.append(outcome_text)
+        result.runs.append(None)
     else:
+        result.runs.append(outcome.values)
         for key, value in outcome.values.items():
             result.values.setdefault(key, []).append(value)
         result.notes += outcome.notes

@@ -32,10 +32,15 @@ def table(results: Sequence[Result]) -> str:
         row = (ours or theirs_by_row[name]).row
         for figure in row.figures:
             lines.append((name, figure.title, figure.unit, *_compared(figure, ours, theirs, is_compared)))
+    return "\n".join([aligned(lines), *_notes(results)])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A table as text, its first line the head."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     text.insert(1, "-|-".join("-" * width for width in widths))
-    return "\n".join(text + _notes(results))
+    return "\n".join(text)
 
 
 def _compared(figure: Figure, ours: Result | None, theirs: Result | None, is_compared: bool) -> tuple[str, str, str, str, str]:
@@ -43,7 +48,7 @@ def _compared(figure: Figure, ours: Result | None, theirs: Result | None, is_com
     our_values = ours.values.get(figure.key, []) if ours else []
     kafka_values = theirs.values.get(figure.key, []) if theirs else []
     kafka = median(kafka_values) if kafka_values else None
-    kafka_cell = _with_range(kafka_values)
+    kafka_cell = with_range(kafka_values)
     if not is_compared and figure.recorded is not None:
         kafka, kafka_cell = figure.recorded, _number(figure.recorded)
     if not our_values:
@@ -51,10 +56,11 @@ def _compared(figure: Figure, ours: Result | None, theirs: Result | None, is_com
     value = median(our_values)
     ratio = f"{value / kafka:.2f}" if kafka else ""
     is_met = figure.is_met(value, kafka)
-    return _with_range(our_values), kafka_cell, ratio, figure.target, "" if is_met is None else "yes" if is_met else "NO"
+    return with_range(our_values), kafka_cell, ratio, figure.target, "" if is_met is None else "yes" if is_met else "NO"
 
 
-def _with_range(values: Sequence[float]) -> str:
+def with_range(values: Sequence[float]) -> str:
+    """The median and, of several values, the least and the most."""
     if not values:
         return "–"
     if len(values) == 1:
@@ -73,11 +79,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
 def as_json(results: Sequence[Result], *, scale: float, warmup: float) -> dict[str, Any]:
     """Everything that was measured, with what it was measured on."""
     return {
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": machine(),
-        "versions": versions(),
-        "scale": scale,
-        "warmup": warmup,
+        **circumstances(scale=scale, warmup=warmup),
         "rows": [
             {
                 "row": result.row.name,
@@ -93,12 +95,28 @@ def as_json(results: Sequence[Result], *, scale: float, warmup: float) -> dict[s
     }
 
 
+def circumstances(*, scale: float, warmup: float) -> dict[str, Any]:
+    """When and on what something was measured."""
+    return {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": machine(),
+        "versions": versions(),
+        "scale": scale,
+        "warmup": warmup,
+    }
+
+
 def save(results: Sequence[Result], *, scale: float, warmup: float) -> Path:
     """Writes the JSON to bench/results and returns its path."""
-    RESULTS_DIR.mkdir(exist_ok=True)
     products = "-".join(dict.fromkeys(result.product.name for result in results))
-    path = RESULTS_DIR / f"{time.strftime('%Y-%m-%d-%H%M%S', time.gmtime())}-{products}.json"
-    path.write_text(json.dumps(as_json(results, scale=scale, warmup=warmup), indent=1, ensure_ascii=False) + "\n")
+    return write(as_json(results, scale=scale, warmup=warmup), products)
+
+
+def write(content: dict[str, Any], name: str) -> Path:
+    """Writes a file of bench/results that is called by the time and that name, and returns its path."""
+    RESULTS_DIR.mkdir(exist_ok=True)
+    path = RESULTS_DIR / f"{time.strftime('%Y-%m-%d-%H%M%S', time.gmtime())}-{name}.json"
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return path
 
 

@@ -38,6 +38,11 @@ class Figure:
     kafka_factor: float | None = None
     recorded: float | None = None
 
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is the CPU that a unit of work costs: on a busy machine it moves far less than what a clock on the wall says."""
+        return "cpu_" in self.key and self.unit != "%"
+
     def is_met(self, value: float, kafka: float | None) -> bool | None:
         """Whether `value` reaches the target; None without one, or when it is relative and Kafka's figure is not known."""
         goals = [goal for goal in (self.limit, self._relative_goal(kafka)) if goal is not None]
@@ -60,7 +65,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`runs_max` bounds how often a long measurement is repeated; `writes_gb` is what one run adds to the page cache."""
+    """`runs_max` bounds how often a long measurement is repeated; `writes_gb` is what one run adds to the page cache; `main_key` names the
+    figure that the row is about where that is not the first."""
 
     name: str
     title: str
@@ -69,6 +75,13 @@ class Row:
     is_core: bool = False
     runs_max: int = 100
     writes_gb: float = 0.0
+    main_key: str = ""
+
+    @property
+    def judged(self) -> Figure:
+        """The figure by which two commits are compared: the first CPU figure, else the main one."""
+        main = next((figure for figure in self.figures if figure.key == self.main_key), self.figures[0])
+        return next((figure for figure in self.figures if figure.is_cpu), main)
 
 
 def _rate(
@@ -208,6 +221,7 @@ CORE = (
         ),
         is_core=True,
         runs_max=1,
+        main_key="loaded_mb",
     ),
 )
 
@@ -303,6 +317,7 @@ FURTHER = (
                 Figure("shared_p99_us", "of it by sharing the broker", "µs"),
                 Figure("added_p50_us", "added to p50", "µs"),
             ),
+            main_key="beside_p99_us",
         )
         for name, what, measure in (
             ("pipelining", "a connection that pipelines without end, 64 in flight", fairness_rows.beside_pipelining),

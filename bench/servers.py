@@ -49,7 +49,7 @@ class ApacheKafkaServer(KafkaServer):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A kind of broker: `barnabas` or `kafka`."""
+    """A kind of broker: `barnabas` or `kafka`, or Barnabas as it is at some commit."""
 
     name: str
     title: str

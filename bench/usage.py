@@ -1,23 +1,19 @@
-"""What a process costs, read from /proc: CPU time and resident memory. Linux only.
-
-CPU time counts in ticks of 10 ms, so a measured span should last a second or more.
-"""
+"""What a process costs: CPU time by its clock, resident memory from /proc. Linux only."""
 
 from __future__ import annotations
 
-import os
+import time
 from pathlib import Path
 
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_UTIME_FIELD = 11  # of /proc/PID/stat, counted after the command's closing parenthesis
 _KIB = 1024
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of `pid` so far."""
-    text = Path(f"/proc/{pid}/stat").read_text()
-    fields = text[text.rindex(")") + 2 :].split()
-    return (int(fields[_UTIME_FIELD]) + int(fields[_UTIME_FIELD + 1])) / _TICKS_PER_SECOND
+    """User and system time of all threads of `pid` so far, ended ones included.
+
+    By the process's CPU clock, in nanoseconds: /proc/PID/stat has the same in steps of 10 ms, which is 5 % of a short run.
+    """
+    return time.clock_gettime(~pid << 3 | 2)  # MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED), as clock_getcpuclockid(3) makes it
 
 
 def resident_megabytes(pid: int) -> float:
