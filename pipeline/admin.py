@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import TracebackType
 from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from pipeline.errors import PipelineError, UsageError
 
 TIMEOUT_MS = 20_000
 
 
-class AdminError(Exception):
+class AdminError(PipelineError):
     """The brokers do not answer, or do not have what the job needs; the message is one line."""
 
 
@@ -45,9 +48,40 @@ class TopicAdmin:
         names = self._jvm.java.util.Collections.singletonList(topic)
         return int(self._ask(lambda: self._admin.describeTopics(names).allTopicNames().get().get(topic).partitions().size()))
 
+    def cluster_id(self) -> str | None:
+        """None where the brokers do not tell."""
+        cluster_id = self._ask(lambda: self._admin.describeCluster().clusterId().get())
+        return None if cluster_id is None else str(cluster_id)
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """The ids of those that exist: a topic that is deleted and made again gets another one. Empty for brokers without ids."""
+        # One answer is asked for few names: a cluster may have thousands, and each step of a loop through them is a call to the JVM.
+        listings = self._ask(lambda: self._admin.listTopics().namesToListings().get())
+        return {topic: str(listings.get(topic).topicId().toString()) for topic in topics if listings.containsKey(topic)}
+
+    def earliest_offsets(self, topic: str) -> Mapping[int, int]:
+        """Where each partition of the topic begins."""
+        java, admin = self._jvm.java.util, self._jvm.org.apache.kafka.clients.admin
+        partitions = [self._jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in range(self.partition_count(topic))]
+        asked = java.HashMap()
+        for partition in partitions:
+            asked.put(partition, admin.OffsetSpec.earliest())
+        offsets = self._ask(lambda: self._admin.listOffsets(asked).all().get())
+        return {int(partition.partition()): int(offsets.get(partition).offset()) for partition in partitions}
+
+    def matching(self, pattern: str, topics: Sequence[str]) -> Set[str]:
+        """The topics whose whole names match, as Spark's source decides it. Raises UsageError for a pattern that Java does not take."""
+        try:
+            compiled = self._jvm.java.util.regex.Pattern.compile(pattern)
+        except PySparkException as e:
+            raise UsageError(f"--topic-pattern {pattern}: {str(e).splitlines()[0]}") from e
+        return {topic for topic in topics if compiled.matcher(topic).matches()}
+
     def _ask(self, question: Callable[[], Any]) -> Any:
         try:
             return question()
         except Py4JJavaError as e:
             cause = e.java_exception.getCause() or e.java_exception
             raise AdminError(f"{self._bootstrap_servers}: {cause.getMessage()}") from e
+        except PySparkException as e:  # what pyspark makes of the few Java exceptions that it knows
+            raise AdminError(f"{self._bootstrap_servers}: {str(e).splitlines()[0]}") from e

@@ -1,16 +1,25 @@
-"""Where Spark gets its Kafka source and sink from: the connector's coordinates and the settings that fetch it.
+"""Where Spark gets its Kafka source and sink from: the connector's jars, fetched once for a version of pyspark and then remembered.
 
 The connector is no part of pyspark, and must have pyspark's own version. Spark fetches it with Ivy, which by default looks
 into the user's local Maven repository first and fails when that holds a pom without its jar. So Ivy is given settings
-with one resolver, Maven's public central repository, and a cache folder that nobody else writes to.
+with one resolver, Maven's public central repository, and a cache folder that nobody else writes to. It runs in a process of its own
+before the job's: what it prints, and the stack trace with which it fails, are for no one.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pipeline.errors import PipelineError, UsageError
+
+TESTED_SPARK = "4.0.0"
+"""The version of pyspark that the tests run and that the extra installs: not every version's connector is in every repository."""
 SCALA_VERSION = "2.13"
 OLDEST_SPARK = (4, 0)
 
@@ -35,11 +44,14 @@ IVY_SETTINGS = """\
 """
 
 
-# The list of the connector's jars, written once a session has started with them.
+# The list of the connector's jars, written once they are all there.
 FETCHED_JARS = "jars.txt"
+FETCH_TIMEOUT_S = 600.0
+_NOT_FOUND = re.compile(r"^\s*:: (\S+)#(\S+);(\S+): not found", re.MULTILINE)
+_UNREACHABLE = re.compile(r"Server access error at url \S+ \((?:[\w.]+\.)?(\w+(?:: [^)]*)?)\)")
 
 
-class ConnectorError(Exception):
+class ConnectorError(PipelineError):
     """The connector cannot be had; the message says what a person can do."""
 
 
@@ -52,46 +64,43 @@ def connector_coordinates(spark_version: str) -> str:
 
 
 def connector_settings(spark_version: str, cache_dir: Path) -> Mapping[str, str]:
-    """Spark settings that give a session the connector: from `cache_dir`, or fetched into it when it is not there yet."""
-    folder = _version_folder(spark_version, cache_dir)
+    """Spark settings that give a session the connector: from `cache_dir`, into which it is fetched when it is not there yet."""
+    folder = cache_dir / f"spark-{spark_version}"
     remembered = folder / FETCHED_JARS
-    if remembered.exists():
-        jars = remembered.read_text().split("\n")
-        if all(Path(jar).exists() for jar in jars):
-            return {"spark.jars": ",".join(jars)}
-    return _fetch_settings(spark_version, folder)
-
-
-def remember_jars(spark_version: str, cache_dir: Path, jars: Sequence[str]) -> None:
-    """Notes what a session that fetched the connector has, so that the next one starts without Ivy and without a network."""
-    remembered = _version_folder(spark_version, cache_dir) / FETCHED_JARS
-    scratch = remembered.with_suffix(f".{os.getpid()}")
-    scratch.write_text("\n".join(jar.removeprefix("file://") for jar in jars))
-    scratch.rename(remembered)
-
-
-def jar_settings(paths: Sequence[str]) -> Mapping[str, str]:
-    """Spark settings for jars that are there already: files, or folders of which every jar is taken."""
-    jars: list[str] = []
-    for path in paths:
-        found = sorted(str(jar) for jar in Path(path).glob("*.jar")) if Path(path).is_dir() else [path]
-        if not found:
-            raise ConnectorError(f"no jars in {path}")
-        jars += found
+    jars = remembered.read_text().split("\n") if remembered.exists() else []
+    if not jars or not all(Path(jar).exists() for jar in jars):
+        coordinates = connector_coordinates(spark_version)
+        print(f"barnabas pipeline: fetching Spark's Kafka connector {coordinates} into {folder}", file=sys.stderr, flush=True)
+        jars = fetch_jars(coordinates, folder, spark_submit())
+        _write_whole(remembered, "\n".join(jars))
     return {"spark.jars": ",".join(jars)}
 
 
-def default_cache_dir() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-
-
-def _version_folder(spark_version: str, cache_dir: Path) -> Path:
-    return cache_dir / f"spark-{spark_version}"
-
-
-def _fetch_settings(spark_version: str, folder: Path) -> Mapping[str, str]:
-    coordinates = connector_coordinates(spark_version)
+def fetch_jars(coordinates: str, folder: Path, program: str) -> list[str]:
+    """The jars of the connector and of what it needs, brought into `folder` by Spark's launcher, `program`. Raises ConnectorError."""
     folder.mkdir(parents=True, exist_ok=True)
+    application = folder / "nothing.py"
+    application.write_text("")
+    settings = [word for key, value in fetch_settings(coordinates, folder).items() for word in ("--conf", f"{key}={value}")]
+    try:
+        outcome = subprocess.run(
+            [program, "--master", "local[1]", *settings, str(application)],
+            capture_output=True,
+            text=True,
+            timeout=FETCH_TIMEOUT_S,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise ConnectorError(f"the connector {coordinates} cannot be fetched: {e}; {_way_out(with_version=False)}") from e
+    jars = sorted(str(jar) for jar in (folder / "ivy" / "jars").glob("*.jar"))
+    if outcome.returncode or not jars:
+        raise ConnectorError(_why_not_fetched(coordinates, outcome.stdout + outcome.stderr))
+    return jars
+
+
+def fetch_settings(coordinates: str, folder: Path) -> Mapping[str, str]:
+    """Spark settings with which Ivy fetches the connector into `folder`, and looks nowhere else."""
     ivy_settings = folder / "ivysettings.xml"
     ivy_settings.write_text(IVY_SETTINGS)
     return {
@@ -100,3 +109,46 @@ def _fetch_settings(spark_version: str, folder: Path) -> Mapping[str, str]:
         "spark.jars.ivySettings": str(ivy_settings),
         "spark.jars.ivy": str(folder / "ivy"),
     }
+
+
+def spark_submit() -> str:
+    """Spark's launcher inside the installed pyspark, which need not be imported for it."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.origin is not None, "whoever starts a job has made sure that pyspark is there"
+    return str(Path(found.origin).parent / "bin" / "spark-submit")
+
+
+def _why_not_fetched(coordinates: str, output: str) -> str:
+    """One line of Ivy's sixty."""
+    if unreachable := _UNREACHABLE.search(output):
+        return f"the connector {coordinates} cannot be fetched ({unreachable[1]}); {_way_out(with_version=False)}"
+    if missing := _NOT_FOUND.search(output):
+        return f"connector {':'.join(missing.groups())} not found; {_way_out(with_version=True)}"
+    last_line = next((line.strip() for line in reversed(output.splitlines()) if line.strip() and not line.startswith("\t")), "no output")
+    return f"the connector {coordinates} cannot be fetched ({last_line}); {_way_out(with_version=False)}"
+
+
+def _way_out(*, with_version: bool) -> str:
+    other = f"use pyspark {TESTED_SPARK} ({sys.executable} -m pip install pyspark=={TESTED_SPARK}), or " if with_version else ""
+    return f"{other}give its jars by --jars FOLDER (docs/pipeline.md names them)"
+
+
+def jar_settings(paths: Sequence[str]) -> Mapping[str, str]:
+    """Spark settings for jars that are there already: files, or folders of which every jar is taken."""
+    jars: list[str] = []
+    for path in paths:
+        found = sorted(str(jar) for jar in Path(path).glob("*.jar")) if Path(path).is_dir() else [path]
+        if not found or not all("://" in jar or Path(jar).exists() for jar in found):
+            raise UsageError(f"--jars {path}: there is no jar")
+        jars += found
+    return {"spark.jars": ",".join(jars)}
+
+
+def default_cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    scratch = path.with_suffix(f".{os.getpid()}")
+    scratch.write_text(text)
+    scratch.rename(path)

@@ -10,8 +10,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from pipeline.errors import PipelineError
 
-class ArchiveFileError(Exception):
+
+class ArchiveFileError(PipelineError):
     """A file operation failed; the message names the path and the file system's reason."""
 
 
@@ -27,6 +29,10 @@ class HadoopFiles:
         # a kill in between leaves a file with another's checksum. Archives have Parquet's own structure to rely on.
         if self._file_system.getUri().getScheme() == "file":
             self._file_system = self._file_system.getRaw()
+
+    def local_path(self, path: str) -> str | None:
+        """The path as this process's own system knows it; None on other file systems."""
+        return str(self._path(path).toUri().getPath()) if self._file_system.getUri().getScheme() == "file" else None
 
     def exists(self, path: str) -> bool:
         return bool(self._run(path, lambda: self._file_system.exists(self._path(path))))

@@ -24,6 +24,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 
+from pipeline.errors import PipelineError
 from pipeline.hadoop_files import HadoopFiles
 
 STAGING = "_staging"
@@ -33,7 +34,7 @@ PUBLISHED_PATTERN = "topic=*/day=*/batch-*.parquet"
 PUBLISHED_NAME = re.compile(r"batch-(\d+)-([0-9a-f]+)-(\d+)\.parquet$")
 
 
-class PublicationError(Exception):
+class PublicationError(PipelineError):
     """The archive and its checkpoint do not belong together, or the archive was changed by someone else."""
 
 

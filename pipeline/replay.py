@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pipeline.admin import TopicAdmin
+from pipeline.errors import PipelineError
 from pipeline.session import one_sentence
 from pipeline.transforms import of_topic, sink_rows
 
@@ -21,7 +22,7 @@ from pipeline.transforms import of_topic, sink_rows
 ORDER_PROPERTIES: Mapping[str, str] = {"enable.idempotence": "true", "acks": "all"}
 
 
-class ReplayError(Exception):
+class ReplayError(PipelineError):
     """The archive cannot be written to that topic; the message says why."""
 
 

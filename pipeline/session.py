@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.connector import connector_settings, default_cache_dir, jar_settings, remember_jars
+from pipeline.connector import connector_settings, default_cache_dir, jar_settings
+from pipeline.errors import PipelineError
 
 # What the archive's files need, whatever the cluster's own defaults are.
 JOB_SETTINGS: Mapping[str, str] = {
@@ -20,6 +22,7 @@ JOB_SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and has no unit
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a topic named 007 stays one
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "5s",  # without a limit, a job waits a minute for brokers that are away before it stops
 }
 LOG_SETTINGS_FILE = Path(__file__).with_name("log4j2.properties")
 # A local session serves nobody else: no web page, and no question to DNS what this machine is called.
@@ -32,6 +35,8 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 
 # The level of LOG_SETTINGS_FILE. Spark announces every level that it is told to set, so this one it is not told.
 SILENT = "OFF"
+OLDEST_JAVA = 17
+JAVA_TIMEOUT_S = 20.0
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jre-headless"
 # What stands around the sentence that a person looks for: [CONDITION], Java class names, the query's ids, SQLSTATE.
 _NOISE = re.compile(
@@ -39,7 +44,7 @@ _NOISE = re.compile(
 )
 
 
-class SessionError(Exception):
+class SessionError(PipelineError):
     """Spark did not start; the message is one line."""
 
 
@@ -64,22 +69,34 @@ def open_session(
     for key, value in {**connector, **logging, **JOB_SETTINGS, **local, **(settings or {})}.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        return builder.getOrCreate()
     except (PySparkException, OSError) as e:
         why = one_sentence(str(e))
         raise SessionError(f"Spark did not start on {master}: {why} (--log-level ERROR shows Spark's own log)") from e
-    if "spark.jars.packages" in connector:
-        remember_jars(pyspark.__version__, cache, session.sparkContext.getConf().get("spark.jars", "").split(","))
-    return session
 
 
 def require_java(environ: Mapping[str, str]) -> None:
-    """Raises SessionError where Spark's scripts would find no Java: they look at JAVA_HOME alone if it is set, else at the PATH."""
+    """Raises SessionError where Spark's scripts would find no Java, or one that is too old: they look at JAVA_HOME alone if it is set, else
+    at the PATH."""
     home = environ.get("JAVA_HOME")
-    if home and shutil.which("java", path=f"{home}/bin") is None:
+    java = shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH", ""))
+    if java is None and home:
         raise SessionError(f"Spark needs Java 17 or 21, and JAVA_HOME names {home}, which has no bin/java")
-    if not home and shutil.which("java", path=environ.get("PATH", "")) is None:
+    if java is None:
         raise SessionError(f"Spark needs Java 17 or 21, and there is none on the PATH; on Debian and Ubuntu: {INSTALL_JAVA}")
+    version = _java_version(java)
+    if version is not None and version < OLDEST_JAVA:
+        raise SessionError(f"Spark needs Java 17 or 21, and {java} is Java {version}; on Debian and Ubuntu: {INSTALL_JAVA}")
+
+
+def _java_version(java: str) -> int | None:
+    """The major version, for example 17; None when it does not tell."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', shown)  # Java 8 calls itself 1.8
+    return int(match[1]) if match else None
 
 
 def one_sentence(text: str) -> str:

@@ -55,7 +55,9 @@ def _run(command: str, rest: list[str]) -> int:
 
         return random_uuid(rest)
     if command == "pipeline":
-        return _pipeline(rest)
+        from pipeline.cli import main as run_pipeline
+
+        return run_pipeline(rest)
     if command in ("--version", "-V"):
         from broker.cli.version import VERSION
 
@@ -66,18 +68,6 @@ def _run(command: str, rest: list[str]) -> int:
         return 0
     print(f"barnabas: unknown command {command!r}\n{USAGE}" if command else USAGE, end="", file=sys.stderr)
     return EXIT_USAGE
-
-
-def _pipeline(rest: list[str]) -> int:
-    """Hand over to the pipeline, which is an extra: without its libraries, say how to get them."""
-    try:
-        import pyspark  # noqa: F401
-    except ModuleNotFoundError as e:
-        # This interpreter's pip: another one would look for a Barnabas of its own in the package index.
-        return _fail(f"the pipeline needs {e.name}; install it with: {sys.executable} -m pip install 'barnabas[pipeline]'")
-    from pipeline.cli import main as pipeline_main
-
-    return pipeline_main(rest)
 
 
 def _fail(message: str) -> int:

@@ -137,12 +137,3 @@ def test_format_makes_the_metadata_directory_too(tmp_path: Path) -> None:
     formatted = format_directories(config, CLUSTER_ID, ignore_formatted=False, random_bytes=lambda _count: next(draws))
 
     assert formatted == [tmp_path / "meta", tmp_path / "logs"]
-
-
-def test_pipeline_without_its_libraries_says_how_to_install_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-
-    assert main(["pipeline", "archive"]) == 1
-    assert f"{sys.executable} -m pip install 'barnabas[pipeline]'" in capsys.readouterr().err

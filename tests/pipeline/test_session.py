@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from pipeline.cli import _one_line
+from pipeline.commands import innermost_sentence
 from pipeline.session import SessionError, one_sentence, require_java
 
 
-def java_in(folder: Path) -> Path:
+def java_in(folder: Path, version: str = "17.0.15") -> Path:
     folder.mkdir(parents=True)
     java = folder / "java"
-    java.write_text("#!/bin/sh\n")
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     java.chmod(0o755)
     return folder
 
@@ -47,6 +47,15 @@ def test_a_wrong_java_home_is_named(tmp_path: Path) -> None:
         require_java({"PATH": str(java_in(tmp_path / "path")), "JAVA_HOME": "/nowhere"})
 
 
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.2", 11)])
+def test_a_java_that_is_too_old_is_named(tmp_path: Path, version: str, major: int) -> None:
+    """Spark's launcher would print a stack trace about a class file's version."""
+    folder = java_in(tmp_path / "old", version)
+
+    with pytest.raises(SessionError, match=f"{folder}/java is Java {major};"):
+        require_java({"PATH": str(folder)})
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -65,4 +74,4 @@ def test_an_error_is_cut_down_to_its_sentence(text: str, sentence: str) -> None:
 
 
 def test_an_error_that_is_only_a_name_says_of_what_kind_it_is() -> None:
-    assert _one_line(PySparkException("nowhere")) == "PySparkException: nowhere"
+    assert innermost_sentence(PySparkException("nowhere")) == "PySparkException: nowhere"

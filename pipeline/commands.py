@@ -1,0 +1,92 @@
+"""Runs the jobs that the command line describes: what can be found wrong without Spark is found first, for a start of Spark takes seconds.
+
+Errors come out as PipelineError, Spark's and Java's among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline.archive import ArchiveJob, Stop, archive
+from pipeline.brokers import require_topics
+from pipeline.errors import PipelineError
+from pipeline.replay import ReplayJob, replay
+from pipeline.session import one_sentence, open_session, require_java
+
+
+def run_archive(arguments: argparse.Namespace) -> int:
+    start = arguments.start
+    job = ArchiveJob(
+        bootstrap_servers=arguments.bootstrap_servers,
+        subscription=("subscribe", arguments.topics) if arguments.topics else ("subscribePattern", arguments.topic_pattern),
+        target=arguments.to,
+        checkpoint=arguments.checkpoint,
+        start=start if isinstance(start, str) else "earliest",
+        start_timestamp_ms=start if isinstance(start, int) else None,
+        interval_s=arguments.interval if arguments.follow else None,
+        records_per_batch_limit=arguments.records_per_batch,
+        files_per_batch_limit=arguments.files_per_batch,
+        allow_data_loss=arguments.allow_data_loss,
+        consumer_properties=dict(arguments.consumer_property),
+    )
+    require_java(os.environ)
+    require_topics(job.bootstrap_servers, job.consumer_properties, job.topics)
+    stop = Stop()
+    stop.listen()
+    with _session(arguments, "barnabas archive") as spark:
+        archive(spark, job, stop=stop, say=_say)
+    return 0
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    job = ReplayJob(
+        source=arguments.source,
+        source_topic=arguments.source_topic or arguments.topic,
+        topic=arguments.topic,
+        bootstrap_servers=arguments.bootstrap_servers,
+        producer_properties=dict(arguments.producer_property),
+    )
+    require_java(os.environ)
+    require_topics(job.bootstrap_servers, job.producer_properties, [job.topic])
+    with _session(arguments, "barnabas replay") as spark:
+        replay(spark, job, say=_say)
+    return 0
+
+
+@contextlib.contextmanager
+def _session(arguments: argparse.Namespace, app_name: str) -> Iterator[SparkSession]:
+    """A session that is stopped at the end. What Spark raises in it comes out as a PipelineError of one line."""
+    try:
+        spark = open_session(
+            app_name, master=arguments.master, jars=arguments.jars, settings=dict(arguments.conf), log_level=arguments.log_level
+        )
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    except (PySparkException, Py4JError) as e:
+        raise PipelineError(innermost_sentence(e)) from e
+
+
+def innermost_sentence(error: Exception) -> str:
+    """The sentence of the innermost cause: Spark wraps it in its own, each with a stack."""
+    text, kind = str(error), type(error).__name__
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text, kind = cause.getMessage() or "", cause.getClass().getSimpleName()
+    sentence = one_sentence(text)
+    # UnknownHostException and its like say no more than a name.
+    return sentence if " " in sentence else f"{kind}: {sentence}" if sentence else kind
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

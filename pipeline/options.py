@@ -1,0 +1,102 @@
+"""What single words of the command line mean. Each function raises UsageError for what it cannot take."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from pipeline.errors import UsageError
+
+PORT_MAX = 65_535
+LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
+# What the archive's files and its promise rest on, so that no setting may change it.
+FIXED_SETTINGS = frozenset(
+    ("spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType", "spark.sql.sources.partitionColumnTypeInference.enabled")
+)
+FIXED_CONSUMER_PROPERTIES = frozenset(("bootstrap.servers", "isolation.level"))
+FIXED_PRODUCER_PROPERTIES = frozenset(("bootstrap.servers", "enable.idempotence", "acks"))
+
+
+def topic_names(text: str) -> list[str]:
+    """The topics of a comma-separated list, as Spark takes it."""
+    return [topic.strip() for topic in text.split(",") if topic.strip()]
+
+
+def topic_list(text: str) -> str:
+    """A list with one topic at least."""
+    if not topic_names(text):
+        raise UsageError("no topic is named")
+    return text
+
+
+def server_list(text: str) -> str:
+    """A list of addresses that `servers` can read."""
+    servers(text)
+    return text
+
+
+def servers(text: str) -> list[tuple[str, int]]:
+    """Host and port of each address in a comma-separated list."""
+    found = []
+    for address in text.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+            raise UsageError(f"{address.strip() or 'an empty address'} is not HOST:PORT")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def count(text: str) -> int:
+    return int(_above_zero(text, int(text) if text.strip("-").isdecimal() else None))
+
+
+def seconds(text: str) -> float:
+    try:
+        return _above_zero(text, float(text))
+    except ValueError:
+        return _above_zero(text, None)
+
+
+def start_position(text: str) -> str | int:
+    """`earliest`, `latest`, or the milliseconds since 1970 of an ISO 8601 time, which is UTC when it says nothing else."""
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as e:
+        raise UsageError(f"{text} is neither earliest nor latest nor a time such as 2026-11-21T08:00") from e
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def log_level(text: str) -> str:
+    if text.upper() not in LOG_LEVELS:
+        raise UsageError(f"{text} is none of {', '.join(LOG_LEVELS)}")
+    return text.upper()
+
+
+def spark_setting(text: str) -> tuple[str, str]:
+    return _setting(text, FIXED_SETTINGS)
+
+
+def consumer_property(text: str) -> tuple[str, str]:
+    return _setting(text, FIXED_CONSUMER_PROPERTIES)
+
+
+def producer_property(text: str) -> tuple[str, str]:
+    return _setting(text, FIXED_PRODUCER_PROPERTIES)
+
+
+def _setting(text: str, fixed: frozenset[str]) -> tuple[str, str]:
+    key, is_given, value = text.partition("=")
+    if not key or not is_given:
+        raise UsageError(f"{text} is not KEY=VALUE")
+    if key in fixed:
+        raise UsageError(f"{key} is the job's own to set")
+    return key, value
+
+
+def _above_zero(text: str, value: float | None) -> float:
+    # Not a number, in both meanings, is not above 0 either.
+    if value is None or not 0 < value < math.inf:
+        raise UsageError(f"{text} is not a number above 0")
+    return value
