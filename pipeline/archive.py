@@ -6,20 +6,27 @@ Reading and running are here; what a row becomes is in transforms.py, how a batc
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from pipeline.admin import TopicAdmin
+from pipeline.admin import AdminError, TopicAdmin
+from pipeline.brokers import BrokerWatch
+from pipeline.checkpoint import Checkpoint
 from pipeline.hadoop_files import HadoopFiles
+from pipeline.options import topic_names
+from pipeline.ownership import Ownership
 from pipeline.progress import ProgressPrinter
 from pipeline.publication import CHECKPOINT, Publisher
+from pipeline.subscription import Subscription
 from pipeline.transforms import LAYOUT_COLUMNS, archive_rows, in_archive_order
 
 POLL_INTERVAL_S = 0.2
@@ -51,7 +58,7 @@ class ArchiveJob:
     def topics(self) -> list[str]:
         """The topics that must be there; a pattern may match none yet."""
         option, value = self.subscription
-        return [topic.strip() for topic in value.split(",")] if option == "subscribe" else []
+        return topic_names(value) if option == "subscribe" else []
 
     @property
     def checkpoint_folder(self) -> str:
@@ -81,33 +88,98 @@ class Stop:
         self.request()
 
 
-def archive(spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[str], None]) -> None:
-    """Runs the job until it is done or `stop` is requested. Raises what a batch failed with, or StreamingQueryException."""
+def to_stderr(line: str) -> None:
+    print(f"barnabas pipeline: {line}", file=sys.stderr, flush=True)
+
+
+def archive(
+    spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[str], None], complain: Callable[[str], None] = to_stderr
+) -> None:
+    """Runs the job until it is done or `stop` is requested. Raises what a batch failed with, or StreamingQueryException.
+
+    `complain` is told when the brokers are away and that they are back. A job that follows its topics outlives that.
+    """
+    files, checkpoint = HadoopFiles(spark, job.target), Checkpoint(HadoopFiles(spark, job.checkpoint_folder), job.checkpoint_folder)
     with TopicAdmin(spark, job.bootstrap_servers, job.consumer_properties) as admin:
+        ownership = Ownership(files, job.target)
+        subscription = Subscription(files, job.target, checkpoint, admin, job.subscription)
         for topic in job.topics:
             admin.require_topic(topic)
-    checkpoint = job.checkpoint_folder
-    publisher = Publisher(HadoopFiles(spark, job.target), job.target, HadoopFiles(spark, checkpoint), checkpoint)
-    publisher.open()
-    tasks_limit = job.files_per_batch_limit or spark.sparkContext.defaultParallelism
-    failures: list[Exception] = []
+        with ownership.held():
+            archiver = Archiver(spark, job, Publisher(files, job.target, checkpoint), subscription, ownership)
+            archiver.open()
+            watch = BrokerWatch(job.bootstrap_servers, job.consumer_properties, complain)
+            try:
+                archiver.run(stop=stop, progress=ProgressPrinter(say), watch=watch, complain=complain)
+            finally:
+                watch.close()
 
-    def run_batch(batch: DataFrame, batch_id: int) -> None:
-        try:
+
+class Archiver:
+    """Runs the query of one job, and once more after an outage of the brokers that it did not survive."""
+
+    def __init__(
+        self, spark: SparkSession, job: ArchiveJob, publisher: Publisher, subscription: Subscription, ownership: Ownership
+    ) -> None:
+        self._spark = spark
+        self._job = job
+        self._publisher = publisher
+        self._subscription = subscription
+        self._ownership = ownership
+        self._tasks_limit = job.files_per_batch_limit or spark.sparkContext.defaultParallelism
+
+    def open(self) -> None:
+        """Raises PublicationError or SubscriptionError before anything is written."""
+        self._subscription.recall()
+        published = self._publisher.open()
+        self._subscription.open(published=published, allow_data_loss=self._job.allow_data_loss)
+
+    def run(self, *, stop: Stop, progress: ProgressPrinter, watch: BrokerWatch, complain: Callable[[str], None]) -> None:
+        """Returns when the job is done, or stopped as asked; raises what ended it otherwise."""
+        excused_outages = 0
+        while True:
+            try:
+                self._run_query(stop=stop, progress=progress, watch=watch)
+                break
+            except (PySparkException, Py4JError, AdminError):
+                # One more try for each outage, so that a job which fails for another reason ends.
+                if self._job.interval_s is None or watch.outages == excused_outages:
+                    raise
+                excused_outages = watch.outages
+                complain("the query ended on that; it goes on where it stopped when they are back")
+            while watch.is_away and not stop.is_requested:
+                time.sleep(POLL_INTERVAL_S)
             if stop.is_requested:
-                # Refusing the batch is the one way to end between two: it is planned, and the next start runs it.
-                raise QueryStoppedError
-            rows = in_archive_order(batch, tasks_limit=tasks_limit)
-            publisher.publish(batch_id, lambda folder: rows.write.partitionBy(*LAYOUT_COLUMNS).parquet(folder))
-        except Exception as e:
-            # Spark passes on no more of it than a traceback's text.
-            failures.append(e)
-            raise
+                break
+            self._publisher.open()  # the failed run may have left a batch half published
+        progress.print_total(stopped=stop.is_requested)
 
-    writer = archive_rows(read_topics(spark, job)).writeStream.foreachBatch(run_batch)
-    writer = writer.option("checkpointLocation", checkpoint).queryName("barnabas-archive")
-    trigger = writer.trigger(availableNow=True) if job.interval_s is None else writer.trigger(processingTime=f"{job.interval_s} seconds")
-    _run(trigger.start(), failures, stop=stop, progress=ProgressPrinter(say))
+    def _run_query(self, *, stop: Stop, progress: ProgressPrinter, watch: BrokerWatch) -> None:
+        failures: list[Exception] = []
+
+        def run_batch(batch: DataFrame, batch_id: int) -> None:
+            try:
+                if stop.is_requested:
+                    # Refusing the batch is the one way to end between two: it is planned, and the next start runs it.
+                    raise QueryStoppedError
+                self._publisher.publish(batch_id, lambda folder: self._write(batch, batch_id, folder))
+            except Exception as e:
+                # Spark passes on no more of it than a traceback's text.
+                failures.append(e)
+                raise
+
+        writer = archive_rows(read_topics(self._spark, self._job)).writeStream.foreachBatch(run_batch)
+        writer = writer.option("checkpointLocation", self._job.checkpoint_folder).queryName("barnabas-archive")
+        interval_s = self._job.interval_s
+        trigger = writer.trigger(availableNow=True) if interval_s is None else writer.trigger(processingTime=f"{interval_s} seconds")
+        _wait(trigger.start(), failures, stop=stop, progress=progress, watch=watch)
+
+    def _write(self, batch: DataFrame, batch_id: int, folder: str) -> None:
+        """Writes the batch where no reader looks, then makes sure that it belongs into this archive, and that this job does."""
+        rows = in_archive_order(batch, tasks_limit=self._tasks_limit)
+        rows.write.partitionBy(*LAYOUT_COLUMNS).parquet(folder)
+        self._subscription.confirm(batch_id)
+        self._ownership.check()
 
 
 def read_topics(spark: SparkSession, job: ArchiveJob) -> DataFrame:
@@ -133,16 +205,16 @@ def read_topics(spark: SparkSession, job: ArchiveJob) -> DataFrame:
     return reader.load()
 
 
-def _run(query: StreamingQuery, failures: list[Exception], *, stop: Stop, progress: ProgressPrinter) -> None:
-    """Waits for the query's end, printing its batches; ends it between two batches when asked to.
+def _wait(query: StreamingQuery, failures: list[Exception], *, stop: Stop, progress: ProgressPrinter, watch: BrokerWatch) -> None:
+    """Waits for the query's end, printing its batches; ends it between two batches when asked to, and at once while brokers are away.
 
     Raises what ended the query: a batch's own exception, which is added to `failures`, or StreamingQueryException.
     """
     try:
         while query.isActive:
             progress.print_new(query.recentProgress)
-            if stop.is_requested and not query.status["isTriggerActive"]:
-                query.stop()
+            if stop.is_requested and (watch.is_away or not query.status["isTriggerActive"]) and not _stops(query):
+                return
             time.sleep(POLL_INTERVAL_S)
         query.awaitTermination()
     except StreamingQueryException as e:
@@ -150,5 +222,16 @@ def _run(query: StreamingQuery, failures: list[Exception], *, stop: Stop, progre
             raise
         if not isinstance(failures[-1], QueryStoppedError):
             raise failures[-1] from e
-    progress.print_new(query.recentProgress)
-    progress.print_total(stopped=stop.is_requested)
+    finally:
+        progress.print_new(query.recentProgress)
+
+
+def _stops(query: StreamingQuery) -> bool:
+    """Ends the query. False when it does not end in time: a thread that waits for brokers that are away is left to end with the process."""
+    try:
+        query.stop()
+    except Py4JError as e:
+        if "TimeoutException" not in str(e):
+            raise
+        return False
+    return True

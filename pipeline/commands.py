@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.archive import ArchiveJob, Stop, archive
+from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
 from pipeline.errors import PipelineError
 from pipeline.replay import ReplayJob, replay
@@ -41,7 +41,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     stop = Stop()
     stop.listen()
     with _session(arguments, "barnabas archive") as spark:
-        archive(spark, job, stop=stop, say=_say)
+        archive(spark, job, stop=stop, say=_say, complain=to_stderr)
     return 0
 
 

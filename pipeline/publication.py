@@ -14,24 +14,23 @@ crash before the decision leaves nothing visible, and one after it leaves moves 
 Only moves of single files need be atomic. When the checkpoint planned the batch anew (after a power cut took its end),
 what the old plan had published is removed first: a batch is replaced whole.
 
-One process at a time may publish into an archive.
+One process at a time may publish into an archive (ownership.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
+from pipeline.checkpoint import NO_BATCH, Checkpoint
 from pipeline.errors import PipelineError
 from pipeline.hadoop_files import HadoopFiles
 
 STAGING = "_staging"
 CHECKPOINT = "_checkpoint"
-PLAN_DIGITS = 12
 PUBLISHED_PATTERN = "topic=*/day=*/batch-*.parquet"
-PUBLISHED_NAME = re.compile(r"batch-(\d+)-([0-9a-f]+)-(\d+)\.parquet$")
+PUBLISHED_NAME = re.compile(r"/topic=([^/]+)/day=[^/]+/batch-(\d+)-[0-9a-f]+-\d+\.parquet$")
 
 
 class PublicationError(PipelineError):
@@ -41,44 +40,57 @@ class PublicationError(PipelineError):
 class Publisher:
     """Publishes the batches of one streaming query into one archive. Owns everything under `root` but the checkpoint."""
 
-    def __init__(self, files: HadoopFiles, root: str, checkpoint_files: HadoopFiles, checkpoint: str) -> None:
-        """The checkpoint may be on another file system than the archive, so it comes with its own."""
+    def __init__(self, files: HadoopFiles, root: str, checkpoint: Checkpoint) -> None:
+        """The checkpoint may be on another file system than the archive."""
         self._files = files
-        self._checkpoint_files = checkpoint_files
         self._root = root.rstrip("/")
         self._staging = f"{self._root}/{STAGING}"
-        self._checkpoint = checkpoint.rstrip("/")
+        self._checkpoint = checkpoint
         self._unsettled: Mapping[int, list[str]] = {}
 
-    def open(self) -> None:
-        """Looks at what is published beyond the checkpoint's last batch: that one batch may have been cut short.
+    def open(self) -> Set[str]:
+        """Looks at what is published beyond the checkpoint's last batch: that one batch may have been cut short. Returns the topics of
+        all that is published up to it. Nothing is written.
 
-        Raises PublicationError when there is more than that: then the checkpoint is not this archive's, or an older one,
-        and to go on would archive records twice.
+        Raises PublicationError when there is more than that, or when the checkpoint's last batch is missing: then the checkpoint is not
+        this archive's, or one of them is an older copy, and to go on would archive records twice, or leave some out.
         """
-        committed = [int(name) for name in self._checkpoint_files.names(f"{self._checkpoint}/commits") if name.isdecimal()]
-        next_batch = max(committed, default=-1) + 1
+        committed = self._checkpoint.last_committed()
         unsettled: dict[int, list[str]] = {}
+        topics: set[str] = set()
         for path in self._files.glob(f"{self._root}/{PUBLISHED_PATTERN}"):
             match = PUBLISHED_NAME.search(path)
-            if match and int(match[1]) >= next_batch:
-                unsettled.setdefault(int(match[1]), []).append(path)
-        if max(unsettled, default=next_batch) > next_batch:
+            if match and int(match[2]) > committed:
+                unsettled.setdefault(int(match[2]), []).append(path)
+            elif match:
+                topics.add(match[1])
+        if max(unsettled, default=NO_BATCH) > committed + 1:
             raise PublicationError(
-                f"{self._root} holds batch {max(unsettled)}, but the checkpoint {self._checkpoint} ends before batch {next_batch}: "
-                "it is not this archive's, or an older copy; use the right one, or archive to another folder"
+                f"{self._root} holds batch {max(unsettled)}, but the checkpoint {self._checkpoint.folder} ends before batch "
+                f"{committed + 1}: it is not this archive's, or an older copy; use the right one, or archive to another folder"
+            )
+        if unsettled and self._checkpoint.last_planned() == NO_BATCH:
+            raise PublicationError(
+                f"{self._root} holds records, and the checkpoint {self._checkpoint.folder} is a new one: "
+                "use the archive's own, or archive to another folder"
+            )
+        if committed > NO_BATCH and not self._has_decided(committed):
+            raise PublicationError(
+                f"the checkpoint {self._checkpoint.folder} ends with batch {committed}, which {self._root} does not hold: it is not this "
+                "archive's, or the archive is an older copy; use the right one, or archive to another folder"
             )
         self._unsettled = unsettled
-        self._files.make_directories(self._staging)
+        return topics
 
     def publish(self, batch_id: int, write: Callable[[str], None]) -> None:
         """Makes the batch visible. `write(folder)` writes its rows there by topic and day; it is not called when a
         killed run had decided on files for the same plan: those are what readers may have seen, and they are finished.
         """
-        batch = f"batch-{batch_id:012d}-{self._plan(batch_id)}"
+        batch = f"{_batch_prefix(batch_id)}{self._checkpoint.plan_digest(batch_id)}"
         decision = f"{self._staging}/{batch}"
         if not self._files.exists(decision):
             self._remove_other_plans(batch_id)
+            self._files.make_directories(self._staging)
             attempt = f"{batch}-{uuid.uuid4().hex}"
             write(f"{self._staging}/{attempt}")
             self._files.write_text(decision, attempt)
@@ -86,12 +98,10 @@ class Publisher:
         self._move_files(f"{self._staging}/{attempt}", batch)
         self._clean_staging(keep=(batch, attempt))
 
-    def _plan(self, batch_id: int) -> str:
-        """What tells this batch from another of the same id: the offsets at which the one before ended and this one ends."""
-        logs = [f"{self._checkpoint}/offsets/{number}" for number in (batch_id - 1, batch_id) if number >= 0]
-        # The first lines hold the log's version and the time of planning; the offsets of the sources follow.
-        offsets = [line for log in logs for line in self._checkpoint_files.read_text(log).splitlines()[2:]]
-        return hashlib.sha256("\n".join(offsets).encode()).hexdigest()[:PLAN_DIGITS]
+    def _has_decided(self, batch_id: int) -> bool:
+        """A batch's decision stays until the next batch has one."""
+        prefixes = (_batch_prefix(batch_id), _batch_prefix(batch_id + 1))
+        return any(name.startswith(prefixes) for name in self._files.names(self._staging))
 
     def _remove_other_plans(self, batch_id: int) -> None:
         for path in self._unsettled.get(batch_id, ()):
@@ -113,6 +123,10 @@ class Publisher:
         for name in self._files.names(self._staging):
             if name not in keep:
                 self._files.delete(f"{self._staging}/{name}")
+
+
+def _batch_prefix(batch_id: int) -> str:
+    return f"batch-{batch_id:012d}-"
 
 
 def _task_number(spark_name: str) -> str:

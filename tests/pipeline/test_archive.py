@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from pipeline.archive import ArchiveJob, Stop, archive
-from tests.clients.topics import create_topic
+from pipeline.errors import PipelineError, UsageError
+from tests.clients.topics import TIMEOUT_S, create_topic, eventually
 from tests.pipeline.spark_support import kill_group, positions, produce, read_archive, run_pipeline, start_pipeline, unsorted_files
 from tests.support.messages import Message
 from tests.support.process import LineReader, ServerProcess
@@ -21,6 +23,7 @@ BEFORE_MIDNIGHT_MS = int(datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).t
 
 # The records are older than a topic keeps them by default: the broker may delete them from half a minute after its start on.
 KEEP_OLD_RECORDS = {"retention.ms": "-1"}
+SHORT_TIMEOUTS = {"default.api.timeout.ms": "3000", "request.timeout.ms": "3000"}
 
 
 def numbered(count: int, *, partitions: int = 3, first: int = 0) -> list[Message]:
@@ -85,6 +88,72 @@ def test_second_run_adds_only_what_came_since(spark: SparkSession, server: Serve
     assert before < set(tmp_path.glob("topic=*/day=*/*.parquet"))
 
 
+def fill(server: ServerProcess, topic: str, count: int) -> None:
+    """A topic of one partition with that many records."""
+    create_topic(server, topic)
+    produce(server, topic, [Message(0, None, b"%d" % number) for number in range(count)])
+
+
+def contents(**counts: int) -> list[tuple[str, int, int]]:
+    return sorted((topic, 0, offset) for topic, count in counts.items() for offset in range(count))
+
+
+def state(target: Path) -> dict[str, bytes]:
+    """Every file of the archive and of its checkpoint, but for the lock, which says who looked last."""
+    return {str(path): path.read_bytes() for path in target.rglob("*") if path.is_file() and path.name != "_lock"}
+
+
+def test_added_topic_comes_from_its_beginning_and_a_removed_one_is_refused(
+    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    """`start` is where the archive begins, not where a topic joins it. A plan without a topic would end the archive for good."""
+    old, new = f"{topic_name}-old", f"{topic_name}-new"
+    fill(server, old, 3)
+    archive(spark, ArchiveJob(server.bootstrap, ("subscribe", old), str(tmp_path)), stop=Stop(), say=print)
+    fill(server, new, 7)
+    produce(server, old, [Message(0, None, b"later")])
+
+    both = ArchiveJob(server.bootstrap, ("subscribe", f"{old},{new}"), str(tmp_path), start="latest", records_per_batch_limit=5)
+    archive(spark, both, stop=Stop(), say=print)
+    before = state(tmp_path)
+    with pytest.raises(PipelineError, match=f"is an archive of topic {new} too"):
+        archive(spark, ArchiveJob(server.bootstrap, ("subscribe", old), str(tmp_path)), stop=Stop(), say=print)
+
+    assert positions(read_archive(tmp_path)) == contents(**{old: 4, new: 7})
+    assert state(tmp_path) == before
+
+
+def test_pattern_takes_over_from_names(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    first, second = f"{topic_name}-a", f"{topic_name}-b"
+    fill(server, first, 3)
+    archive(spark, ArchiveJob(server.bootstrap, ("subscribe", first), str(tmp_path)), stop=Stop(), say=print)
+    fill(server, second, 4)
+
+    archive(spark, ArchiveJob(server.bootstrap, ("subscribePattern", f"{topic_name}-.*"), str(tmp_path)), stop=Stop(), say=print)
+
+    assert positions(read_archive(tmp_path)) == contents(**{first: 3, second: 4})
+    with pytest.raises(UsageError, match=r"--topic-pattern \[a-: Illegal character range"):
+        archive(spark, ArchiveJob(server.bootstrap, ("subscribePattern", "[a-"), str(tmp_path)), stop=Stop(), say=print)
+
+
+def test_topic_made_again_is_refused_though_it_has_more_records_than_before(
+    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    """Spark sees offsets alone, and would go on with other records at positions that follow on the old ones."""
+    job = ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path), allow_data_loss=True)
+    fill(server, topic_name, 3)
+    archive(spark, job, stop=Stop(), say=print)
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.delete_topics([topic_name])[topic_name].result(TIMEOUT_S)
+    eventually(lambda: topic_name not in admin.list_topics(timeout=TIMEOUT_S).topics)
+    fill(server, topic_name, 9)
+
+    with pytest.raises(PipelineError, match=f"topic {topic_name} was deleted and created again"):
+        archive(spark, job, stop=Stop(), say=print)
+
+    assert positions(read_archive(tmp_path)) == contents(**{topic_name: 3})
+
+
 def test_start_at_a_time_leaves_out_what_is_older(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
     create_topic(server, topic_name, partitions=2, config=KEEP_OLD_RECORDS)
     start_ms = int(time.time() * 1000) - 60_000
@@ -117,13 +186,49 @@ def test_follow_stops_on_sigterm_after_the_running_batch(server: ServerProcess, 
     assert f"in {len(committed)} batches" in last_line
 
 
-def test_errors_are_one_line_and_a_failing_exit_code(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
-    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path))
+def test_follow_says_that_the_broker_is_away_and_goes_on_when_it_is_back(
+    spark: SparkSession, own_server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    """Also when the outage lasts until Spark's source gives up, which SHORT_TIMEOUTS bring near."""
+    target, said, complaints, stop = tmp_path / "archive", list[str](), list[str](), Stop()
+    job = ArchiveJob(own_server.bootstrap, ("subscribe", topic_name), str(target), interval_s=0.1, consumer_properties=SHORT_TIMEOUTS)
+    fill(own_server, topic_name, 3)
 
-    assert result.returncode == 1
-    assert result.stderr.splitlines()[-1] == f"barnabas pipeline: topic {topic_name} does not exist at {server.bootstrap}"
-    # The other line is the JVM's, about a module that Spark asks for.
-    assert all("incubator" in line for line in result.stderr.splitlines()[:-1])
+    def say(line: str) -> None:
+        said.append(line)
+        if "batch 0" in line:
+            own_server.kill()
+        if "batch 1" in line:
+            stop.request()
+
+    def complain(line: str) -> None:
+        complaints.append(line)
+        if "the query ended" in line:
+            own_server.start()
+            produce(own_server, topic_name, [Message(0, None, b"later")])
+
+    archive(spark, job, stop=stop, say=say, complain=complain)
+
+    assert positions(read_archive(target)) == contents(**{topic_name: 4})
+    assert [line.split(own_server.bootstrap)[0] for line in complaints][:2] == [
+        "no broker at ",
+        "the query ended on that; it goes on where it stopped when they are back",
+    ]
+    assert said[-1].startswith("stopped: 4 records in 2 batches")
+
+
+def test_stop_does_not_wait_for_a_broker_that_is_away(
+    spark: SparkSession, own_server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    stop = Stop()
+    job = ArchiveJob(
+        own_server.bootstrap, ("subscribe", topic_name), str(tmp_path / "archive"), interval_s=0.1, consumer_properties=SHORT_TIMEOUTS
+    )
+    fill(own_server, topic_name, 3)
+
+    archive(spark, job, stop=stop, say=lambda line: own_server.kill(), complain=lambda line: stop.request())
+
+    assert positions(read_archive(tmp_path / "archive")) == contents(**{topic_name: 3})
 
 
 def test_a_batch_that_fails_ends_the_job_with_its_own_reason(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:

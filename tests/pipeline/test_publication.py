@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.checkpoint import Checkpoint
 from pipeline.hadoop_files import HadoopFiles
 from pipeline.publication import PublicationError, Publisher
 from tests.pipeline.spark_support import positions, read_archive
@@ -81,7 +82,7 @@ def write_rows(folder: str, rows: list[tuple[str, int, int]]) -> None:
 
 
 def publish(files: HadoopFiles, archive: Path, batch_id: int, rows: list[tuple[str, int, int]]) -> None:
-    publisher = Publisher(files, str(archive), files, str(archive / "_checkpoint"))
+    publisher = Publisher(files, str(archive), Checkpoint(files, str(archive / "_checkpoint")))
     publisher.open()
     publisher.publish(batch_id, lambda folder: write_rows(folder, rows))
 
@@ -129,7 +130,7 @@ def test_attempt_of_a_killed_driver_is_dropped(spark: SparkSession, tmp_path: Pa
         write_rows(folder, ROWS)
         raise CrashError
 
-    publisher = Publisher(files, str(tmp_path), files, str(tmp_path / "_checkpoint"))
+    publisher = Publisher(files, str(tmp_path), Checkpoint(files, str(tmp_path / "_checkpoint")))
     with pytest.raises(CrashError):
         publisher.publish(0, killed)
     publish(files, tmp_path, 0, ROWS)
@@ -149,3 +150,26 @@ def test_checkpoint_that_is_older_than_the_archive_is_refused(spark: SparkSessio
 
     with pytest.raises(PublicationError, match="ends before batch 0"):
         publish(files, tmp_path, 0, [("a", 0, 0)])
+
+
+def test_checkpoint_of_another_archive_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """It has committed a batch that this archive does not hold: what came before it would be missing."""
+    files = HadoopFiles(spark, str(tmp_path))
+    plan(tmp_path, 0, '{"a":{"0":2}}')
+    commit(tmp_path, 0)
+    plan(tmp_path, 1, '{"a":{"0":3}}')
+
+    with pytest.raises(PublicationError, match=r"ends with batch 0, which .* does not hold"):
+        publish(files, tmp_path, 1, ROWS)
+
+
+def test_new_checkpoint_for_an_archive_of_one_batch_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The batch would be taken for an attempt of the new checkpoint's first one, and deleted."""
+    files = HadoopFiles(spark, str(tmp_path))
+    plan(tmp_path, 0, '{"a":{"0":2}}')
+    publish(files, tmp_path, 0, ROWS)
+
+    with pytest.raises(PublicationError, match="is a new one"):
+        Publisher(files, str(tmp_path), Checkpoint(files, str(tmp_path / "_other"))).open()
+
+    assert positions(read_archive(tmp_path)) == ROWS

@@ -1,0 +1,60 @@
+"""Reads the checkpoint of a streaming query: which batches were planned and committed, over which topics. It is Spark's own; nothing is
+written here.
+
+    metadata        {"id": …}: the query's identity, made at its first start
+    sources/0/0     the positions at which the first batch begins
+    offsets/<id>    the plan of a batch: a version, its metadata, the positions at which it ends; written before the batch runs
+    commits/<id>    written after it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Set
+
+from pipeline.hadoop_files import HadoopFiles
+
+NO_BATCH = -1
+PLAN_DIGITS = 12
+
+
+class Checkpoint:
+    """The folder of one query. Whatever is not there yet has no topics, no batches and no identity."""
+
+    def __init__(self, files: HadoopFiles, folder: str) -> None:
+        self._files = files
+        self.folder = folder.rstrip("/")
+
+    def query_id(self) -> str | None:
+        path = f"{self.folder}/metadata"
+        return str(json.loads(self._files.read_text(path))["id"]) if self._files.exists(path) else None
+
+    def last_committed(self) -> int:
+        """The newest batch that was published and noted, or NO_BATCH."""
+        return self._last("commits")
+
+    def last_planned(self) -> int:
+        return self._last("offsets")
+
+    def topics_at(self, batch_id: int) -> Set[str]:
+        """The topics with a position at the end of a planned batch; NO_BATCH is the beginning of the first one."""
+        path = self.plan_path(batch_id) if batch_id > NO_BATCH else f"{self.folder}/sources/0/0"
+        if not self._files.exists(path):
+            return frozenset()
+        # A zero byte precedes the initial positions, for versions of Spark that are long gone.
+        positions = self._files.read_text(path).lstrip("\0").splitlines()[-1]
+        return json.loads(positions).keys() if positions.startswith("{") else frozenset()
+
+    def plan_digest(self, batch_id: int) -> str:
+        """What tells this batch from another of the same id: the positions at which the one before ended and this one ends."""
+        plans = [self.plan_path(number) for number in (batch_id - 1, batch_id) if number > NO_BATCH]
+        # The first lines hold the log's version and the time of planning; the positions of the sources follow.
+        positions = [line for plan in plans for line in self._files.read_text(plan).splitlines()[2:]]
+        return hashlib.sha256("\n".join(positions).encode()).hexdigest()[:PLAN_DIGITS]
+
+    def plan_path(self, batch_id: int) -> str:
+        return f"{self.folder}/offsets/{batch_id}"
+
+    def _last(self, log: str) -> int:
+        return max((int(name) for name in self._files.names(f"{self.folder}/{log}") if name.isdecimal()), default=NO_BATCH)

@@ -1,0 +1,215 @@
+"""Keeps an archive to what it is an archive of: `_subscription.json` in its folder, beside the checkpoint.
+
+Spark's checkpoint takes any topics of any cluster at any start, plans a batch with them and only then fails, so that no later run gets
+past the plan; or it does not fail, and other records come to stand at positions that the archive has, or records come twice. So the
+cluster, the checkpoint and the identity of each topic are noted before a batch with them is published, and compared before each run and
+each publication. Topics may be added: Spark reads a topic that its last plan does not hold from the earliest offset.
+
+An archive that has no such file yet gets one, from what its checkpoint and its folders hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
+from typing import Protocol
+
+from pipeline.checkpoint import NO_BATCH, Checkpoint
+from pipeline.errors import PipelineError
+from pipeline.hadoop_files import HadoopFiles
+from pipeline.options import topic_names
+
+FILE = "_subscription.json"
+VERSION = 1
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of every topic, from brokers that know no ids
+WAY_OUT = "archive to another folder"
+
+
+class SubscriptionError(PipelineError):
+    """The job does not go with the archive; nothing was written."""
+
+
+class Cluster(Protocol):
+    """What is asked of the brokers."""
+
+    def cluster_id(self) -> str | None: ...
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Of those that exist."""
+
+    def earliest_offsets(self, topic: str) -> Mapping[int, int]: ...
+
+    def matching(self, pattern: str, topics: Sequence[str]) -> Set[str]:
+        """Those whose whole names match, in Java's syntax."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The file's content. What is None was not known yet, or is not told by brokers of that age."""
+
+    option: str
+    value: str
+    cluster_id: str | None = None
+    query_id: str | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+
+class Subscription:
+    """What one job archives, held against what the archive has. Owns FILE."""
+
+    def __init__(self, files: HadoopFiles, root: str, checkpoint: Checkpoint, cluster: Cluster, subscription: tuple[str, str]) -> None:
+        """`subscription` is one of Spark's options subscribe and subscribePattern with its value."""
+        self._files = files
+        self._root = root.rstrip("/")
+        self._path = f"{self._root}/{FILE}"
+        self._checkpoint = checkpoint
+        self._cluster = cluster
+        self._option, self._value = subscription
+        self._note = Note(self._option, self._value)
+
+    def recall(self) -> None:
+        """Reads what was noted. Raises SubscriptionError when that is another checkpoint or cluster than this job's."""
+        noted = self._read()
+        if noted is not None:
+            self._note = noted
+            self._require_same_checkpoint()
+            self._require_same_cluster()
+
+    def open(self, *, published: Set[str], allow_data_loss: bool) -> None:
+        """Compares this job's topics with the archive's, and notes what is new. `published` are the topics of the batches that the
+        checkpoint has committed.
+
+        Raises SubscriptionError, with nothing written, for a job that would ruin the archive or that Spark would refuse once its plan
+        is written.
+        """
+        known = self._checkpoint.topics_at(self._checkpoint.last_planned())
+        self._require_covered(known, allow_data_loss=allow_data_loss)
+        self._require_same_topics(self._covered(sorted({*self._note.topic_ids, *known})))
+        if not allow_data_loss:
+            self._require_whole_plan()
+        self._require_placed(published - known)
+        if not allow_data_loss:
+            self._require_existing(known)
+            self._require_whole_topics(known)
+        self._keep(sorted(known))
+
+    def confirm(self, batch_id: int) -> None:
+        """Called when a batch has been read and nothing of it is visible: the records are of the topics that they claim to be of.
+
+        Raises SubscriptionError when a topic was deleted and made again since, which gives its offsets to other records.
+        """
+        topics = sorted(self._checkpoint.topics_at(batch_id))
+        self._require_same_cluster()
+        self._require_same_topics(topics)
+        self._keep(topics)
+
+    def _read(self) -> Note | None:
+        if not self._files.exists(self._path):
+            return None
+        try:
+            content = json.loads(self._files.read_text(self._path))
+            if content["version"] > VERSION:
+                raise SubscriptionError(f"{self._path} was written by a newer version of Barnabas")
+            return Note(**content)
+        except (ValueError, KeyError, TypeError) as e:
+            raise SubscriptionError(f"{self._path} is damaged ({e}); without it, it is made anew from the checkpoint") from e
+
+    def _keep(self, topics: Sequence[str]) -> None:
+        """Notes the subscription, the topics' identities and what else is known by now."""
+        note = replace(
+            self._note,
+            option=self._option,
+            value=self._value,
+            cluster_id=self._note.cluster_id or self._cluster.cluster_id(),
+            query_id=self._note.query_id or self._checkpoint.query_id(),
+            topic_ids={**self._note.topic_ids, **self._cluster.topic_ids(topics)},
+        )
+        if note != self._note or not self._files.exists(self._path):
+            self._files.make_directories(self._root)
+            self._files.write_text(self._path, json.dumps(asdict(note), indent=1, sort_keys=True) + "\n")
+        self._note = note
+
+    def _require_same_checkpoint(self) -> None:
+        if self._note.query_id and self._note.query_id != self._checkpoint.query_id():
+            raise SubscriptionError(
+                f"{self._checkpoint.folder} is not the checkpoint that {self._root} was written with; give that one, or {WAY_OUT}"
+            )
+
+    def _require_same_cluster(self) -> None:
+        now = self._cluster.cluster_id()
+        if self._note.cluster_id and now and now != self._note.cluster_id:
+            raise SubscriptionError(
+                f"{self._root} is an archive of cluster {self._note.cluster_id}, and these brokers are of {now}; {WAY_OUT}"
+            )
+
+    def _require_covered(self, known: Set[str], *, allow_data_loss: bool) -> None:
+        left_out = sorted(known - set(self._covered(sorted(known))))
+        if allow_data_loss:
+            # What was deleted cannot be named.
+            existing = self._cluster.topic_ids(left_out)
+            left_out = [topic for topic in left_out if topic in existing]
+        if left_out:
+            raise SubscriptionError(
+                f"{self._root} is an archive of {_listed(left_out)} too: name all of its topics (others may be added), "
+                f"or {WAY_OUT} and say by --start where it begins"
+            )
+
+    def _require_same_topics(self, topics: Sequence[str]) -> None:
+        now = self._cluster.topic_ids(topics)
+        for topic in topics:
+            noted = self._note.topic_ids.get(topic)
+            if noted and topic in now and now[topic] != noted and NO_ID not in (noted, now[topic]):
+                raise SubscriptionError(
+                    f"topic {topic} was deleted and created again since {self._root} was begun: its offsets are of other records now; "
+                    f"{WAY_OUT}"
+                )
+
+    def _require_placed(self, published: Set[str]) -> None:
+        """The checkpoint forgets a topic that was left out for a batch. Spark would read it from its beginning."""
+        doubled = self._covered(sorted(published))
+        if doubled:
+            raise SubscriptionError(
+                f"{self._root} holds records of {_listed(doubled)}, and its checkpoint no longer says up to where: they would come twice; "
+                f"leave that out, or {WAY_OUT}"
+            )
+
+    def _require_whole_plan(self) -> None:
+        planned = self._checkpoint.last_planned()
+        if planned <= self._checkpoint.last_committed():
+            return
+        dropped = sorted(self._checkpoint.topics_at(planned - 1 if planned else NO_BATCH) - self._checkpoint.topics_at(planned))
+        if dropped:
+            raise SubscriptionError(
+                f"batch {planned} was planned without {_listed(dropped)}: delete {self._checkpoint.plan_path(planned)} and name all topics "
+                "again, or give --allow-data-loss to go on without that"
+            )
+
+    def _require_existing(self, known: Set[str]) -> None:
+        gone = sorted(known - self._cluster.topic_ids(sorted(known)).keys())
+        if gone:
+            raise SubscriptionError(f"{_listed(gone)} was deleted from the cluster; --allow-data-loss goes on without it")
+
+    def _require_whole_topics(self, known: Set[str]) -> None:
+        """Spark plans a batch with an added topic whose first records are gone, then fails it. A pattern's additions it finds itself."""
+        if self._option != "subscribe" or not known:
+            return
+        for topic in sorted(set(topic_names(self._value)) - known):
+            for partition, offset in self._cluster.earliest_offsets(topic).items():
+                if offset:
+                    raise SubscriptionError(
+                        f"topic {topic} is added, and its partition {partition} begins at offset {offset}: earlier records were deleted; "
+                        "--allow-data-loss archives what is left"
+                    )
+
+    def _covered(self, topics: Sequence[str]) -> list[str]:
+        if self._option == "subscribe":
+            named = set(topic_names(self._value))
+            return [topic for topic in topics if topic in named]
+        matching = self._cluster.matching(self._value, topics)
+        return [topic for topic in topics if topic in matching]
+
+
+def _listed(topics: Sequence[str]) -> str:
+    return ("topic " if len(topics) == 1 else "topics ") + ", ".join(topics)
