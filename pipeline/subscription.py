@@ -117,14 +117,15 @@ class Subscription:
             raise SubscriptionError(f"{self._path} is damaged ({e}); without it, it is made anew from the checkpoint") from e
 
     def _keep(self, topics: Sequence[str]) -> None:
-        """Notes the subscription, the topics' identities and what else is known by now."""
+        """Notes the subscription, the topics' identities and what else is known by now; an id that is known is not forgotten."""
+        ids = {topic: id for topic, id in self._cluster.topic_ids(topics).items() if id != NO_ID or topic not in self._note.topic_ids}
         note = replace(
             self._note,
             option=self._option,
             value=self._value,
             cluster_id=self._note.cluster_id or self._cluster.cluster_id(),
             query_id=self._note.query_id or self._checkpoint.query_id(),
-            topic_ids={**self._note.topic_ids, **self._cluster.topic_ids(topics)},
+            topic_ids={**self._note.topic_ids, **ids},
         )
         if note != self._note or not self._files.exists(self._path):
             self._files.make_directories(self._root)

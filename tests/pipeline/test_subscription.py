@@ -159,8 +159,11 @@ def test_topic_made_again_is_refused_before_a_run_and_before_a_batch_counts(arch
 def test_brokers_without_ids_are_no_other_topics(archive: Archive) -> None:
     archive.cluster.ids = {"a": NO_ID, "b": NO_ID}
     archive.cluster.id = None
+    before = archive.noted()
 
     archive.run(A_AND_B)
+
+    assert archive.noted() == before
 
 
 def test_other_cluster_is_refused(archive: Archive) -> None:
