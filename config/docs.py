@@ -270,6 +270,7 @@ transaction.state.log.segment.bytes  Segment size of __transaction_state.
 """
 
 
+@cache
 def documentation(name: str) -> str:
     """The sentence about property `name`, a broker's or a topic's. KeyError when there is none."""
     for known_name in (name, _topic_names().get(name, name)):

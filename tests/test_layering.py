@@ -20,7 +20,8 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.codec",
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
-FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics", "broker.limited_log", "broker.log_fields")
+TURNS = ("broker.turns", "broker.pieces", "broker.answer_size")
+FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics", "broker.limited_log", "broker.log_fields", *TURNS)
 READING = ("storage.file_slice", "storage.page_cache")
 
 # Folder or module → what of our own it may import. The most specific entry counts; a name covers what is inside it.
@@ -37,6 +38,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.log_fields": (),
     "broker.logs": ("broker.log_fields",),
     "broker.turns": ("broker.deferred",),
+    "broker.pieces": ("broker.turns",),
+    "broker.answer_size": ("protocol.errors",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
     "broker.metrics_http": ("broker.clock", "broker.limited_log", "broker.metrics", "broker.network.listening_sockets", "protocol"),
     "broker.context": ("broker.clock", "broker.deferred"),
@@ -60,7 +63,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.handlers",
         "broker.network.connection",
         "broker.network.request_pipeline",
-        "broker.turns",
         *FACTS,
         "storage.errors",
         "protocol",

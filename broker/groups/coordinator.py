@@ -13,21 +13,24 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
+from broker.answer_size import AnswerSize
 from broker.clock import Clock, Timer
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, CoordinatorLog
 from broker.groups.group_config import GroupConfig
+from broker.groups.java_hash import positive_java_hash
 from broker.groups.records import CoordinatorResult
 from broker.groups.shard import GroupCoordinatorShard
 from broker.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.log_fields import Fields
 from broker.metadata.image import MetadataDelta
 from broker.metadata.metadata_cache import MetadataCache
+from broker.pieces import at_once_or_in_turns
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest
@@ -46,9 +49,6 @@ log = logging.getLogger("barnabas.groups")
 
 EXPIRED_GROUPS_PER_STEP = 50
 """Groups looked at for expiry before the event loop gets its turn."""
-
-JAVA_HASHES_CACHED = 10_000
-"""Group ids whose partition is remembered; computing it costs 0.1 µs a character."""
 
 
 class GroupCoordinator:
@@ -160,7 +160,7 @@ class GroupCoordinator:
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that keeps this group."""
-        return _positive_java_hash(group_id) % self._log.partition_count
+        return positive_java_hash(group_id) % self._log.partition_count
 
     def _shard(self, group_id: str) -> GroupCoordinatorShard:
         """The group's shard, ready. COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS otherwise."""
@@ -244,22 +244,32 @@ class GroupCoordinator:
         )
         return reply
 
-    def fetch_offsets(self, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Deferred:
-        """A Deferred of OffsetFetchResponseGroup. A stable fetch waits for the commits in flight: it must not miss one (KIP-447)."""
+    def fetch_offsets(self, group: OffsetFetchRequestGroup, size: AnswerSize, *, require_stable: bool) -> Work:
+        """OffsetFetchResponseGroup, or a Deferred of it. A stable fetch waits for the commits in flight: it must not miss one (KIP-447).
+
+        KafkaError when the offsets do not fit into what is left of the answer's size."""
         shard = self._shard(group.group_id)
-        reply = Deferred()
-
-        def answer() -> None:
-            if shard.is_unloaded:
-                reply.complete(KafkaError(ErrorCode.NOT_COORDINATOR))
-            else:
-                reply.resolve(lambda: shard.offset_manager.fetch(group, require_stable=require_stable))
-
+        work = shard.offset_manager.fetch(group, size, require_stable=require_stable)
         if require_stable:
-            shard.when_stable(answer)
+            stable = Deferred()
+            shard.when_stable(lambda: stable.complete(None))
+            if not stable.is_done:
+                reply = Deferred()
+                stable.when_done(lambda _: self._fetch_step(shard, work, reply))
+                return reply
+        return (yield from work)
+
+    def _fetch_step(self, shard: GroupCoordinatorShard, work: Work, reply: Deferred) -> None:
+        """A few pieces of a fetch that had to wait. Whoever ended the wait goes on after the first."""
+        outcome: Any
+        try:
+            outcome = KafkaError(ErrorCode.NOT_COORDINATOR) if shard.is_unloaded else at_once_or_in_turns(work)
+        except Exception as e:
+            outcome = e
+        if outcome is work:
+            self._clock.call_later(0, self._fetch_step, shard, work, reply)
         else:
-            answer()
-        return reply
+            reply.complete(outcome)
 
     # Inspection.
 
@@ -313,16 +323,6 @@ def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> Off
             for topic in request.topics
         ]
     )
-
-
-@lru_cache(maxsize=JAVA_HASHES_CACHED)
-def _positive_java_hash(text: str) -> int:
-    """Java's String.hashCode, over UTF-16 units, made positive as Kafka's Utils.abs does: negated, and the smallest int is 0."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(encoded), 2):
-        value = (31 * value + (encoded[position] << 8 | encoded[position + 1])) & 0xFFFFFFFF
-    return value if value < 0x80000000 else (0x100000000 - value) % 0x80000000
 
 
 _DONE: Any = object()

@@ -8,13 +8,15 @@ Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator
 
+from broker.answer_size import AnswerSize
 from broker.clock import Clock
 from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from broker.groups.group_config import GroupConfig
 from broker.groups.group_metadata_manager import GroupMetadataManager
 from broker.groups.records import CoordinatorRecord, group_tombstone, offset_tombstone
+from broker.pieces import Pace, pieces
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -33,6 +35,7 @@ from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommit
 NO_PRODUCER_ID = -1
 NO_OFFSET = -1
 NO_RETENTION_MS = -1
+FETCHED_BYTES = 30  # of a partition in an answer, without its metadata
 COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND = 9
 
 
@@ -129,28 +132,37 @@ class OffsetMetadataManager:
 
     # OffsetFetch.
 
-    def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """The group's offsets for the named partitions, or all it has. No offset is -1, not an error."""
-        response = OffsetFetchResponseGroup(group_id=request.group_id)
-        offsets = self._offsets.get(request.group_id, {}) if request.group_id in self._group_manager.groups else {}
-        if request.topics is None:
-            wanted: list[tuple[str, Iterable[int]]] = list(offsets.items())
-        else:
-            wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
-        for name, partitions in wanted:
-            found = offsets.get(name, {})
-            response.topics.append(
-                OffsetFetchResponseTopics(
-                    name=name,
-                    partitions=[
-                        _unstable(index)
-                        if require_stable and self._has_pending(request.group_id, name, index)
-                        else _fetched(index, found.get(index))
-                        for index in partitions
-                    ],
-                )
-            )
+    def fetch(
+        self, request: OffsetFetchRequestGroup, size: AnswerSize, *, require_stable: bool
+    ) -> Generator[None, None, OffsetFetchResponseGroup]:
+        """The group's offsets for the named partitions, or all it has. No offset is -1, not an error.
+
+        Yields now and then when there are many: a commit meanwhile shows in what comes after it. KafkaError when they do not fit."""
+        group_id = request.group_id
+        response = OffsetFetchResponseGroup(group_id=group_id)
+        names = list(self._kept(group_id)) if request.topics is None else [topic.name for topic in request.topics]
+        pace = Pace()
+        for place, name in enumerate(names):
+            answers: list[OffsetFetchResponsePartitions] = []
+            response.topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
+            asked = list(self._kept(group_id).get(name, ())) if request.topics is None else request.topics[place].partition_indexes
+            if pace.is_due():
+                yield
+            for piece in pieces(asked):
+                found = self._kept(group_id).get(name, {})
+                described = [
+                    _unstable(index) if require_stable and self._has_pending(group_id, name, index) else _fetched(index, found.get(index))
+                    for index in piece
+                ]
+                size.take(sum(FETCHED_BYTES + len(each.metadata or "") for each in described))
+                answers += described
+                if pace.is_due(len(piece)):
+                    yield
         return response
+
+    def _kept(self, group_id: str) -> OffsetsByTopic:
+        """The group's offsets, for reading; empty for a group that does not exist."""
+        return self._offsets.get(group_id, {}) if group_id in self._group_manager.groups else {}
 
     def _has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         return any(partition in pending.get(group_id, {}).get(topic, {}) for pending in self._pending.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker.deferred import Deferred
@@ -20,3 +21,22 @@ def mapped(reply: Deferred, change: Callable[[Any], Any]) -> Deferred:
 
     reply.when_done(answered)
     return changed
+
+
+def gathered(outcomes: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
+    """`combine(outcomes)`, or a Deferred of it while some of them are still to come. What a Deferred completes with, an exception too,
+    takes its place in `outcomes`."""
+    waiting = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Deferred)}
+    if not waiting:
+        return combine(outcomes)
+    whole = Deferred()
+
+    def answered(place: int, outcome: Any) -> None:
+        outcomes[place] = outcome
+        del waiting[place]
+        if not waiting:
+            whole.resolve(combine, outcomes)
+
+    for place, reply in list(waiting.items()):
+        reply.when_done(partial(answered, place))
+    return whole

@@ -3,6 +3,7 @@
 Behaviour:
 - Topics and brokers (this one; "" for what is set on all): every config with its value and where it comes from, or those asked
   for. No keys and null keys both mean all. Synonyms only if asked for, the one that wins first. Sensitive values are null.
+- A resource that is named twice is answered twice, as by Kafka. Resources that do not fit into an answer's size are POLICY_VIOLATION.
 - An unknown topic: UNKNOWN_TOPIC_OR_PARTITION; another broker's id: INVALID_REQUEST.
 
 Version notes: v3 types, and documentation if asked for.
@@ -15,12 +16,19 @@ Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-569).
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from broker.answer_size import AnswerSize
 from broker.context import Handler, RequestContext, Services
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC
 from broker.metadata.config_control import OTHER_RESOURCES, unsupported
 from broker.metadata.config_entries import ConfigDescriber, ConfigEntry
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
+from broker.pieces import Pace, at_once_or_in_turns, pieces
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -31,19 +39,26 @@ from protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+CHECKED_PIECE_RESOURCES = 500  # or keys: looked at between two yields, 0.1 µs each
+ENTRIES_PER_PIECE = 20  # configs described between two yields, 10 µs each
+
 _KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, *OTHER_RESOURCES}
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """What is answered for one resource; resources with the same configs share it."""
+
+    configs: list[DescribeConfigsResourceResult]
+    size_bytes: int
 
 
 def build(services: Services) -> Handler:
     cache = services.metadata
     describer = ConfigDescriber(cache.state, services.config, services.node_id)
 
-    def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        unknown = next((resource for resource in request.resources if resource.resource_type not in _KNOWN_RESOURCES), None)
-        if unknown is not None:
-            why = f"Unexpected resource type {unknown.resource_type} for resource {unknown.resource_name}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-        return DescribeConfigsResponse(results=[_result(cache, describer, request, resource) for resource in request.resources])
+    def handle(context: RequestContext, request: DescribeConfigsRequest) -> Any:
+        return at_once_or_in_turns(_answer(cache, describer, request))
 
     return handle
 
@@ -52,38 +67,89 @@ def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Descri
     return DescribeConfigsResponse(results=[_failed(resource, error) for resource in request.resources])
 
 
-def _result(
-    cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
-    try:
-        entries = _entries(cache, describer, resource)
-    except KafkaError as error:
-        return _failed(resource, error)
-    keys = set(resource.configuration_keys or ())
-    return DescribeConfigsResult(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[_described(entry, request) for entry in entries if not keys or entry.name in keys],
-    )
-
-
-def _entries(cache: MetadataCache, describer: ConfigDescriber, resource: DescribeConfigsResource) -> list[ConfigEntry]:
-    name = resource.resource_name
-    if resource.resource_type == RESOURCE_TOPIC:
-        validate_name(name)
-        if cache.find_topic(name) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return describer.topic_entries(name)
-    if resource.resource_type == RESOURCE_BROKER:
-        if not name:
-            return describer.default_broker_entries()
-        if not name.removeprefix("-").isdecimal() or not name.isascii():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-        if int(name) != cache.node_id:
-            why = f"Unexpected broker id, expected {cache.node_id} or empty string, but received {name}"
+def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest) -> Work:
+    for piece in pieces(request.resources, CHECKED_PIECE_RESOURCES):
+        unknown = next((resource for resource in piece if resource.resource_type not in _KNOWN_RESOURCES), None)
+        if unknown is not None:
+            why = f"Unexpected resource type {unknown.resource_type} for resource {unknown.resource_name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-        return describer.broker_entries()
-    raise KafkaError(ErrorCode.INVALID_REQUEST, unsupported(resource.resource_type))
+        if len(piece) == CHECKED_PIECE_RESOURCES:
+            yield
+    results = []
+    answers = _Answers(cache, describer, request)
+    pace = Pace()
+    for resource in request.resources:
+        try:
+            described = yield from answers.describe(resource)
+        except KafkaError as error:
+            results.append(_failed(resource, error))
+        else:
+            results.append(
+                DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=described.configs)
+            )
+        if pace.is_due():
+            yield
+    return DescribeConfigsResponse(results=results)
+
+
+class _Answers:
+    """The answers of one request. The configs of a resource are described once, however often it is named, and those of topics without
+    configs of their own once for all of them."""
+
+    def __init__(self, cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest) -> None:
+        self._cache = cache
+        self._describer = describer
+        self._request = request
+        self._size = AnswerSize()
+        self._described: dict[tuple[object, ...], _Described] = {}
+
+    def describe(self, resource: DescribeConfigsResource) -> Generator[None, None, _Described]:
+        """Raises KafkaError: why the resource cannot be described, or that no more fits into the answer."""
+        subject = self._check(resource)
+        keys = set[str]()
+        for piece in pieces(resource.configuration_keys or (), CHECKED_PIECE_RESOURCES):
+            keys.update(piece)
+            if len(piece) == CHECKED_PIECE_RESOURCES:
+                yield
+        identity = (*subject, frozenset(keys))
+        described = self._described.get(identity)
+        if described is None:
+            described = self._described[identity] = yield from self._describe(resource, keys)
+        self._size.take(described.size_bytes)
+        return described
+
+    def _check(self, resource: DescribeConfigsResource) -> tuple[object, ...]:
+        """What decides on the configs of the resource. Raises KafkaError when there are none to describe."""
+        name = resource.resource_name
+        if resource.resource_type == RESOURCE_TOPIC:
+            validate_name(name)
+            if self._cache.find_topic(name) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            return RESOURCE_TOPIC, *self._cache.state.topic_overrides(name).items()
+        if resource.resource_type != RESOURCE_BROKER:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, unsupported(resource.resource_type))
+        if name and (not name.removeprefix("-").isdecimal() or not name.isascii()):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        if name and int(name) != self._cache.node_id:
+            why = f"Unexpected broker id, expected {self._cache.node_id} or empty string, but received {name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+        return RESOURCE_BROKER, name
+
+    def _describe(self, resource: DescribeConfigsResource, keys: set[str]) -> Generator[None, None, _Described]:
+        configs = []
+        size_bytes = 0
+        for place, entry in enumerate(self._entries(resource)):
+            if not keys or entry.name in keys:
+                configs.append(_described(entry, self._request))
+                size_bytes += _size_bytes(configs[-1])
+            if place % ENTRIES_PER_PIECE == ENTRIES_PER_PIECE - 1:
+                yield
+        return _Described(configs, size_bytes)
+
+    def _entries(self, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+        if resource.resource_type == RESOURCE_TOPIC:
+            return self._describer.topic_entries(resource.resource_name)
+        return self._describer.broker_entries() if resource.resource_name else self._describer.default_broker_entries()
 
 
 def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -100,6 +166,11 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeC
         config_type=entry.type,
         documentation=entry.documentation() if request.include_documentation else None,
     )
+
+
+def _size_bytes(config: DescribeConfigsResourceResult) -> int:
+    synonyms_bytes = sum(len(each.name) + len(each.value or "") + 3 for each in config.synonyms)
+    return len(config.name) + len(config.value or "") + synonyms_bytes + len(config.documentation or "") + 10
 
 
 def _failed(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:

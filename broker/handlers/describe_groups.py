@@ -5,6 +5,7 @@ Serves v0–v6.
 Behaviour:
 - Metadata and protocol only of a stable group: before that nothing is chosen yet.
 - A group that does not exist is in state Dead.
+- A group named twice is answered twice, as by Kafka. Groups that do not fit into an answer's size are POLICY_VIOLATION.
 
 Version notes:
 - v3: authorized_operations when asked for; everything is allowed as long as there is no authorizer. v4: static members.
@@ -15,9 +16,15 @@ Not done: groups of other types.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
+from broker.answer_size import AnswerSize
 from broker.context import Handler, RequestContext, Services
 from broker.groups.classic_group import ClassicGroup, GroupState
 from broker.groups.coordinator import GroupCoordinator
+from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces, text_pieces
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -27,6 +34,7 @@ from protocol.messages.describe_groups import (
 )
 
 VERSION_GROUP_ID_NOT_FOUND = 6
+MEMBER_BYTES = 200  # of a member's ids and addresses in an answer, roughly
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, by their AclOperation codes."""
 
@@ -34,12 +42,26 @@ ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
-    def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        groups = [_describe(coordinator, group_id, context.api_version) for group_id in request.groups]
-        if request.include_authorized_operations:
-            for group in groups:
-                if group.error_code == ErrorCode.NONE:
+    def handle(context: RequestContext, request: DescribeGroupsRequest) -> Any:
+        return at_once_or_in_turns(_answer(context, request))
+
+    def _answer(context: RequestContext, request: DescribeGroupsRequest) -> Work:
+        answered: dict[str, tuple[DescribedGroup, int]] = {}
+        groups = []
+        size = AnswerSize()
+        for piece in text_pieces(request.groups):
+            for group_id in piece:
+                if group_id not in answered:
+                    answered[group_id] = yield from _describe(coordinator, group_id, context.api_version)
+                group, size_bytes = answered[group_id]
+                try:
+                    size.take(size_bytes)
+                except KafkaError as e:
+                    group = DescribedGroup(group_id=group_id, error_code=e.code, error_message=e.message)
+                if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                     group.authorized_operations = ALL_GROUP_OPERATIONS
+                groups.append(group)
+            yield
         return DescribeGroupsResponse(groups=groups)
 
     return handle
@@ -49,39 +71,50 @@ def error_response(request: DescribeGroupsRequest, error: KafkaError) -> Describ
     return DescribeGroupsResponse(groups=[DescribedGroup(group_id=group_id, error_code=error.code) for group_id in request.groups])
 
 
-def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) -> DescribedGroup:
+def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) -> Generator[None, None, tuple[DescribedGroup, int]]:
+    """The answer for one group and how many bytes of it grow with its members."""
     try:
         group = coordinator.find_group(group_id)
     except KafkaError as e:
-        return DescribedGroup(group_id=group_id, error_code=e.code)
+        return DescribedGroup(group_id=group_id, error_code=e.code), 0
     if group is not None:
-        return _described(group)
+        return (yield from _described(group))
     if api_version < VERSION_GROUP_ID_NOT_FOUND:
-        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
-    return DescribedGroup(
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value), 0
+    not_found = DescribedGroup(
         group_id=group_id,
         group_state=GroupState.DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=f"Group {group_id} not found.",
     )
+    return not_found, 0
 
 
-def _described(group: ClassicGroup) -> DescribedGroup:
+def _described(group: ClassicGroup) -> Generator[None, None, tuple[DescribedGroup, int]]:
+    """State and members as they are now, though others are served before the answer is whole."""
     is_stable = group.state is GroupState.STABLE
-    return DescribedGroup(
+    protocol_name = group.protocol_name
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol_name or "") if is_stable else "",
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=member.assignment,
-            )
-            for member in group.members.values()
-        ],
+        protocol_data=(protocol_name or "") if is_stable else "",
     )
+    size_bytes = 0
+    for piece in pieces(list(group.members.values())):
+        for member in piece:
+            metadata = member.protocols.get(protocol_name or "", b"") if is_stable else b""
+            size_bytes += MEMBER_BYTES + len(metadata) + len(member.assignment)
+            described.members.append(
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=metadata,
+                    member_assignment=member.assignment,
+                )
+            )
+        if len(piece) == PIECE_ELEMENTS:
+            yield
+    return described, size_bytes

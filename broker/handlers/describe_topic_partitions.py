@@ -11,10 +11,17 @@ Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicR
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Collection, Generator, Iterable
+from typing import Any
+
 from broker.context import Handler, RequestContext, Services
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
+from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
+from broker.pieces import Pace, at_once_or_in_turns, pieces
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -25,18 +32,25 @@ from protocol.messages.describe_topic_partitions import (
 )
 
 NO_LEADER_ID = -1
+PIECE_NAMES = 500  # that are collected or sorted between two yields: 0.1 ms
 
 
 def build(services: Services) -> Handler:
     cache, partitions_max = services.metadata, services.config.max_request_partition_size_limit
 
-    def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Any:
+        return at_once_or_in_turns(_answer(context, request))
+
+    def _answer(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Work:
         wants_all = not request.topics
-        names = _names(request, list(cache.topics))
+        names = yield from _names(request, cache)
         view = ListenerView(cache, context.listener_name)
         remaining = max(min(partitions_max, request.response_partition_limit), 1)
         response = DescribeTopicPartitionsResponse(topics=[])
+        pace = Pace()
         for name in names:
+            if pace.is_due():
+                yield
             if remaining == 0:
                 response.next_cursor = Cursor(topic_name=name, partition_index=0)
                 break
@@ -47,7 +61,12 @@ def build(services: Services) -> Handler:
                 continue
             start = request.cursor.partition_index if request.cursor is not None and request.cursor.topic_name == name else 0
             end = min(len(topic.partitions), start + remaining)
-            response.topics.append(_topic(view, topic, start, end))
+            answer = _topic(topic)
+            response.topics.append(answer)
+            for piece in pieces(range(start, end)):
+                answer.partitions += [_partition(view, index, topic.partitions[index]) for index in piece]
+                if pace.is_due(len(piece)):
+                    yield
             if end < len(topic.partitions):
                 response.next_cursor = Cursor(topic_name=name, partition_index=end)
                 break
@@ -63,27 +82,36 @@ def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -
     )
 
 
-def _names(request: DescribeTopicPartitionsRequest, all_names: list[str]) -> list[str]:
+def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Generator[None, None, Iterable[str]]:
     """The topics to describe, in order, from the cursor's on. Raises KafkaError INVALID_REQUEST for a cursor that cannot be."""
     cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics} or all_names)
-    if cursor is None:
-        return names
-    names = [name for name in names if name >= cursor.topic_name]
-    if request.topics and cursor.topic_name not in names:
-        why = f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-    if cursor.partition_index < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
-    return names
+    asked: Collection[str] = cache.topics
+    if request.topics:
+        asked = set()
+        for topics in pieces(request.topics, PIECE_NAMES):
+            asked.update(topic.name for topic in topics)
+            yield
+    if cursor is not None:
+        first_name = cursor.topic_name
+        if request.topics and first_name not in asked:
+            why = f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {first_name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+        if cursor.partition_index < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
+    # Sorted piece by piece: a hundred thousand names at once take 50 ms.
+    ordered = []
+    for piece in pieces(list(asked), PIECE_NAMES):
+        ordered.append(sorted(piece if cursor is None else [name for name in piece if name >= first_name]))
+        yield
+    return heapq.merge(*ordered)
 
 
-def _topic(view: ListenerView, topic: TopicImage, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+def _topic(topic: TopicImage) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(view, index, topic.partitions[index]) for index in range(start, end)],
+        partitions=[],
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )
 

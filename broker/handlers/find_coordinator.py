@@ -16,9 +16,12 @@ Not done: transactional ids (key type 1) are UNSUPPORTED_VERSION until there are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from broker.context import Handler, RequestContext, Services
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC
+from broker.pieces import at_once_or_in_turns, text_pieces
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -39,9 +42,9 @@ def build(services: Services) -> Handler:
     metadata = services.metadata
     controller = services.controller
 
-    def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    def handle(context: RequestContext, request: FindCoordinatorRequest) -> Any:
         if context.api_version >= VERSION_BATCH:
-            return FindCoordinatorResponse(coordinators=[_answer_key(context, request, key) for key in request.coordinator_keys])
+            return at_once_or_in_turns(_answer_keys(context, request))
         answer = _answer_key(context, request, request.key)
         return FindCoordinatorResponse(
             error_code=answer.error_code,
@@ -50,6 +53,13 @@ def build(services: Services) -> Handler:
             host=answer.host,
             port=answer.port,
         )
+
+    def _answer_keys(context: RequestContext, request: FindCoordinatorRequest) -> Work:
+        answers = []
+        for piece in text_pieces(request.coordinator_keys):
+            answers += [_answer_key(context, request, key) for key in piece]
+            yield
+        return FindCoordinatorResponse(coordinators=answers)
 
     def _answer_key(context: RequestContext, request: FindCoordinatorRequest, key: str) -> Coordinator:
         try:

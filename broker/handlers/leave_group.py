@@ -15,9 +15,13 @@ Not done: groups of the newer protocol (KIP-848).
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
-from broker.groups.replies import mapped
+from broker.groups.replies import gathered, mapped
+from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces
+from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -27,10 +31,12 @@ VERSION_BATCH = 3
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
-    def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred:
+    def handle(context: RequestContext, request: LeaveGroupRequest) -> Any:
         is_batch = context.api_version >= VERSION_BATCH
         if not is_batch:
             request.members = [MemberIdentity(member_id=request.member_id)]
+        elif len(request.members) > PIECE_ELEMENTS:
+            return at_once_or_in_turns(_leave_in_pieces(request))
         try:
             response = coordinator.leave(request)
         except KafkaError as e:
@@ -39,7 +45,26 @@ def build(services: Services) -> Handler:
             return response
         return mapped(response, _without_batch) if isinstance(response, Deferred) else _without_batch(response)
 
+    def _leave_in_pieces(request: LeaveGroupRequest) -> Work:
+        """As if each piece were a request of its own; the answer is one."""
+        replies: list[Deferred | LeaveGroupResponse] = []
+        for piece in pieces(request.members):
+            try:
+                replies.append(coordinator.leave(LeaveGroupRequest(group_id=request.group_id, members=list(piece))))
+            except KafkaError as e:
+                return LeaveGroupResponse(error_code=e.code)
+            yield
+        return gathered(replies, _joined)
+
     return handle
+
+
+def _joined(responses: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+    """One response of several, in their order."""
+    return LeaveGroupResponse(
+        error_code=next((response.error_code for response in responses if response.error_code), 0),
+        members=[member for response in responses for member in response.members],
+    )
 
 
 def _without_batch(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -15,8 +15,12 @@ Not done: share and streams groups.
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.context import Handler, RequestContext, Services
 from broker.groups.classic_group import ClassicGroup
+from broker.pieces import at_once_or_in_turns, pieces
+from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -26,7 +30,10 @@ CLASSIC_TYPE = "classic"
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
-    def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    def handle(context: RequestContext, request: ListGroupsRequest) -> Any:
+        return at_once_or_in_turns(_answer(request))
+
+    def _answer(request: ListGroupsRequest) -> Work:
         states = {state.strip().lower() for state in request.states_filter}
         types = {group_type.strip().lower() for group_type in request.types_filter}
         try:
@@ -35,7 +42,11 @@ def build(services: Services) -> Handler:
             return ListGroupsResponse(error_code=e.code)
         if types and CLASSIC_TYPE not in types:
             return ListGroupsResponse()
-        return ListGroupsResponse(groups=[_listed(group) for group in groups if not states or group.state.value.lower() in states])
+        listed = []
+        for piece in pieces(groups):
+            listed += [_listed(group) for group in piece if not states or group.state.value.lower() in states]
+            yield
+        return ListGroupsResponse(groups=listed)
 
     return handle
 

@@ -16,12 +16,16 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache (KIP-430, KIP-5
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, TypeVar
 
 from broker.context import Handler, RequestContext, Services
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
+from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
+from broker.pieces import Pace, at_once_or_in_turns, pieces
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -34,53 +38,40 @@ from protocol.uuids import ZERO_UUID
 
 NO_LEADER_ID = -1
 FIRST_VERSION_WITH_IDS = 12
+ASKED_PIECE_TOPICS = 500  # entries of a request that are looked at between two yields, 0.2 µs each
+
+Asked = TypeVar("Asked", str, bytes)
 
 
 def build(services: Services) -> Handler:
     cache, controller = services.metadata, services.controller
     auto_create_is_enabled = services.config.auto_create_topics_enable
 
-    def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    def handle(context: RequestContext, request: MetadataRequest) -> Any:
+        return at_once_or_in_turns(_answer(context, request))
+
+    def _answer(context: RequestContext, request: MetadataRequest) -> Work:
         version = context.api_version
-        wants_all = request.topics is None or (version == 0 and not request.topics)
         view = ListenerView(cache, context.listener_name)
         topics: list[MetadataResponseTopic] = []
-        missing: list[str] = []
-        if wants_all:
-            topics.extend(_topic(view, topic, version) for topic in cache.topics.values())
-        elif request.topics:
-            _check_form(request, version)
-            ids = [topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID]
+
+        def create(names: Iterable[str]) -> list[MetadataResponseTopic]:
+            return [_error_topic(name, error) for name, error in controller.auto_create(list(names), context).items()]
+
+        if request.topics is None or (version == 0 and not request.topics):
+            yield from _describe(view, list(cache.topics.values()), version, topics)
+        else:
+            names, ids = yield from _asked(request, version)
             if ids:
-                # As in Kafka, one id makes it a request by ids: names in it are passed over.
-                for topic_id in dict.fromkeys(ids):
-                    by_id = cache.find_topic_by_id(topic_id)
-                    topics.append(_unknown_id(topic_id) if by_id is None else _topic(view, by_id, version))
+                # One id makes it a request by ids, as in Kafka: names in it are passed over.
+                yield from _answer_asked(view, ids, cache.find_topic_by_id, version, topics, _unknown_ids)
             else:
-                for name in dict.fromkeys(topic.name or "" for topic in request.topics):
-                    by_name = cache.find_topic(name)
-                    if by_name is None:
-                        missing.append(name)
-                    else:
-                        topics.append(_topic(view, by_name, version))
-        if missing:
-            if auto_create_is_enabled and request.allow_auto_topic_creation:
-                errors = controller.auto_create(missing, context)
-            else:
-                errors = {name: _missing_error(name) for name in missing}
-            topics.extend(_error_topic(name, error) for name, error in errors.items())
+                is_creating = auto_create_is_enabled and request.allow_auto_topic_creation
+                yield from _answer_asked(view, names, cache.find_topic, version, topics, create if is_creating else _missing)
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
-        return MetadataResponse(
-            brokers=_brokers(view),
-            cluster_id=cache.cluster_id,
-            controller_id=cache.controller_id,
-            topics=topics,
-            cluster_authorized_operations=(
-                ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
-            ),
-        )
+        return _response(cache, view, request, topics)
 
     return handle
 
@@ -95,14 +86,73 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
     )
 
 
-def _check_form(request: MetadataRequest, version: int) -> None:
-    if version >= FIRST_VERSION_WITH_IDS:
-        return
-    for topic in request.topics or []:
-        if topic.name is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
-        if topic.topic_id != ZERO_UUID:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}")
+def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=_brokers(view),
+        cluster_id=cache.cluster_id,
+        controller_id=cache.controller_id,
+        topics=topics,
+        cluster_authorized_operations=(ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED),
+    )
+
+
+def _asked(request: MetadataRequest, version: int) -> Generator[None, None, tuple[dict[str, None], dict[bytes, None]]]:
+    """The names and ids that are asked for, each once. Raises KafkaError INVALID_REQUEST for what the version does not allow."""
+    names: dict[str, None] = {}
+    ids: dict[bytes, None] = {}
+    for piece in pieces(request.topics or [], ASKED_PIECE_TOPICS):
+        for topic in piece:
+            if version < FIRST_VERSION_WITH_IDS:
+                if topic.name is None:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
+                if topic.topic_id != ZERO_UUID:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}")
+            if topic.topic_id == ZERO_UUID:
+                names[topic.name or ""] = None
+            else:
+                ids[topic.topic_id] = None
+        if len(piece) == ASKED_PIECE_TOPICS:
+            yield
+    return names, ids
+
+
+def _answer_asked(
+    view: ListenerView,
+    asked: Iterable[Asked],
+    find_topic: Callable[[Asked], TopicImage | None],
+    version: int,
+    topics: list[MetadataResponseTopic],
+    answer_missing: Callable[[list[Asked]], list[MetadataResponseTopic]],
+) -> Work:
+    """Append to `topics` an answer for each name or id: the topics that are there first."""
+    missing = []
+    for piece in pieces(list(asked)):
+        found = []
+        for key in piece:
+            topic = find_topic(key)
+            if topic is None:
+                missing.append(key)
+            else:
+                found.append(topic)
+        yield from _describe(view, found, version, topics)
+        yield
+    for missing_piece in pieces(missing):
+        topics += answer_missing(missing_piece)
+        yield
+
+
+def _describe(view: ListenerView, topics: Iterable[TopicImage], version: int, answers: list[MetadataResponseTopic]) -> Work:
+    """Append the answers for `topics`."""
+    pace = Pace()
+    for topic in topics:
+        answer = MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=[])
+        answers.append(answer)
+        if pace.is_due():
+            yield
+        for piece in pieces(range(len(topic.partitions))):
+            answer.partitions += [_partition(view, index, topic.partitions[index], version) for index in piece]
+            if pace.is_due(len(piece)):
+                yield
 
 
 def _brokers(view: ListenerView) -> list[MetadataResponseBroker]:
@@ -111,15 +161,6 @@ def _brokers(view: ListenerView) -> list[MetadataResponseBroker]:
         host, port = view.endpoint(broker)
         brokers.append(MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
     return brokers
-
-
-def _topic(view: ListenerView, topic: TopicImage, version: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[_partition(view, index, partition, version) for index, partition in enumerate(topic.partitions)],
-    )
 
 
 def _partition(view: ListenerView, index: int, partition: PartitionImage, version: int) -> MetadataResponsePartition:
@@ -145,13 +186,16 @@ def _partition(view: ListenerView, index: int, partition: PartitionImage, versio
     )
 
 
-def _missing_error(name: str) -> ErrorCode:
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if find_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+def _missing(names: Iterable[str]) -> list[MetadataResponseTopic]:
+    return [
+        _error_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if find_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION)
+        for name in names
+    ]
 
 
 def _error_topic(name: str, error: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+def _unknown_ids(topic_ids: Iterable[bytes]) -> list[MetadataResponseTopic]:
+    return [MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id) for topic_id in topic_ids]

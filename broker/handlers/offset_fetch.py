@@ -5,6 +5,7 @@ Serves v1–v9.
 Behaviour:
 - A partition without a committed offset, in a group known or unknown, is offset -1 with no error. Null topics means all.
 - require_stable waits for commits in flight, and answers UNSTABLE_OFFSET_COMMIT for offsets of an open transaction (KIP-447).
+- A group named twice is answered twice, as by Kafka. A group whose offsets do not fit into an answer's size is POLICY_VIOLATION.
 - Topics are not looked up: offsets of topics that are gone may be read until they expire.
 
 Version notes:
@@ -16,10 +17,13 @@ Not done: v10, with topic ids.
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
+from broker.answer_size import AnswerSize
 from broker.context import Handler, RequestContext, Services
-from broker.deferred import Deferred
+from broker.groups.replies import gathered
+from broker.pieces import at_once_or_in_turns, text_pieces
+from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -39,37 +43,38 @@ NO_OFFSET = -1
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
-    def handle(context: RequestContext, request: OffsetFetchRequest) -> Deferred:
+    def handle(context: RequestContext, request: OffsetFetchRequest) -> Any:
+        return at_once_or_in_turns(_answer(context, request))
+
+    def _answer(context: RequestContext, request: OffsetFetchRequest) -> Work:
         is_batch = context.api_version >= VERSION_GROUPS
         groups = request.groups if is_batch else [_single_group(request)]
-        answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
-        response = Deferred()
-        missing_count = len(groups)
-
-        def answered(index: int, answer: OffsetFetchResponseGroup | KafkaError) -> None:
-            nonlocal missing_count
-            if isinstance(answer, KafkaError):
-                answer = OffsetFetchResponseGroup(group_id=groups[index].group_id, error_code=answer.code)
-            answers[index] = answer
-            missing_count -= 1
-            if missing_count == 0:
-                complete = [found for found in answers if found is not None]
-                response.complete(
-                    OffsetFetchResponse(groups=complete) if is_batch else _single_response(request, complete[0], context.api_version)
-                )
-
-        if not groups:
-            response.complete(OffsetFetchResponse())
-        for index, group in enumerate(groups):
-            try:
-                found = coordinator.fetch_offsets(group, require_stable=request.require_stable)
-            except KafkaError as e:
-                answered(index, e)
-            else:
-                found.when_done(partial(answered, index))
-        return response
+        answers: list[Any] = []
+        size = AnswerSize()
+        for piece in text_pieces([group.group_id for group in groups]):
+            for group in groups[len(answers) : len(answers) + len(piece)]:
+                try:
+                    answers.append((yield from coordinator.fetch_offsets(group, size, require_stable=request.require_stable)))
+                except KafkaError as e:
+                    answers.append(e)
+            yield
+        return gathered(answers, lambda answers: _response(context.api_version, request, groups, answers))
 
     return handle
+
+
+def _response(
+    version: int,
+    request: OffsetFetchRequest,
+    groups: list[OffsetFetchRequestGroup],
+    answers: list[OffsetFetchResponseGroup | KafkaError],
+) -> OffsetFetchResponse:
+    answered = [_failed(group, answer) if isinstance(answer, KafkaError) else answer for group, answer in zip(groups, answers, strict=True)]
+    return OffsetFetchResponse(groups=answered) if version >= VERSION_GROUPS else _single_response(request, answered[0], version)
+
+
+def _failed(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
 
 
 def error_response(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:

@@ -12,8 +12,12 @@ Not done: authorisation.
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.context import Handler, RequestContext, Services
+from broker.pieces import Pace, at_once_or_in_turns, pieces
 from broker.replication.replica_manager import ReplicaManager
+from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -27,16 +31,25 @@ from protocol.messages.offset_for_leader_epoch import (
 def build(services: Services) -> Handler:
     replica_manager = services.replica_manager
 
-    def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        topics = [
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(replica_manager, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-        return OffsetForLeaderEpochResponse(topics=topics)
+    def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Any:
+        return at_once_or_in_turns(_answers(replica_manager, request))
 
     return handle
+
+
+def _answers(replica_manager: ReplicaManager, request: OffsetForLeaderEpochRequest) -> Work:
+    topics = []
+    pace = Pace()
+    for topic in request.topics:
+        result = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
+        topics.append(result)
+        if pace.is_due():
+            yield
+        for piece in pieces(topic.partitions):
+            result.partitions += [_answer(replica_manager, topic.topic, asked) for asked in piece]
+            if pace.is_due(len(piece)):
+                yield
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _answer(replica_manager: ReplicaManager, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

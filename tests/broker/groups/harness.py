@@ -13,6 +13,7 @@ from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBr
 from tests.broker.groups.transcript import Transcript
 from tests.support.doubles import stands_for
 from tests.support.services import services
+from tests.support.turns import finished
 
 
 @stands_for(ControllerClient)
@@ -48,7 +49,7 @@ class GroupHandlers:
 
     def call(self, module: Any, version: int, request: Any, **facts: Any) -> Any:
         """The answer, which must be there, after a trip over the wire in this version."""
-        outcome = self.send(module, version, request, **facts)
+        outcome = finished(self.send(module, version, request, **facts))
         if isinstance(outcome, Deferred):
             assert outcome.is_done, "the request still waits"
             outcome = outcome.value

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.answer_size import AnswerSize
 from broker.context import RequestContext
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, LOAD_CHUNK_BYTES, ReplicatedCoordinatorLog
@@ -15,6 +16,7 @@ from broker.groups.group_config import GroupConfig
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics import Metrics
+from broker.pieces import at_once_or_in_turns
 from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget
 from broker.replication.replica_manager import ReplicaManager
 from config.server import ServerConfig
@@ -85,8 +87,10 @@ class Node:
         self.replica_manager.fetch(params, [target], lambda reads: None)
 
     def committed(self) -> list[int]:
-        reply = self.coordinator.fetch_offsets(OffsetFetchRequestGroup(group_id="g", topics=None), require_stable=False)
-        return [found.committed_offset for topic in reply.value.topics for found in topic.partitions]
+        reply = at_once_or_in_turns(
+            self.coordinator.fetch_offsets(OffsetFetchRequestGroup(group_id="g", topics=None), AnswerSize(), require_stable=False)
+        )
+        return [found.committed_offset for topic in reply.topics for found in topic.partitions]
 
 
 def test_committed_offsets_survive_a_kill(tmp_path: Path):

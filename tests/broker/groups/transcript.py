@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from broker.answer_size import AnswerSize
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.coordinator import GroupCoordinator
@@ -24,6 +25,7 @@ from broker.groups.group_config import GroupConfig
 from broker.groups.records import read_record
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
+from broker.pieces import at_once_or_in_turns
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -231,7 +233,8 @@ class Transcript:
         """An OffsetFetch of these partitions of t, or of all that the group has."""
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(partitions))] if partitions else None
         group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-        self._call(lambda: self.coordinator.fetch_offsets(group, require_stable=require_stable), self._show_fetch)
+        work = self.coordinator.fetch_offsets(group, AnswerSize(), require_stable=require_stable)
+        self._call(lambda: at_once_or_in_turns(work), self._show_fetch)
 
     def _call(self, request: Callable[[], Any], show: Callable[[Any], None]) -> None:
         def answered(response: Any) -> None:

@@ -12,6 +12,7 @@ from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from tests.broker.metadata.room import Room, context, creation, open_room
+from tests.support.turns import finished
 
 TOPIC, BROKER = 2, 4
 
@@ -25,7 +26,7 @@ async def room(tmp_path: Path) -> Room:
 
 def _ask(room: Room, kind: int, name: str, keys: list[str] | None = None, **fields: Any) -> DescribeConfigsResponse:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-    answer: Any = describe_configs.build(room.services)(context(4), DescribeConfigsRequest(resources=[resource], **fields))
+    answer: Any = finished(describe_configs.build(room.services)(context(4), DescribeConfigsRequest(resources=[resource], **fields)))
     return answer
 
 

@@ -27,6 +27,7 @@ from protocol.messages.incremental_alter_configs import (
 )
 from tests.broker.metadata.room import Room, context, creation, open_room
 from tests.support.kafka import KafkaServer, java_tool
+from tests.support.turns import finished
 
 OUR_OWN = "barnabas."
 ATTEMPTS_MAX = 1000
@@ -187,7 +188,7 @@ async def test_kafkas_tool_decodes_our_log(recording: Recording, tmp_path: Path)
 async def test_described_configs_are_kafkas_field_by_field(recording: Recording, tmp_path: Path) -> None:
     room = await _room_like(recording, tmp_path)
 
-    ours: Any = describe_configs.build(room.services)(context(4), description())
+    ours = finished(describe_configs.build(room.services)(context(4), description()))
 
     # ELR (KIP-966) makes Kafka set min.insync.replicas for all brokers; metadata.version 4.0-IV3 here does not.
     left_out = {"min.insync.replicas"} | OTHER_DEFAULTS

@@ -1,0 +1,202 @@
+"""Requests with many elements are answered in pieces, between which others are served; what the same thing costs twice has a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import GeneratorType
+from typing import Any
+
+import pytest
+
+from broker.answer_size import ANSWER_BYTES_MAX
+from broker.handlers import (
+    describe_configs,
+    describe_groups,
+    describe_topic_partitions,
+    find_coordinator,
+    leave_group,
+    list_groups,
+    metadata,
+    offset_fetch,
+    offset_for_leader_epoch,
+)
+from protocol.codec import encode
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from tests.broker.groups.harness import GroupHandlers
+from tests.broker.metadata.room import context, creation, open_room
+from tests.broker.replication.world import World
+from tests.support.turns import finished, run
+
+COUNT = 2_000
+ELEMENTS_PER_PIECE_MAX = 200
+NAMES = [f"n{number}" for number in range(COUNT)]
+
+
+def _offset_fetch_of_groups() -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES])
+
+
+def _offset_fetch_of_partitions() -> OffsetFetchRequest:
+    topic = OffsetFetchRequestTopics(name="t", partition_indexes=list(range(COUNT)))
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
+
+
+GROUP_REQUESTS: dict[str, tuple[Any, int, Callable[[], Any]]] = {
+    "FindCoordinator": (find_coordinator, 4, lambda: FindCoordinatorRequest(coordinator_keys=NAMES)),
+    "DescribeGroups": (describe_groups, 5, lambda: DescribeGroupsRequest(groups=NAMES)),
+    "OffsetFetch, groups": (offset_fetch, 8, _offset_fetch_of_groups),
+    "OffsetFetch, partitions": (offset_fetch, 8, _offset_fetch_of_partitions),
+    "LeaveGroup": (leave_group, 4, lambda: LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=name) for name in NAMES])),
+}
+METADATA_REQUESTS: dict[str, tuple[Any, int, Callable[[], Any]]] = {
+    "Metadata, missing": (
+        metadata,
+        9,
+        lambda: MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False),
+    ),
+    "Metadata, missing ids": (
+        metadata,
+        12,
+        lambda: MetadataRequest(
+            topics=[MetadataRequestTopic(name=None, topic_id=(number + 1).to_bytes(16, "big")) for number in range(COUNT)],
+            allow_auto_topic_creation=False,
+        ),
+    ),
+    "Metadata, many partitions": (metadata, 9, lambda: MetadataRequest(topics=[MetadataRequestTopic(name="large")])),
+    "Metadata, all": (metadata, 9, lambda: MetadataRequest(topics=None)),
+    "DescribeTopicPartitions, missing": (
+        describe_topic_partitions,
+        0,
+        lambda: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in NAMES]),
+    ),
+    "DescribeTopicPartitions, many partitions": (
+        describe_topic_partitions,
+        0,
+        lambda: DescribeTopicPartitionsRequest(topics=[TopicRequest(name="large")]),
+    ),
+    "DescribeConfigs, missing": (
+        describe_configs,
+        4,
+        lambda: DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES]),
+    ),
+    "DescribeConfigs, one topic": (
+        describe_configs,
+        4,
+        lambda: DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2, resource_name="large")] * COUNT),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROUP_REQUESTS)
+def test_requests_about_many_groups_go_in_turns(name: str) -> None:
+    handler, version, make = GROUP_REQUESTS[name]
+
+    outcome = GroupHandlers().send(handler, version, make())
+
+    assert isinstance(outcome, GeneratorType)
+    assert run(outcome)[1] >= COUNT / ELEMENTS_PER_PIECE_MAX
+
+
+@pytest.mark.parametrize("name", METADATA_REQUESTS)
+async def test_requests_about_many_topics_go_in_turns(tmp_path: Path, name: str) -> None:
+    handler, version, make = METADATA_REQUESTS[name]
+    room = await open_room(tmp_path)
+    await room.client.create_topics(creation("large", COUNT, 1))
+
+    outcome = handler.build(room.services)(context(version), make())
+
+    assert isinstance(outcome, GeneratorType)
+    assert run(outcome)[1] >= COUNT / ELEMENTS_PER_PIECE_MAX
+    await room.close()
+
+
+def test_many_leader_epochs_go_in_turns(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    asked = [OffsetForLeaderPartition(partition=number) for number in range(COUNT)]
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=asked)])
+
+    outcome = offset_for_leader_epoch.build(world.services())(context(4), request)
+
+    assert isinstance(outcome, GeneratorType)
+    assert run(outcome)[1] >= COUNT / ELEMENTS_PER_PIECE_MAX
+
+
+def test_many_groups_are_listed_in_turns() -> None:
+    handlers = GroupHandlers()
+    _commit(handlers, *(f"g{number}" for number in range(COUNT)))
+
+    outcome = handlers.send(list_groups, 4, ListGroupsRequest())
+
+    assert isinstance(outcome, GeneratorType)
+    response, pieces_count = run(outcome)
+    assert len(response.groups) == COUNT
+    assert pieces_count >= COUNT / ELEMENTS_PER_PIECE_MAX
+
+
+async def test_few_topics_are_described_at_once(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+
+    outcome: Any = metadata.build(room.services)(context(9), MetadataRequest(topics=None))
+
+    assert outcome.topics == []
+    await room.close()
+
+
+async def test_a_topic_that_goes_while_it_is_described_does_no_harm(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+    await room.client.create_topics(creation("large", COUNT, 1))
+    outcome = metadata.build(room.services)(context(9), MetadataRequest(topics=None))
+
+    room.cache.topics.clear()
+    response = finished(outcome)
+
+    assert [len(topic.partitions) for topic in response.topics] == [COUNT]
+    await room.close()
+
+
+async def test_one_resource_named_often_is_answered_each_time_up_to_a_limit(tmp_path: Path) -> None:
+    """4,000 names in 20 KB made an answer of 213 MB."""
+    room = await open_room(tmp_path)
+    resources = [DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)] * 4_000
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+
+    response = finished(describe_configs.build(room.services)(context(4), request))
+
+    told = [result for result in response.results if result.error_code == ErrorCode.NONE]
+    refused = response.results[len(told) :]
+    assert {result.error_code for result in refused} == {ErrorCode.POLICY_VIOLATION}
+    assert len({id(result.configs) for result in told}) == 1, "described once"
+    size_bytes = len(encode(DescribeConfigsResponse(results=told[:1]), 4))
+    assert ANSWER_BYTES_MAX * 0.8 < len(told) * size_bytes < ANSWER_BYTES_MAX * 1.2
+    await room.close()
+
+
+def test_offsets_of_one_group_asked_for_often_have_a_limit() -> None:
+    handlers = GroupHandlers()
+    _commit(handlers, "g", metadata="m" * 4_000)
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=None)] * 20_000
+
+    response = finished(handlers.send(offset_fetch, 8, OffsetFetchRequest(groups=groups)))
+
+    told = [group for group in response.groups if group.error_code == ErrorCode.NONE]
+    assert {group.error_code for group in response.groups[len(told) :]} == {ErrorCode.POLICY_VIOLATION}
+    assert ANSWER_BYTES_MAX * 0.9 < len(told) * 4_000 < ANSWER_BYTES_MAX
+
+
+def _commit(handlers: GroupHandlers, *group_ids: str, metadata: str = "") -> None:
+    """One offset for each group."""
+    for group_id in group_ids:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=metadata)
+        request = OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+        handlers.script.coordinator.commit_offsets(context(8), request)
