@@ -132,6 +132,8 @@ class LogConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     record_validation: str = "header"
+    shown_segment_bytes: int | None = None
+    """What segment.bytes says where internal.segment.bytes decides instead."""
 
     is_judged_by_header: bool = field(init=False, repr=False, compare=False)
     """Whether a produced batch is appended on the word of its header and CRC. Else its records are walked: for the keys of a compacted
@@ -161,8 +163,12 @@ class LogConfig:
 
     def value_of(self, name: str) -> Value:
         """The effective value of the topic property `name`, as DescribeConfigs reports it."""
-        known = TOPIC_PROPERTIES[name]
-        return None if name == _INTERNAL_SEGMENT_BYTES else getattr(self, _field_of(known))
+        if name == _INTERNAL_SEGMENT_BYTES:
+            return None if self.shown_segment_bytes is None else self.segment_bytes
+        if name == "segment.bytes" and self.shown_segment_bytes is not None:
+            return self.shown_segment_bytes
+        value: Value = getattr(self, _field_of(TOPIC_PROPERTIES[name]))
+        return value
 
 
 _INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
@@ -225,6 +231,7 @@ def _with_overrides(defaults: LogConfig, overrides: Mapping[str, str]) -> LogCon
             fields[_field_of(known)] = known.parse(text)
     if _INTERNAL_SEGMENT_BYTES in overrides:
         # Kafka's own back door for tests: segments smaller than segment.bytes allows.
+        fields["shown_segment_bytes"] = fields.get("segment_bytes", defaults.segment_bytes)
         fields["segment_bytes"] = TOPIC_PROPERTIES[_INTERNAL_SEGMENT_BYTES].parse(overrides[_INTERNAL_SEGMENT_BYTES])
     return replace(defaults, **fields) if fields else defaults
 

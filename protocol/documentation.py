@@ -77,12 +77,25 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   without a word.
 - A compression codec that does not exist and data that cannot be decompressed are CORRUPT_MESSAGE or INVALID_RECORD. Kafka answers
   UNKNOWN_SERVER_ERROR.
+- Records with timestamps below -1 are accepted where the broker compresses them anew, as they are by both everywhere else. Kafka answers
+  UNKNOWN_SERVER_ERROR there, for its builder does not take them.
+- Beside INVALID_RECORD the log start offset is always told; Kafka leaves it out where there is not exactly one batch. Null for records is
+  INVALID_RECORD; Kafka never answers.
+- Messages beside error codes are our own: Kafka mostly has none, or the code's general sentence. The same holds for FindCoordinator and
+  for resource types in DescribeConfigs.
 - Decompression is bounded: a batch that would grow past the bound is refused. Kafka has no bound in total.
 - An idempotent producer is never answered UNKNOWN_SERVER_ERROR: the Java client would take new sequence numbers and duplicate. The
   connection is closed instead, and the client sends the batch again.
 - No client may write to internal topics. Kafka lets one through that calls itself `__admin_client`.
 - The last five batches of each producer are known again after a restart: the batch headers before the producer snapshot are read too. Kafka
   keeps one batch in its snapshot, so that a retry of an older one fails there.
+
+### Answers
+- Where Kafka trips over a request and answers UNKNOWN_SERVER_ERROR for all of it, the answer here says what is wrong: an empty name in
+  DescribeTopicPartitions and a topic with neither name nor id in Metadata v12 are INVALID_TOPIC_EXCEPTION for that topic, an unknown
+  operation in IncrementalAlterConfigs is INVALID_REQUEST for that resource.
+- An answer to DescribeConfigs, DescribeGroups or OffsetFetch has at most 64 MB. Resources and groups beyond that are
+  POLICY_VIOLATION each. Kafka has no limit.
 
 ### Configs
 - Of the broker configs that Kafka lets change while it runs, those that are defaults of topic configs can be altered. The others, and names

@@ -6,7 +6,7 @@ Behaviour:
 - A topic asked for twice is refused with INVALID_REQUEST. More than 10,000 at once: POLICY_VIOLATION for all (Kafka 4.3 answers
   UNKNOWN_SERVER_ERROR here, and creates 10,000).
 
-Not done: the request's timeout; controller mutation quotas (v3).
+Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic); controller mutation quotas (v3).
 
 Source: ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.context import Handler, RequestContext, Services
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 
 
@@ -24,6 +24,8 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
+        if request.timeout_ms <= 0 and request.topics:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return controller.create_partitions(request, context)
 
     return handle

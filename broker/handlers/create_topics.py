@@ -8,7 +8,8 @@ Behaviour:
 
 Version notes: v4 defaults. v5 partitions, replicas and configs in the response. v7 topic ids.
 
-Not done: the request's timeout, since the embedded controller answers in milliseconds or not at all; create.topic.policy.class.name;
+Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic), since the embedded controller answers in
+milliseconds or not at all; create.topic.policy.class.name;
 controller mutation quotas (v6).
 
 Source: ControllerApis.createTopics, ReplicationControlManager.createTopics (KIP-464, KIP-525).
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.context import Handler, RequestContext, Services
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 
@@ -27,6 +28,8 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
+        if request.timeout_ms <= 0 and request.topics:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return controller.create_topics(request, context)
 
     return handle

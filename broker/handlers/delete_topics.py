@@ -8,7 +8,7 @@ Behaviour:
 
 Version notes: v5 error messages. v6 topics by name or by id; one asked for in both ways is refused.
 
-Not done: the request's timeout; controller mutation quotas (v5).
+Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic); controller mutation quotas (v5).
 
 Source: ControllerApis.deleteTopics (KIP-516).
 """
@@ -18,14 +18,17 @@ from __future__ import annotations
 import asyncio
 
 from broker.context import Handler, RequestContext, Services
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 
 def build(services: Services) -> Handler:
     controller, replica_manager = services.controller, services.replica_manager
+    is_enabled = services.config.delete_topic_enable
 
     async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        if request.timeout_ms <= 0 and is_enabled and (request.topics or request.topic_names):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         response = await controller.delete_topics(request, context.api_version, context)
         removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         replica_manager.when_removed(lambda: None if removed.done() else removed.set_result(None))

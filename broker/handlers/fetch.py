@@ -7,12 +7,13 @@ Behaviour:
   when that happens or max_wait_ms are over. max_wait_ms is clamped to MAX_WAIT_MS_LIMIT.
 - Partitions are read in the request's order. The first non-empty one gives its first batch whatever the limits say (KIP-74);
   max_bytes is clamped to fetch.max.bytes. Whole batches only: the first may begin before the offset asked for.
-- READ_COMMITTED stops at the last stable offset and lists aborted transactions ([] for none); otherwise the list is null.
+- READ_COMMITTED stops at the last stable offset and lists aborted transactions ([] for none); otherwise the list is null. An isolation
+  level that does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
 - A full response has every partition asked for, once; one named twice is read as it is named last.
 - Replicas: an id that is not in the partition's replica set is refused, so on a single node every one is.
 
-Version notes: v7 sessions. v9 leader epochs are checked (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320). v10 zstd topics. v11
-consumers may fetch from followers (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID,
+Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320).
+v10 zstd topics. v11 consumers may fetch from followers (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID,
 INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951).
 
 Not done: preferred read replicas, quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
@@ -26,10 +27,10 @@ from broker.cold_reads import try_again_when_read
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.replication.delayed_fetch import DelayedFetch
-from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import FetchContext, FetchSessionCache, PartitionKey, SessionAnswer, partition_key
 from protocol.apis import APIS
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -51,7 +52,9 @@ from protocol.templates import (
 from storage.page_cache import ColdRead
 
 MAX_WAIT_MS_LIMIT = 300_000  # half of connections.max.idle.ms: a longer poll would end with the connection
+READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+NEVER_READ_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 FUTURE_LOCAL_REPLICA_ID = -3
 STORAGE_ERROR_VERSION_MIN = 6
 ZSTD_VERSION_MIN = 10
@@ -173,7 +176,7 @@ class FetchHandler:
                     asked.fetch_offset,
                     size if (size := asked.partition_max_bytes) > 0 else 0,
                     topic_id,
-                    asked.current_leader_epoch,
+                    epoch if (epoch := asked.current_leader_epoch) >= 0 else NO_EPOCH,
                     asked.last_fetched_epoch,
                     asked.log_start_offset,
                 )
@@ -284,10 +287,30 @@ class FetchHandler:
         response.node_endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
 
 
+def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """The error for the request and, for clients that name topics, for every partition."""
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            partitions=[
+                PartitionData(partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b"")
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if topic.topic
+    ]
+    return FetchResponse(error_code=error.code, responses=topics)
+
+
 def _isolation(request: FetchRequest, replica_id: int) -> FetchIsolation:
     if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
         return FetchIsolation.LOG_END
-    return FetchIsolation.TXN_COMMITTED if request.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
+    if request.isolation_level == READ_UNCOMMITTED:
+        return FetchIsolation.HIGH_WATERMARK
+    if request.isolation_level == READ_COMMITTED:
+        return FetchIsolation.TXN_COMMITTED
+    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> Iterator[PartitionKey]:
@@ -320,7 +343,7 @@ def _partition_data(read: PartitionRead) -> PartitionData:
         high_watermark=read.high_watermark,
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=[] if read.error_code in NEVER_READ_ERRORS else None,
         records=read.records,
     )
     if read.aborted_transactions is not None:

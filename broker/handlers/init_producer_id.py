@@ -1,9 +1,9 @@
 """InitProducerId (key 22). Serves v0–v5.
 
 Behaviour:
-- Without transactional id: a producer id that nobody else has, epoch 0; an id and epoch sent along are checked for form and ignored.
+- Without transactional id: a producer id that nobody else has, epoch 0; an id and epoch sent along are ignored, even negative ones.
 - Ids come from blocks of 1,000; a request that finds none left waits for the next block.
-- An empty transactional id, or half a producer id and epoch: INVALID_REQUEST.
+- An empty transactional id, or -1 for one of producer id and epoch alone: INVALID_REQUEST.
 
 Version notes: v3 the producer's present id and epoch (KIP-360).
 
@@ -56,6 +56,4 @@ _RETRIABLE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.K
 def _is_well_formed(request: InitProducerIdRequest) -> bool:
     if request.transactional_id == "":
         return False
-    if request.producer_id == NO_PRODUCER_ID and request.producer_epoch == NO_PRODUCER_EPOCH:
-        return True
-    return request.producer_id >= 0 and request.producer_epoch >= 0
+    return (request.producer_id == NO_PRODUCER_ID) == (request.producer_epoch == NO_PRODUCER_EPOCH)

@@ -7,7 +7,9 @@ Behaviour:
 - A timestamp finds the first record at or after it that the client may read; none is (-1, -1) without an error.
 - Right after an election, while the high watermark has not reached the start of the leader's epoch, an end that a client relied
   on may seem to go back: OFFSET_NOT_AVAILABLE instead (LEADER_NOT_AVAILABLE before v5).
-- A partition named twice gets INVALID_REQUEST, once. A special timestamp that the version does not know: UNSUPPORTED_VERSION.
+- A topic is answered once, however often it is named, and not at all without partitions. A partition named twice gets INVALID_REQUEST,
+  once. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
+- A special timestamp that the version does not know: UNSUPPORTED_VERSION.
 
 Version notes: v2 isolation level. v4 leader epochs. v7 -3, the record with the largest timestamp. v8 -4, the start of the local log:
 without tiering the same as -2. v9 -5, the end of the tiered log: -1 without tiering.
@@ -62,6 +64,7 @@ SPECIAL_TIMESTAMP_VERSIONS_MIN = {
 }
 NO_TIMESTAMP = -1
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 LEADER_EPOCH_VERSION_MIN = 4
 OFFSET_NOT_AVAILABLE_VERSION_MIN = 5
 
@@ -95,24 +98,27 @@ class ListOffsetsHandler:
 
     def _answer_all(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         twice = _find_duplicates(request)
-        response = ListOffsetsResponse()
+        answers: dict[str, ListOffsetsTopicResponse] = {}
         answered: set[tuple[str, int]] = set()
         for topic in request.topics:
-            answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            answer = answers.get(topic.name) or ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            if topic.partitions:
+                answers[topic.name] = answer
             for asked in topic.partitions:
                 key = (topic.name, asked.partition_index)
                 if key in answered:
                     continue
                 answered.add(key)
                 try:
+                    if request.isolation_level not in ISOLATION_LEVELS:
+                        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
                     if key in twice:
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
                     answer.partitions.append(self._answer(request, topic.name, asked, context.api_version))
                 except KafkaError as error:
                     code = _for_version(error.code, context.api_version)
                     answer.partitions.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code))
-            response.topics.append(answer)
-        return response
+        return ListOffsetsResponse(topics=list(answers.values()))
 
     def _answer(self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
         if asked.timestamp < 0 and version < SPECIAL_TIMESTAMP_VERSIONS_MIN.get(asked.timestamp, version + 1):

@@ -6,6 +6,7 @@ Behaviour:
 - A member commits in its generation; without member and generation (-1) a simple consumer or a tool commits for a group that
   has no members now. It counts as a heartbeat.
 - Answered when the offsets are committed in `__consumer_offsets`.
+- Nothing is said of a topic without partitions, unless it does not exist; as in Kafka.
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION each; metadata longer than offset.metadata.max.bytes is
   OFFSET_METADATA_TOO_LARGE; the others are committed all the same. Errors of the group are given for every other partition.
 
@@ -37,8 +38,9 @@ def build(services: Services) -> Handler:
     find_topic = services.metadata.find_topic
 
     def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred:
+        has_topics = bool(request.topics)
         unknown = _take_unknown(request)
-        if unknown and not request.topics:
+        if has_topics and not request.topics:
             return OffsetCommitResponse(topics=unknown)
         try:
             response = coordinator.commit_offsets(context, request)
@@ -57,11 +59,10 @@ def build(services: Services) -> Handler:
             image = find_topic(topic.name)
             count = 0 if image is None else len(image.partitions)
             missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
-            if missing:
+            if missing or image is None:
                 topic.partitions = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
                 unknown.append(_unknown_response(topic, [partition.partition_index for partition in missing]))
-        if unknown:
-            request.topics = [topic for topic in request.topics if topic.partitions]
+        request.topics = [topic for topic in request.topics if topic.partitions]
         return unknown
 
     return handle

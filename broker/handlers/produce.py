@@ -277,6 +277,23 @@ class ProduceHandler:
         response.node_endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
 
 
+def error_response(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    """The error for every partition. With acks=0 nobody reads it: DecodeError closes the connection."""
+    if request.acks == NO_ACKS:
+        raise DecodeError(f"acks=0 and {error.code.name}")
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1) for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
 def _raise_unanswered(refused: Iterable[PartitionAppendResult], results: Iterable[PartitionAppendResult]) -> None:
     """With acks=0 the client can't be told of an error but by closing its connection, so that it refreshes its metadata."""
     for result in (*refused, *results):

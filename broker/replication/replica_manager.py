@@ -217,6 +217,8 @@ class ReplicaManager:
         result.fail(error.code, error.message)
         if isinstance(error, RecordValidationError):
             result.record_errors = error.record_errors
+        if error.code not in EXPECTED_APPEND_ERRORS and (partition := self.find_partition(result.topic, result.partition)) is not None:
+            result.log_start_offset = partition.log.log_start_offset  # told with what is wrong with the records, as in Kafka
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else strangers' names would fill the metrics
             metrics = self._metrics.topic(result.topic)
             metrics.total_produce_requests += 1

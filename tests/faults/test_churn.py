@@ -65,10 +65,10 @@ def change_topics(client: WireClient, source: random.Random) -> None:
         topic = CreatableTopic(name=name, num_partitions=source.choice([1, 3, 80]), replication_factor=1, configs=configs)
         client.request(CreateTopicsRequest(topics=[topic]), 5)
     elif choice < 0.9:
-        client.request(DeleteTopicsRequest(topic_names=[name]), 4)
+        client.request(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 4)
     else:
         more = CreatePartitionsTopic(name=name, count=source.choice([2, 5, 90]), assignments=None)
-        client.request(CreatePartitionsRequest(topics=[more]), 2)
+        client.request(CreatePartitionsRequest(topics=[more], timeout_ms=10_000), 2)
     time.sleep(source.random() * 0.05)
 
 

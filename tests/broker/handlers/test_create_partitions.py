@@ -18,7 +18,7 @@ from tests.broker.metadata.room import context, creation, open_room
 async def test_new_partitions_are_in_the_metadata_when_they_are_answered(tmp_path: Path, version: int) -> None:
     room = await open_room(tmp_path)
     await room.client.create_topics(creation("t", 2, 1))
-    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=5, assignments=None)])
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=5, assignments=None)], timeout_ms=1_000)
 
     answer: Any = await create_partitions.build(room.services)(context(version), request)
 

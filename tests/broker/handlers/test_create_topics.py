@@ -34,3 +34,16 @@ async def test_too_much_at_once_is_an_error_of_every_topic(tmp_path: Path) -> No
     answer = create_topics.error_response(request, refused.value)
 
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", ErrorCode.POLICY_VIOLATION)]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_no_time_is_a_timeout_and_nothing_is_created(tmp_path: Path, timeout_ms: int) -> None:
+    room = await open_room(tmp_path)
+    request = creation("t", 1, 1)
+    request.timeout_ms = timeout_ms
+
+    with pytest.raises(KafkaError) as refused:
+        await create_topics.build(room.services)(context(7), request)
+
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "t" not in room.cache.topics

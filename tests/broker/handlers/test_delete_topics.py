@@ -19,7 +19,11 @@ from tests.broker.metadata.room import context, creation, open_room
 async def test_a_deleted_topic_is_gone_when_it_is_answered(tmp_path: Path, version: int) -> None:
     room = await open_room(tmp_path)
     await room.client.create_topics(creation("t", 2, 1))
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]) if version >= 6 else DeleteTopicsRequest(topic_names=["t"])
+    request = (
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1_000)
+        if version >= 6
+        else DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000)
+    )
 
     answer: Any = await delete_topics.build(room.services)(context(version), request)
 

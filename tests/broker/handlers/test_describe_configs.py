@@ -96,3 +96,12 @@ async def test_every_version_can_be_written_and_read(room: Room, version: int) -
     decoded, _ = decode(DescribeConfigsResponse, version, encode(answer, version))
 
     assert [config.name for config in decoded.results[0].configs] == [config.name for config in answer.results[0].configs]
+
+
+async def test_internal_segment_bytes_is_told_for_itself(room: Room) -> None:
+    await room.client.create_topics(creation("small", 1, 1, internal_segment_bytes="100000"))
+
+    configs = _ask(room, TOPIC, "small", ["internal.segment.bytes", "segment.bytes"]).results[0].configs
+
+    assert {config.name: config.value for config in configs} == {"internal.segment.bytes": "100000", "segment.bytes": "1073741824"}
+    assert room.cache.log_config("small").segment_bytes == 100_000

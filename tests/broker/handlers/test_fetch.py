@@ -12,7 +12,7 @@ from broker.deferred import Deferred
 from broker.handlers import fetch
 from protocol import codec
 from protocol.apis import APIS
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from protocol.templates import PreparedResponse
 from tests.broker.replication.world import World, batch, completed, context, values
@@ -384,3 +384,23 @@ def test_session_with_topic_ids_learns_of_a_topic_made_later(tmp_path: Path) -> 
 
     assert only(full).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert values(only(news).records) == ["x"]
+
+
+@pytest.mark.parametrize("isolation_level", [-1, 2])
+def test_an_isolation_level_that_does_not_exist_fails_the_request(world: World, isolation_level: int) -> None:
+    request = FetchRequest(topics=[topic("a", (0, 0), (1, 0))], isolation_level=isolation_level)
+
+    with pytest.raises(KafkaError) as refused:
+        fetch.build(world.services())(context(FETCH_KEY, 12), request)
+    response = fetch.error_response(request, refused.value)
+
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [(part.partition_index, part.error_code) for part in parts(response)] == [(0, response.error_code), (1, response.error_code)]
+
+
+def test_a_negative_leader_epoch_is_not_checked(world: World) -> None:
+    world.produce("a", batch("0"))
+
+    response = Client(world).fetch(topic("a", (0, 0), current_leader_epoch=-2))
+
+    assert values(only(response).records) == ["0"]

@@ -70,3 +70,12 @@ def test_a_controller_out_of_reach_makes_the_client_try_again() -> None:
     answer = init_producer_id.error_response(InitProducerIdRequest(), KafkaError(ErrorCode.NOT_CONTROLLER))
 
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-5, -5), (-2, 0), (0, -2), (5, 5)])
+async def test_an_id_sent_along_is_ignored(tmp_path: Path, producer_id: int, producer_epoch: int) -> None:
+    room = await open_room(tmp_path)
+
+    answer = await _ask(room, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 0, 0)

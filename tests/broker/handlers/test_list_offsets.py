@@ -141,3 +141,23 @@ def test_end_is_not_available_while_the_high_watermark_lags_behind_the_epoch(tmp
     assert ask(world, -2)[0] == 0
     world.follower_fetch(2, "a", 1)
     assert ask(world, -1)[:3] == (0, -1, 1)
+
+
+def test_topics_are_answered_once_and_only_with_partitions(world: World) -> None:
+    world.create_topic("b", partitions=2)
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1)]
+    topics = [
+        ListOffsetsTopic(name="a"),
+        ListOffsetsTopic(name="b", partitions=asked[:1]),
+        ListOffsetsTopic(name="b", partitions=asked[1:]),
+    ]
+
+    request = ListOffsetsRequest(replica_id=-1, topics=topics)
+    response: Any = list_offsets.build(world.services())(context(LIST_OFFSETS_KEY, 7), request)
+
+    assert [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in response.topics] == [("b", [0, 1])]
+
+
+@pytest.mark.parametrize("isolation_level", [-1, 2])
+def test_an_isolation_level_that_does_not_exist_is_an_error_of_every_partition(world: World, isolation_level: int) -> None:
+    assert ask(world, -1, isolation_level=isolation_level) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1)

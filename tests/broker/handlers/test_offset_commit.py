@@ -78,3 +78,13 @@ def test_answer_waits_for_the_commit():
     handlers.script.log.commit()
 
     assert errors(over_the_wire(waiting.value, 8)) == {"t": {0: 0, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}}
+
+
+def test_a_topic_without_partitions_is_told_only_if_it_does_not_exist():
+    handlers = GroupHandlers()
+
+    alone = handlers.call(offset_commit, 8, request(t=[]))
+    beside_others = handlers.call(offset_commit, 8, request(t=[], nope=[]))
+
+    assert errors(alone) == {}
+    assert errors(beside_others) == {"nope": {}}

@@ -329,3 +329,34 @@ def test_refused_records_are_told_in_the_log_with_the_reason_and_the_client(tmp_
     assert large.startswith("produce refused topic=a partition=0 error=MESSAGE_TOO_LARGE") and large.endswith(who)
     assert left_out == "produce refused with UNKNOWN_TOPIC_OR_PARTITION: 10 more lines were left out in the last 60 s"
     assert len(caplog.messages) == 12
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"producer_id": 7, "producer_epoch": 1, "base_sequence": 9}, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ({"producer_id": 7, "producer_epoch": 0, "base_sequence": 1}, ErrorCode.INVALID_PRODUCER_EPOCH),
+        ({"is_control": True}, ErrorCode.INVALID_RECORD),
+        ({"timestamp": 1}, ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_log_start_offset_is_told_beside_what_is_wrong_with_the_records(tmp_path: Path, fields: dict[str, Any], error: ErrorCode) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", message_timestamp_before_max_ms="1000")
+    send(world, request(("a", [(0, batch("0", producer_id=7, producer_epoch=1, base_sequence=0))])))
+
+    response = send(world, request(("a", [(0, batch("1", **fields))])))
+
+    partition = response.responses[0].partition_responses[0]
+    assert (partition.error_code, partition.base_offset, partition.log_start_offset) == (error, -1, 0)
+
+
+def test_a_request_that_fails_as_a_whole_is_an_error_of_every_partition() -> None:
+    asked = request(("a", [(0, batch("1")), (1, batch("1"))]))
+
+    response = produce.error_response(asked, KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+
+    assert codes(response) == [
+        ("a", 0, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("a", 1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ]
