@@ -94,6 +94,11 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - Where Kafka trips over a request and answers UNKNOWN_SERVER_ERROR for all of it, the answer here says what is wrong: an empty name in
   DescribeTopicPartitions and a topic with neither name nor id in Metadata v12 are INVALID_TOPIC_EXCEPTION for that topic, an unknown
   operation in IncrementalAlterConfigs is INVALID_REQUEST for that resource.
+- CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed step by step, each
+  topic and resource whole. Others may see some of them before the answer, and a crash in between leaves those that were committed. Kafka
+  commits all in one batch. A request for too much is refused before the first step.
+- The answers to CreateTopics and CreatePartitions wait until the new partitions are led, up to 20 s. Kafka's come before, and its brokers
+  answer NOT_LEADER_OR_FOLLOWER for a moment.
 - An answer to DescribeConfigs, DescribeGroups or OffsetFetch has at most 64 MB. Resources and groups beyond that are
   POLICY_VIOLATION each. Kafka has no limit.
 

@@ -1,7 +1,8 @@
 """CreatePartitions (key 37). Serves v0–v3.
 
 Behaviour:
-- Each topic gets its new total of partitions or is refused on its own; the answer comes when the new ones are durable and led.
+- Each topic gets its new total of partitions or is refused on its own; the answer comes when the new ones are durable and led,
+  after 20 s at the latest.
 - A total that is no increase: INVALID_PARTITIONS. A manual assignment has one list of replicas for each new partition.
 - A topic asked for twice is refused with INVALID_REQUEST. More than 10,000 at once: POLICY_VIOLATION for all (Kafka 4.3 answers
   UNKNOWN_SERVER_ERROR here, and creates 10,000).
@@ -13,9 +14,8 @@ Source: ControllerApis.createPartitions, ReplicationControlManager.createPartiti
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from broker.context import Handler, RequestContext, Services
+from broker.new_partition_wait import wait_until_made
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 
@@ -23,10 +23,13 @@ from protocol.messages.create_partitions import CreatePartitionsRequest, CreateP
 def build(services: Services) -> Handler:
     controller = services.controller
 
-    def handle(context: RequestContext, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
+    async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         if request.timeout_ms <= 0 and request.topics:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-        return controller.create_partitions(request, context)
+        response = await controller.create_partitions(request, context)
+        names = [result.name for result in response.results if result.error_code == ErrorCode.NONE]
+        await wait_until_made(services, names)
+        return response
 
     return handle
 

@@ -1,7 +1,8 @@
 """CreateTopics (key 19). Serves v2–v7.
 
 Behaviour:
-- Each topic is created or refused on its own; the answer comes when the created ones are durable and this broker leads them.
+- Each topic is created or refused on its own; the answer comes when the created ones are durable and this broker leads
+  their partitions, after 20 s at the latest.
 - -1 partitions or replicas mean the broker's defaults; with a manual assignment both must be -1.
 - A name asked for twice is refused with INVALID_REQUEST. More than 10,000 metadata records at once: POLICY_VIOLATION for all.
 - validate_only checks everything and creates nothing.
@@ -17,9 +18,8 @@ Source: ControllerApis.createTopics, ReplicationControlManager.createTopics (KIP
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from broker.context import Handler, RequestContext, Services
+from broker.new_partition_wait import wait_until_made
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
@@ -27,10 +27,13 @@ from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRe
 def build(services: Services) -> Handler:
     controller = services.controller
 
-    def handle(context: RequestContext, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
+    async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         if request.timeout_ms <= 0 and request.topics:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-        return controller.create_topics(request, context)
+        response = await controller.create_topics(request, context)
+        names = [result.name for result in response.topics if result.error_code == ErrorCode.NONE]
+        await wait_until_made(services, names)
+        return response
 
     return handle
 

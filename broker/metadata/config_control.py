@@ -8,14 +8,18 @@ Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Mapping
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any
 
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
-from broker.metadata.controller_result import ControllerResult, check_records_count
+from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from broker.metadata.topic_names import validate_name
+from broker.metadata.topic_selection import find_duplicates
+from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.properties import ConfigError, Property, PropertyType
 from config.server import SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, in_topic_terms, validate_topic_configs
@@ -31,6 +35,12 @@ from protocol.messages.stored.metadata_records import ConfigRecord
 
 OTHER_RESOURCES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 """What Kafka has configs for besides topics and brokers, by ConfigResource.Type; none of them is here yet."""
+
+
+KNOWN_CONFIGS_MAX = len(SERVER_PROPERTIES) + len(TOPIC_PROPERTIES)
+
+RESOURCE_ELEMENTS = 5
+"""What a resource counts for at least in a step: checking a topic's configs takes 20 µs."""
 
 
 class AlterOperation(IntEnum):
@@ -51,25 +61,51 @@ class ConfigControl:
         self._node_id = node_id
 
     def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> ControllerResult[IncrementalAlterConfigsResponse]:
+        """`incremental_alter_configs_in_steps` at once, for few configs."""
+        return collected(self.incremental_alter_configs_in_steps(request))
+
+    def incremental_alter_configs_in_steps(self, request: IncrementalAlterConfigsRequest) -> Steps[IncrementalAlterConfigsResponse]:
         """Each resource is altered whole or not at all. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
-        resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
-        records: list[Any] = []
+        _, twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
+        if sum(len(resource.configs) for resource in request.resources) > RECORDS_PER_OPERATION_MAX:
+            records_count = 0
+            for resource in request.resources:
+                records, _ = yield from self._altered(resource, twice)
+                records_count += len(records)
+                check_records_count(records_count)
+                yield []
         responses = []
-        for resource, key in zip(request.resources, resources, strict=True):
-            response = AlterConfigsResourceResponse(resource_type=key[0], resource_name=key[1], error_message=None)
+        step: list[Any] = []
+        pace = Pace()
+        for resource in request.resources:
+            records, response = yield from self._altered(resource, twice)
             responses.append(response)
-            try:
-                if resources.count(key) > 1:
-                    raise _invalid_request("Each resource must appear at most once.")
-                records.extend(self._alter(resource))
-            except KafkaError as error:
-                response.error_code = error.code
-                response.error_message = error.message
-        check_records_count(len(records))
-        return ControllerResult([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses))
+            step += [] if request.validate_only else records
+            if pace.is_due(max(len(records), RESOURCE_ELEMENTS)):
+                yield step
+                step = []
+        yield step
+        return IncrementalAlterConfigsResponse(responses=responses)
+
+    def _altered(
+        self, resource: AlterConfigsResource, twice: Container[tuple[int, str]]
+    ) -> Steps[tuple[list[ConfigRecord], AlterConfigsResourceResponse]]:
+        """The records that alter the resource, and the answer for it."""
+        kind, name = resource.resource_type, resource.resource_name
+        response = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
+        try:
+            if (kind, name) in twice:
+                raise _invalid_request("Each resource must appear at most once.")
+            yield from _check_form(resource.configs)
+            if len(resource.configs) > KNOWN_CONFIGS_MAX:
+                resource = yield from _up_to_first_unknown(resource)
+            return self._alter(resource), response
+        except KafkaError as error:
+            response.error_code = error.code
+            response.error_message = error.message
+            return [], response
 
     def _alter(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
-        _check_form(resource.configs)
         if resource.resource_type == RESOURCE_TOPIC:
             return self._alter_topic(resource)
         if resource.resource_type == RESOURCE_BROKER:
@@ -147,16 +183,37 @@ def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str
     ]
 
 
-def _check_form(configs: list[AlterableConfig]) -> None:
-    names = [config.name for config in configs]
-    if len(set(names)) != len(names):
+def _check_form(configs: list[AlterableConfig]) -> Steps[None]:
+    """Raises KafkaError INVALID_REQUEST."""
+    _, twice = yield from find_duplicates(configs, attrgetter("name"))
+    if twice:
         raise _invalid_request("Error due to duplicate config keys")
-    nulls = [config.name for config in configs if config.value is None and config.config_operation != AlterOperation.DELETE]
+    nulls: list[str] = []
+    unknown: AlterableConfig | None = None
+    for piece in pieces(configs):
+        for config in piece:
+            if config.value is None and config.config_operation != AlterOperation.DELETE:
+                nulls.append(config.name)
+            if unknown is None and config.config_operation not in AlterOperation._value2member_map_:
+                unknown = config
+        if len(piece) == PIECE_ELEMENTS:
+            yield []
     if nulls:
         raise _invalid_request(f"Null value not supported for : {','.join(nulls)}")
-    for config in configs:
-        if config.config_operation not in AlterOperation._value2member_map_:
-            raise _invalid_request(f"Unknown operation {config.config_operation} for config {config.name}")
+    if unknown is not None:
+        raise _invalid_request(f"Unknown operation {unknown.config_operation} for config {unknown.name}")
+
+
+def _up_to_first_unknown(resource: AlterConfigsResource) -> Steps[AlterConfigsResource]:
+    """The resource without what follows the first config that nobody knows: it is refused for that, whatever else there is."""
+    for start in range(0, len(resource.configs), PIECE_ELEMENTS):
+        for place, config in enumerate(resource.configs[start : start + PIECE_ELEMENTS], start):
+            if config.name not in SERVER_PROPERTIES and config.name not in TOPIC_PROPERTIES:
+                return AlterConfigsResource(
+                    resource_type=resource.resource_type, resource_name=resource.resource_name, configs=resource.configs[: place + 1]
+                )
+        yield []
+    return resource
 
 
 def _new_value(config: AlterableConfig, current: str | None, properties: Mapping[str, Property]) -> str | None:
@@ -171,12 +228,18 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
         why = f"Can't {operation.name} to key {config.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)
     parts = [part for part in (known.default_text or "" if current is None else current).split(",") if part]
-    for part in (config.value or "").split(","):
-        if operation is AlterOperation.APPEND and part not in parts:
-            parts.append(part)
-        elif operation is AlterOperation.SUBTRACT and part in parts:
-            parts.remove(part)
-    return ",".join(parts)
+    changed = (config.value or "").split(",")
+    if operation is AlterOperation.APPEND:
+        present = set(parts)
+        return ",".join([*parts, *(part for part in dict.fromkeys(changed) if part not in present)])
+    left_out = Counter(changed)
+    kept = []
+    for part in parts:
+        if left_out[part] > 0:
+            left_out[part] -= 1
+        else:
+            kept.append(part)
+    return ",".join(kept)
 
 
 def _is_static(name: str) -> bool:

@@ -64,6 +64,8 @@ class ConfigDescriber:
         self._state = state
         self._config = config
         self._node_id = node_id
+        self._creation_basis: tuple[object, ...] | None = None
+        self._creation_entries: list[ConfigEntry] = []
         self._static = dict(config.texts)
         for name, twin in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name in config.texts:
@@ -76,12 +78,19 @@ class ConfigDescriber:
         return self._topic_entries(self._state.topic_overrides(topic), overrides, self._broker_synonyms)
 
     def creation_entries(self, topic: str, own: Mapping[str, str]) -> list[ConfigEntry]:
-        """Every config that `topic` will have once it is created with `own`, as CreateTopics tells them.
+        """Every config, by name, that `topic` will have once it is created with `own`, as CreateTopics tells them.
 
-        Here, other than in DescribeConfigs, log.retention.hours counts as a source of retention.ms.
+        Here, other than in DescribeConfigs, log.retention.hours counts as a source of retention.ms. The list is not to be changed:
+        topics that are created with the same configs have the same one.
         """
-        overrides = effective_overrides(self._state, self._node_id, topic) | dict(own)
-        return self._topic_entries(own, overrides, self._all_broker_synonyms)
+        of_brokers = (tuple(self._state.broker_overrides(name).items()) for name in ("", str(self._node_id)))
+        basis = (tuple(own.items()), *of_brokers)
+        if basis != self._creation_basis:
+            overrides = effective_overrides(self._state, self._node_id, topic) | dict(own)
+            self._creation_entries = self._topic_entries(own, overrides, self._all_broker_synonyms)
+            self._creation_entries.sort(key=lambda entry: entry.name)
+            self._creation_basis = basis
+        return self._creation_entries
 
     def broker_entries(self) -> Iterator[ConfigEntry]:
         """Every config of this broker, and those set on it that nobody knows, one by one: all of them take milliseconds."""

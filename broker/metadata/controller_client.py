@@ -2,7 +2,7 @@
 
 Every operation computes on the controller's state, appends its records, and is answered once they are durable and replayed into
 the MetadataCache; also an operation without records waits for those before it, so that no answer is ahead of the cache.
-Between computing and appending there is no await.
+Between computing and appending there is no await; long operations are computed and appended step by step.
 
 Source: NodeToControllerChannelManager and ControllerApis, which this stands in for; QuorumController.appendWriteEvent.
 """
@@ -10,6 +10,7 @@ Source: NodeToControllerChannelManager and ControllerApis, which this stands in 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 from broker.clock import Clock
 from broker.context import RequestContext
 from broker.metadata.auto_create import AutoTopicCreator
-from broker.metadata.change_log import ChangeLog
+from broker.metadata.change_log import ChangeLog, Telling
 from broker.metadata.cluster_control import (
     LocalReplicas,
     ProducerIdBlock,
@@ -29,7 +30,7 @@ from broker.metadata.cluster_control import (
     registration_records,
 )
 from broker.metadata.controller import Controller
-from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult
+from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
 from broker.metadata.producer_ids import ProducerIdManager
 from broker.metadata.quorum import Quorum
 from broker.metadata.snapshot_generator import is_complete
@@ -44,6 +45,9 @@ from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsR
 
 Response = TypeVar("Response")
 
+STEPS_AT_ONCE = 2
+"""Steps of an operation that are done before others have their turn, 1 to 2 ms each; an operation on few topics has one."""
+
 
 class ControllerClient:
     """Sends operations to the embedded controller. Handlers await its methods; `submit` is for those that cannot wait."""
@@ -56,6 +60,7 @@ class ControllerClient:
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
         self._changes = ChangeLog(clock)
         self.auto_creator = AutoTopicCreator(self, config, self._changes, clock)
+        self._turn = asyncio.Lock()
 
     @property
     def alive_brokers_count(self) -> int:
@@ -102,26 +107,26 @@ class ControllerClient:
     # What clients ask for. `client` is who asked, for the log.
 
     async def create_topics(self, request: CreateTopicsRequest, client: RequestContext | None = None) -> CreateTopicsResponse:
+        steps = self._controller.topics.create_topics_in_steps(request)
         with self._telling("topics not created", client):
-            result = self._controller.topics.create_topics(request)
-        return await self._submitted(result, lambda response: self._changes.topics_created(request, response, client))
+            return await self._carried_out(steps, lambda response: self._changes.topics_created(request, response, client))
 
     async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
+        steps = self._controller.topics.delete_topics_in_steps(request, version)
         with self._telling("topics not deleted", client):
-            result = self._controller.topics.delete_topics(request, version)
-        return await self._submitted(result, lambda response: self._changes.topics_deleted(response, client))
+            return await self._carried_out(steps, lambda response: self._changes.topics_deleted(response, client))
 
     async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
+        steps = self._controller.topics.create_partitions_in_steps(request)
         with self._telling("partitions not added", client):
-            result = self._controller.topics.create_partitions(request)
-        return await self._submitted(result, lambda response: self._changes.partitions_added(request, response, client))
+            return await self._carried_out(steps, lambda response: self._changes.partitions_added(request, response, client))
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
+        steps = self._controller.configs.incremental_alter_configs_in_steps(request)
         with self._telling("configs not changed", client):
-            result = self._controller.configs.incremental_alter_configs(request)
-        return await self._submitted(result, lambda response: self._changes.configs_altered(request, response, client))
+            return await self._carried_out(steps, lambda response: self._changes.configs_altered(request, response, client))
 
     # What the broker asks for itself.
 
@@ -174,15 +179,45 @@ class ControllerClient:
             self._changes.request_refused(what, error, client)
             raise
 
-    async def _submitted(self, result: ControllerResult[Response], on_change: Callable[[Response], None] | None = None) -> Response:
-        """The response, once its records are committed; `on_change` is told then, also when nobody waits for it any more."""
+    async def _carried_out(self, steps: Steps[Response], tell: Callable[[Response], Telling]) -> Response:
+        """Append each step's records; the answer when all of them are durable and replayed.
+
+        What has a few steps is done at once. Of longer operations one has a step each turn of the loop, the others wait for it."""
+        has_turn = False
+        steps_count = 0
+        try:
+            while True:
+                try:
+                    records = next(steps)
+                except StopIteration as e:
+                    response: Response = e.value
+                    break
+                if records:
+                    self._append(records, _ignore_outcome)
+                steps_count += 1
+                if steps_count >= STEPS_AT_ONCE:
+                    if not has_turn:
+                        await self._turn.acquire()
+                        has_turn = True
+                    await asyncio.sleep(0)
+        finally:
+            if has_turn:
+                self._turn.release()
+        telling = tell(response)
+        await self._submitted(ControllerResult([], None), lambda: deque(telling, maxlen=0))
+        for _ in telling:
+            await asyncio.sleep(0)
+        return response
+
+    async def _submitted(self, result: ControllerResult[Response], on_unwatched: Callable[[], object] | None = None) -> Response:
+        """The response, once its records are committed; `on_unwatched` is called then if nobody waits for it any more."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_committed(error: KafkaError | None) -> None:
-            if error is None and on_change is not None:
-                on_change(result.response)
             # The waiting request may have been cancelled with its connection; the change stands all the same.
             if committed.done():
+                if error is None and on_unwatched is not None:
+                    on_unwatched()
                 return
             if error is None:
                 committed.set_result(None)

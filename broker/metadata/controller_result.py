@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +12,11 @@ RECORDS_PER_OPERATION_MAX = 10_000
 """Records that one user operation may append; they go into one batch (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 
 Response = TypeVar("Response")
+
+Steps = Generator[list[Any], None, Response]
+"""An operation on many things, step by step: it yields the records that are to be appended next, none where it only gives others their
+turn, and returns the answer. A step's records are appended together, and are in the state when the next step begins; so may be what
+others did meanwhile. One topic's records are in one step: what a crash leaves is whole topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +31,13 @@ def check_records_count(count: int) -> None:
     """Raises KafkaError POLICY_VIOLATION when an operation would append more than the limit."""
     if count > RECORDS_PER_OPERATION_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def collected(steps: Steps[Response]) -> ControllerResult[Response]:
+    """The whole operation at once, on the state as it is."""
+    records: list[Any] = []
+    try:
+        while True:
+            records += next(steps)
+    except StopIteration as e:
+        return ControllerResult(records, e.value)

@@ -29,6 +29,9 @@ PENDING_PROPOSALS_MAX = 10_000
 SNAPSHOT_RECORDS_MIN = 1000
 """Records replayed at a start, some 30 ms of it, from which on a snapshot is written."""
 
+COMMIT_SLICE_US = 2_000
+"""Microseconds of applying committed proposals before the loop serves its connections again; one that has begun is finished first."""
+
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs `function(*arguments)` off the loop."""
 
@@ -155,15 +158,21 @@ class SingleNodeQuorum:
                         work.release()
                         raise
                     self._log.log.flushed(work)
-                self._commit_up_to(self._log.log.durable_end_offset)
+                await self._commit_up_to(self._log.log.durable_end_offset)
         except Exception as error:
             # Also a bug while applying: this broker's rooms no longer agree with the log, and a restart makes them.
             self._fail(error)
         finally:
             self._committer = None
 
-    def _commit_up_to(self, offset: int) -> None:
+    async def _commit_up_to(self, offset: int) -> None:
+        """Commit in the order of the log; what an fsync made durable together is applied in turns with everything else."""
+        turn_end_us = self._clock.monotonic_us() + COMMIT_SLICE_US
         while self._pending and self._pending[0].end_offset <= offset:
+            if self._clock.monotonic_us() >= turn_end_us:
+                await asyncio.sleep(0)
+                turn_end_us = self._clock.monotonic_us() + COMMIT_SLICE_US
+                continue
             proposal = self._pending.popleft()
             if proposal.records:
                 self._apply(proposal.records)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_control import changed_configs, validated_topic_configs
 from broker.metadata.config_entries import ConfigDescriber
-from broker.metadata.controller_result import ControllerResult, check_records_count
+from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
 from broker.metadata.image import CLUSTER_METADATA_TOPIC, UNASSIGNED_DIRECTORY
 from broker.metadata.placement import place_replicas
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
+from broker.metadata.topic_selection import failed_deletion, find_duplicates, topics_to_delete, without
+from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import (
@@ -35,14 +38,11 @@ from protocol.messages.create_topics import (
 )
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from protocol.uuids import ZERO_UUID
 
 USE_DEFAULT = -1
 """Number of partitions or replicas in a CreateTopics request: the broker's default, or given by the assignment."""
 
 PARTITIONS_UNLIMITED = 2**31 - 1
-
-"""The replica is in no particular log directory yet (KIP-858)."""
 
 
 class TopicControl:
@@ -65,65 +65,161 @@ class TopicControl:
         self._partitions_max = partitions_max
 
     def create_topics(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
+        """`create_topics_in_steps` at once, for few topics."""
+        return collected(self.create_topics_in_steps(request))
+
+    def create_topics_in_steps(self, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
-        self._check_partitions_asked_for(request.topics)
-        duplicates = _duplicates(topic.name for topic in request.topics)
-        records: list[Any] = []
+        yield from self._check_asked_for(request.topics)
+        names, duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
+        topics = yield from without(request.topics, duplicates.keys() | {CLUSTER_METADATA_TOPIC})
+        if not (yield from self._surely_fits(topics)):
+            yield from self._check_fits(topics)
         results = []
-        for topic in request.topics:
-            if topic.name in duplicates or topic.name == CLUSTER_METADATA_TOPIC:
-                continue
+        step: list[Any] = []
+        pace = Pace()
+        for topic in topics:
             try:
-                topic_records, result = self._create_topic(topic, len(records))
+                records, result = self._create_topic(topic, len(step))
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
-                results.append(_failed_creation(topic.name, error.code, error.message))
-                continue
-            records.extend(topic_records)
+                records, result = [], _failed_creation(topic.name, error.code, error.message)
             results.append(result)
+            step += [] if request.validate_only else records
+            if pace.is_due(len(records) or 1):
+                yield step
+                step = []
         for name in duplicates:
             results.append(_failed_creation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-        if any(topic.name == CLUSTER_METADATA_TOPIC for topic in request.topics) and CLUSTER_METADATA_TOPIC not in duplicates:
+        if CLUSTER_METADATA_TOPIC in names and CLUSTER_METADATA_TOPIC not in duplicates:
             why = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
             results.append(_failed_creation(CLUSTER_METADATA_TOPIC, ErrorCode.INVALID_REQUEST, why))
-        return ControllerResult([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+        yield step
+        return CreateTopicsResponse(topics=results)
 
     def delete_topics(self, request: DeleteTopicsRequest, version: int) -> ControllerResult[DeleteTopicsResponse]:
+        """`delete_topics_in_steps` at once, for few topics."""
+        return collected(self.delete_topics_in_steps(request, version))
+
+    def delete_topics_in_steps(self, request: DeleteTopicsRequest, version: int) -> Steps[DeleteTopicsResponse]:
         """Raises KafkaError where topics may not be deleted at all."""
         if not self._config.delete_topic_enable:
             if version < 3:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         results: list[DeletableTopicResult] = []
-        doomed = self._topics_to_delete(request, results)
+        doomed = yield from topics_to_delete(self._state, request, results)
         check_records_count(len(doomed))
-        records: list[Any] = []
+        step: list[Any] = []
+        pace = Pace()
         for topic_id, name in doomed.items():
-            records.append(RemoveTopicRecord(topic_id=topic_id))
+            topic = self._state.topics_by_id.get(topic_id)
+            if topic is None:  # somebody else deleted it meanwhile
+                why = "This server does not host this topic-partition."
+                results.append(failed_deletion(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
+                continue
+            step.append(RemoveTopicRecord(topic_id=topic_id))
             results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_message=None))
-        return ControllerResult(records, DeleteTopicsResponse(responses=results))
+            if pace.is_due(1 + len(topic.partitions)):
+                yield step
+                step = []
+        yield step
+        return DeleteTopicsResponse(responses=results)
 
     def create_partitions(self, request: CreatePartitionsRequest) -> ControllerResult[CreatePartitionsResponse]:
+        """`create_partitions_in_steps` at once, for few topics."""
+        return collected(self.create_partitions_in_steps(request))
+
+    def create_partitions_in_steps(self, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
-        duplicates = _duplicates(topic.name for topic in request.topics)
+        _, duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
+        topics = yield from without(request.topics, duplicates)
         results = [
             CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
             for name in duplicates
         ]
-        records: list[Any] = []
-        for topic in request.topics:
-            if topic.name in duplicates:
-                continue
+        if not (yield from self._additions_surely_fit(topics)):
+            yield from self._check_additions_fit(topics)
+        step: list[Any] = []
+        pace = Pace()
+        for topic in topics:
+            records: list[PartitionRecord] = []
             try:
-                records.extend(self._add_partitions(topic, len(records)))
+                records = self._add_partitions(topic, len(step))
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
                 results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message))
             else:
                 results.append(CreatePartitionsTopicResult(name=topic.name, error_message=None))
-        return ControllerResult([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+            step += [] if request.validate_only else records
+            if pace.is_due(len(records) or 1):
+                yield step
+                step = []
+        yield step
+        return CreatePartitionsResponse(results=results)
+
+    # Limits. A request is refused whole, before its first step is appended.
+
+    def _check_asked_for(self, topics: list[CreatableTopic]) -> Steps[None]:
+        """Before any topic is looked at, as in Kafka since 4.0: a request for too much says nothing about its topics."""
+        count = 0
+        pace = Pace()
+        for topic in topics:
+            asked_for = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
+            count += len(topic.assignments) or asked_for
+            if pace.is_due():
+                yield []
+        check_records_count(count)
+
+    def _surely_fits(self, topics: list[CreatableTopic]) -> Steps[bool]:
+        """Whether the records of all topics are within the limits, even if none of them is refused."""
+        count = 0
+        for piece in pieces(topics):
+            for topic in piece:
+                asked_for = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
+                count += 1 + len(topic.configs) + (len(topic.assignments) or asked_for)
+            if len(piece) == PIECE_ELEMENTS:
+                yield []
+        return count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + count <= self._partitions_max
+
+    def _check_fits(self, topics: list[CreatableTopic]) -> Steps[None]:
+        """Raises KafkaError POLICY_VIOLATION when the topics that are not refused are too much."""
+        count = 0
+        pace = Pace()
+        for topic in topics:
+            records: list[Any] = []
+            try:
+                records, _ = self._create_topic(topic, count)
+            except KafkaError as error:
+                if error.code is ErrorCode.POLICY_VIOLATION:
+                    raise
+            count += len(records)
+            if pace.is_due(len(records) or 1):
+                yield []
+
+    def _additions_surely_fit(self, topics: list[CreatePartitionsTopic]) -> Steps[bool]:
+        count = 0
+        for piece in pieces(topics):
+            count += sum(max(topic.count, 0) for topic in piece)
+            if len(piece) == PIECE_ELEMENTS:
+                yield []
+        return count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + count <= self._partitions_max
+
+    def _check_additions_fit(self, topics: list[CreatePartitionsTopic]) -> Steps[None]:
+        count = 0
+        pace = Pace()
+        for topic in topics:
+            records: list[PartitionRecord] = []
+            try:
+                records = self._add_partitions(topic, count)
+            except KafkaError as error:
+                if error.code is ErrorCode.POLICY_VIOLATION:
+                    raise
+            count += len(records)
+            if pace.is_due(len(records) or 1):
+                yield []
 
     # Creation
 
@@ -146,14 +242,6 @@ class TopicControl:
             configs=self._described_configs(topic.name, configs),
         )
         return records, result
-
-    def _check_partitions_asked_for(self, topics: list[CreatableTopic]) -> None:
-        """Before any topic is looked at, as in Kafka since 4.0: a request for too much says nothing about its topics."""
-        count = 0
-        for topic in topics:
-            asked_for = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
-            count += len(topic.assignments) or asked_for
-        check_records_count(count)
 
     def _check_name(self, name: str) -> None:
         validate_name(name)
@@ -225,7 +313,7 @@ class TopicControl:
                 config_source=entry.source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in sorted(self._describer.creation_entries(name, configs), key=lambda entry: entry.name)
+            for entry in self._describer.creation_entries(name, configs)
         ]
 
     def _new_topic_id(self) -> bytes:
@@ -321,65 +409,6 @@ class TopicControl:
         log_dirs = self._state.brokers[node_id].log_dirs
         return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
-    # Deletion
-
-    def _topics_to_delete(self, request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> dict[bytes, str]:
-        """The topics that the request names, by id. What it names wrongly is answered in `results`."""
-
-        def refuse(name: str | None, topic_id: bytes, code: ErrorCode, why: str) -> None:
-            results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=why))
-
-        names = list(request.topic_names)
-        ids = []
-        for topic in request.topics:
-            if topic.name is not None and topic.topic_id != ZERO_UUID:
-                why = "You may not specify both topic name and topic id."
-                refuse(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, why)
-            elif topic.name is not None:
-                names.append(topic.name)
-            elif topic.topic_id != ZERO_UUID:
-                ids.append(topic.topic_id)
-            else:
-                refuse(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-        duplicate_names, duplicate_ids = _duplicates(names), _duplicates(ids)
-        for name in duplicate_names:
-            refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        for topic_id in duplicate_ids:
-            refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
-        doomed: dict[bytes, str] = {}
-        for topic_id in ids:
-            found = self._state.topics_by_id.get(topic_id)
-            if topic_id in duplicate_ids:
-                continue
-            if found is None:
-                refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-            else:
-                doomed[topic_id] = found.name
-        for name in names:
-            found = self._state.topics.get(name)
-            if name in duplicate_names:
-                continue
-            if found is None:
-                refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-            elif found.topic_id in doomed or found.topic_id in duplicate_ids:
-                doomed.pop(found.topic_id, None)
-                why = "The provided topic name maps to an ID that was already supplied."
-                refuse(name, found.topic_id, ErrorCode.INVALID_REQUEST, why)
-            else:
-                doomed[found.topic_id] = name
-        return doomed
-
 
 def _failed_creation(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
-
-
-def _duplicates(values: Iterable[Any]) -> dict[Any, None]:
-    """The values that come more than once, in order: a dict as an ordered set."""
-    seen: set[Any] = set()
-    duplicates: dict[Any, None] = {}
-    for value in values:
-        if value in seen:
-            duplicates[value] = None
-        seen.add(value)
-    return duplicates

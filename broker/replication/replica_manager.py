@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.metadata.image import PartitionChange
+from broker.replication.countdown import countdown
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
 from broker.replication.fetch_data import FetchParams, FetchTarget
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.group_commit import BlockingResult, GroupCommitter, RunBlocking
+from broker.replication.new_partitions import NewPartitions
 from broker.replication.partition import ALL_IN_SYNC, IsrProposal, Partition
 from broker.replication.purgatory import Purgatory
+from broker.replication.settings_takeover import SettingsTakeover
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError, is_descriptor_shortage
 from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
@@ -53,8 +56,8 @@ EXPECTED_APPEND_ERRORS = frozenset(
     }
 )
 
-NEW_PARTITIONS_AT_ONCE = 50
-"""Partitions of one change of the metadata that are made at once, 0.5 to 2 ms each; the others follow while requests are served."""
+NEW_PARTITIONS_AT_ONCE = 10
+"""Partitions of one change of the metadata that are made at once, 0.3 to 1 ms each; the others follow while requests are served."""
 NEW_PARTITIONS_PER_TURN = 4
 
 
@@ -94,8 +97,9 @@ class ReplicaManager:
         self._on_append_bug = on_append_bug
         self._topics: dict[str, dict[int, Partition]] = {}
         self.reader = FetchReader(self, self._topics, self.fetch_purgatory, clock)
-        self._waiting: dict[tuple[str, int], None] = {}  # new partitions that are not made yet, oldest first
+        self._waiting = NewPartitions()
         self._waiting_timer: Timer | None = None
+        self._settings_takeover = SettingsTakeover(clock, self._take_over_settings)
         self._on_demand_count = 0  # since the last turn
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
         self._failed_log_dirs: set[Path] = set()
@@ -285,7 +289,7 @@ class ReplicaManager:
             deleted_names = {topic.name for topic in delta.deleted_topics}
             self._delete_partitions([partition for name in deleted_names for partition in self._topics.get(name, {}).values()])
             self._unopened = {key for key in self._unopened if key[0] not in deleted_names}
-            self._waiting = {key: None for key in self._waiting if key[0] not in deleted_names}
+            self._waiting.discard_topics(deleted_names)
         changed: list[Partition] = []
         moved_away: list[Partition] = []
         new_count = 0
@@ -295,7 +299,7 @@ class ReplicaManager:
                     new_count += 1
                     has_to_wait = new_count > NEW_PARTITIONS_AT_ONCE or self._log_manager.is_leaving(change.topic.name, change.partition)
                     if has_to_wait and not change.topic.is_internal:  # a coordinator loads its topic at once
-                        self._waiting[change.topic.name, change.partition] = None
+                        self._waiting.add((change.topic.name, change.partition))
                         continue
                 partition = self._apply_change(change)
                 if partition is not None:
@@ -303,11 +307,7 @@ class ReplicaManager:
             elif (hosted := self.find_partition(change.topic.name, change.partition)) is not None:
                 moved_away.append(hosted)
         self._delete_partitions(moved_away)
-        for name in delta.changed_topic_configs:
-            hosted_partitions = tuple(self._topics.get(name, {}).values())
-            for partition in hosted_partitions:
-                partition.config_changed(self._metadata.log_config(name))
-                changed.append(partition)
+        self._settings_takeover.add(delta.changed_topic_configs)
         self._is_loading = self._is_loading and not delta.changed_partitions
         for partition in changed:
             self.on_progress(partition)
@@ -320,9 +320,21 @@ class ReplicaManager:
     def stop(self) -> None:
         """Make no more partitions: those that still wait are made at the next start."""
         self._waiting.clear()
+        self._settings_takeover.stop()
         if self._waiting_timer is not None:
             self._waiting_timer.cancel()
             self._waiting_timer = None
+
+    def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
+        """Call `callback` once every partition of these new topics that this broker hosts is there, as far as its disks let it be."""
+        self._waiting.when_none_of(topics, callback)
+
+    def _take_over_settings(self, topic: str) -> int:
+        partitions = tuple(self._topics.get(topic, {}).values())
+        for partition in partitions:
+            partition.config_changed(self._metadata.log_config(topic))
+            self.on_progress(partition)
+        return len(partitions)
 
     def _can_be_made(self) -> Iterator[tuple[str, int]]:
         """The partitions that wait, but for those that a deleted one of their name is in the way of: its end brings them on."""
@@ -351,12 +363,13 @@ class ReplicaManager:
         return self._make_one_waiting((topic, partition))
 
     def _make_one_waiting(self, key: tuple[str, int]) -> Partition | None:
-        del self._waiting[key]
         name, index = key
         topic = self._metadata.find_topic(name)
-        if topic is None or self.node_id not in topic.partitions[index].replicas:
-            return None
-        return self._apply_change(PartitionChange(topic, index, topic.partitions[index]))
+        made = None
+        if topic is not None and self.node_id in topic.partitions[index].replicas:
+            made = self._apply_change(PartitionChange(topic, index, topic.partitions[index]))
+        self._waiting.discard(key)
+        return made
 
     def _apply_change(self, change: PartitionChange) -> Partition | None:
         topic, index, image = change.topic, change.partition, change.image
@@ -423,18 +436,9 @@ class ReplicaManager:
 
     def when_removed(self, callback: Callable[[], None]) -> None:
         """Call `callback` once the directories of the partitions deleted so far are out of the way of new ones."""
-        left = len(self._removals)
-
-        def count_down() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                callback()
-
-        if left == 0:
-            callback()
+        note_removed = countdown(len(self._removals), callback)
         for callbacks in self._removals.values():
-            callbacks.append(count_down)
+            callbacks.append(note_removed)
 
     # -- disks -------------------------------------------------------------------------------------------------------
 
@@ -451,18 +455,9 @@ class ReplicaManager:
 
     def when_flushed(self, callback: Callable[[], None]) -> None:
         """Call `callback` once every flush requested so far has ended."""
-        left = len(self._committers)
-
-        def count_down() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                callback()
-
-        if left == 0:
-            callback()
+        note_flushed = countdown(len(self._committers), callback)
         for committer in tuple(self._committers.values()):
-            committer.when_flushed(count_down)
+            committer.when_flushed(note_flushed)
 
     def fail_log_dir(self, path: Path | str, error: StorageError) -> None:
         """The log directory at `path`, or the one that `path` lies in, is lost: its partitions answer KAFKA_STORAGE_ERROR from

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from broker.handlers import create_topics
+from broker.replication.replica_manager import ReplicaManager
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreateTopicsResponse
 from tests.broker.metadata.room import context, creation, open_room
+from tests.support.doubles import stands_for
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -47,3 +52,27 @@ async def test_no_time_is_a_timeout_and_nothing_is_created(tmp_path: Path, timeo
 
     assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert "t" not in room.cache.topics
+
+
+async def test_partitions_that_take_long_are_waited_for_no_longer_than_20_s(tmp_path: Path) -> None:
+    """The client's own timeout would end the request, and it would be sent again."""
+    room = await open_room(tmp_path)
+    waiting: list[Any] = []
+
+    @stands_for(ReplicaManager)
+    class SlowReplicas:
+        def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
+            waiting.append((list(topics), callback))
+
+    services = replace(room.services, replica_manager=cast("ReplicaManager", SlowReplicas()))
+    answer = asyncio.ensure_future(create_topics.build(services)(context(7), creation("t", 1, 1)))
+    while not waiting:
+        await asyncio.sleep(0)
+    room.clock.advance(19_999)
+    await asyncio.sleep(0)
+    is_early = answer.done()
+    room.clock.advance(1)
+
+    response = await answer
+    assert not is_early
+    assert (waiting[0][0], response.topics[0].error_code) == (["t"], 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,10 @@ class HeldExecutor:
 
 @stands_for(ReplicaManager)
 class NoReplicas:
-    """A broker without partitions: none is ever on its way out."""
+    """A broker without partitions: none is ever on its way in or out."""
+
+    def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
+        callback()
 
     def when_removed(self, callback: Callable[[], None]) -> None:
         callback()

@@ -106,14 +106,19 @@ async def test_deletions_additions_and_changes_are_told(tmp_path: Path, caplog: 
         AlterableConfig(name="cleanup.policy", config_operation=2, value="compact"),
     ]
 
-    await call(room, create_partitions, 3, CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)]))
+    await call(
+        room,
+        create_partitions,
+        3,
+        CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)], timeout_ms=1_000),
+    )
     await call(
         room,
         incremental_alter_configs,
         1,
         IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)]),
     )
-    await call(room, delete_topics, 5, DeleteTopicsRequest(topic_names=["t", "none"]))
+    await call(room, delete_topics, 5, DeleteTopicsRequest(topic_names=["t", "none"], timeout_ms=1_000))
 
     assert caplog.messages[:2] == [
         f"partitions added topic=t partitions=4 {WHO}",
