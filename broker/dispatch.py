@@ -88,7 +88,7 @@ class KafkaApis:
         self._tasks: dict[asyncio.Task[None], None] = {}  # requests whose handler is a coroutine; ordered, so that stopping is too
 
     def handle(self, frame: memoryview, facts: ConnectionFacts) -> Chunks | Deferred | None:
-        """Run the request in `frame` (valid only during this call): its response's chunks, a Deferred of them, or None for no
+        """Run the request in `frame` (valid as protocol/framing.py says): its response's chunks, a Deferred of them, or None for no
         response. Raises CloseConnection or DecodeError when the connection has to be closed."""
         started_ns = perf_counter_ns()
         try:
@@ -166,6 +166,8 @@ class KafkaApis:
     def _deferred(self, route: _Route, context: RequestContext, request: Any, outcome: Deferred, started_ns: int) -> Deferred:
         encoded = Deferred()
         encoded.on_abandon = outcome.abandon
+        if route.encode_error is None:
+            request = None  # else its records keep a large frame in memory for as long as the answer waits
 
         def answered(value: Any) -> None:
             if isinstance(value, DecodeError):

@@ -2,14 +2,19 @@
 
 A frame is an int32 size, big endian, and that many bytes (NetworkReceive in Kafka). Small frames are cut from a scratch
 buffer that all connections share; the rest of a frame that came in part is received straight into a buffer of its own, so that
-a 1 MB produce is copied once by the kernel and never by us. Frames are writable views: the log patches offsets in place. A frame
-is valid only until the callback that receives it returns; who needs it longer copies it.
+a 1 MB produce is copied once by the kernel and never by us. Frames are writable views: the log patches offsets in place.
+
+A frame from the scratch is valid only until the callback that receives it returns. A frame with a buffer of its own is handed over:
+it stays valid as long as any view of it is referenced, and its memory is free when the last view is gone; nobody closes or releases
+it. `keep` turns either into a view that stays valid. Whoever keeps a frame past its request's end keeps its memory.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable
+from sys import getrefcount
 
 from protocol.errors import DecodeError
 from protocol.foreign_protocols import refused_size
@@ -17,15 +22,53 @@ from protocol.foreign_protocols import refused_size
 SCRATCH_SIZE = 8 * 1024  # bytes received at once: about 40 of the smallest produce requests, half a millisecond's work
 HELD_SIZE_MAX = 4 * 1024
 """Bytes; the beginning of a larger frame gets a buffer of the frame's size, that of a smaller one is copied at the next read."""
-FIRST_ALLOCATION_MAX = 1024 * 1024
-"""Bytes; a larger frame's buffer grows only as its bytes arrive (CVE-2022-34917: never trust a declared size)."""
 POOLED_FRAME_SIZE_MIN = 64 * 1024  # bytes; a smaller frame is worth its own allocation, two microseconds, and no megabyte
-POOLED_BUFFER_SIZE = FIRST_ALLOCATION_MAX + 64 * 1024  # bytes; room for a client's 1 MiB batch and its request around it
+POOLED_BUFFER_SIZE = 1024 * 1024 + 64 * 1024  # bytes; room for a client's 1 MiB batch and its request around it
 POOLED_BUFFERS_MAX = 8
+READ_SIZE_MAX = 1024 * 1024  # bytes received at once into a larger frame: a quarter of a millisecond before others are looked at
 
 _SIZE = struct.Struct(">i")
 REQUEST_HEADER = struct.Struct(">hhih")  # API key, API version, correlation id, client id's size (-1: null); then the client id
 HEADER_SIZE_MIN = REQUEST_HEADER.size  # bytes; header v2 has a tag section behind the client id, see `skip_tags`
+
+
+class SmallFrameBuffer(bytearray):
+    """The buffer of one frame up to POOLED_FRAME_SIZE_MIN. A type of its own, so that it is told from the scratch and weakly referenced."""
+
+    __slots__ = ("__weakref__",)
+
+
+FrameBuffer = SmallFrameBuffer | mmap.mmap
+"""The buffer of one frame. An mmap is address space: a page costs memory when its first byte arrives (CVE-2022-34917: never trust a
+declared size), and nothing is copied for a frame to grow. It is never closed, for that fails while views exist; it goes with them."""
+
+
+def has_own_buffer(frame: memoryview) -> bool:
+    """Whether `frame`, or what it is a part of, stays valid as long as it is referenced; else only until the callback returns."""
+    exporter = type(frame.obj)
+    return exporter is mmap.mmap or exporter is SmallFrameBuffer
+
+
+def keep(frame: memoryview) -> memoryview:
+    """A view of the same bytes that stays valid and writable: `frame` itself if its buffer is its own, else a copy."""
+    return frame if has_own_buffer(frame) else memoryview(SmallFrameBuffer(frame))
+
+
+def _map_memory(size: int) -> mmap.mmap:
+    """Zeroed memory that costs nothing before it is touched. MemoryError when the address space, or a limit on it, is used up."""
+    try:
+        mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as e:
+        raise MemoryError(f"no memory for a frame of {size} bytes: {e.strerror}") from e
+    if _NO_HUGE_PAGES is not None:
+        try:
+            mapped.madvise(_NO_HUGE_PAGES)  # else the first byte costs two megabytes where huge pages are always on
+        except OSError:
+            pass  # a kernel without huge pages
+    return mapped
+
+
+_NO_HUGE_PAGES: int | None = getattr(mmap, "MADV_NOHUGEPAGE", None)  # Linux
 
 
 class BufferPool:
@@ -39,14 +82,14 @@ class BufferPool:
 
     def __init__(self) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
-        self._free: list[bytearray] = []
+        self._free: list[mmap.mmap] = []
 
-    def take(self) -> bytearray:
-        """A buffer of POOLED_BUFFER_SIZE bytes with arbitrary contents."""
-        return self._free.pop() if self._free else bytearray(POOLED_BUFFER_SIZE)
+    def take(self) -> mmap.mmap:
+        """A buffer of POOLED_BUFFER_SIZE bytes with arbitrary contents. Raises MemoryError."""
+        return self._free.pop() if self._free else _map_memory(POOLED_BUFFER_SIZE)
 
-    def give_back(self, buffer: bytearray) -> None:
-        """Keep `buffer` for the next large frame. The caller holds no view of it any more."""
+    def give_back(self, buffer: mmap.mmap) -> None:
+        """Keep `buffer` for the next large frame. Nobody holds a view of it any more."""
         if len(self._free) < POOLED_BUFFERS_MAX:
             self._free.append(buffer)
 
@@ -56,30 +99,42 @@ class FrameAssembler:
 
     The owner calls `get_buffer()`, receives into the view at once, and calls `buffer_updated(count)`, which calls `on_frame(view)` for
     every whole frame in order. `on_frame` returns False to stop for now: frames already received stay, and `resume()` goes on.
+    `on_kept(buffer)` is called after an `on_frame` whose frame was handed over and is still referenced: it is memory of its own from
+    then on, until the buffer is gone (a weak reference tells).
 
-    Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`.
+    Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`, MemoryError for a frame
+    that there is no memory for. The owner closes the connection then.
     """
 
     __slots__ = (
         "_held",
         "_large",
-        "_large_is_pooled",
         "_large_position",
         "_large_size",
+        "_large_view",
         "_on_frame",
+        "_on_kept",
         "_pool",
         "_scratch",
         "max_frame_size",
     )
 
-    def __init__(self, on_frame: Callable[[memoryview], bool], *, max_frame_size: int, pool: BufferPool) -> None:
+    def __init__(
+        self,
+        on_frame: Callable[[memoryview], bool],
+        *,
+        max_frame_size: int,
+        pool: BufferPool,
+        on_kept: Callable[[FrameBuffer], None] | None = None,
+    ) -> None:
         self.max_frame_size = max_frame_size
         self._on_frame = on_frame
+        self._on_kept = on_kept
         self._pool = pool
         self._scratch = pool.scratch
         self._held: bytes | bytearray = b""  # received and not handed out: the beginning of a small frame, or frames that wait
-        self._large: bytearray | None = None  # the frame being received on its own, without its size field
-        self._large_is_pooled = False
+        self._large: FrameBuffer | None = None  # the frame being received on its own, without its size field
+        self._large_view: memoryview | None = None  # of all of it, to receive into
         self._large_size = 0
         self._large_position = 0
 
@@ -95,15 +150,14 @@ class FrameAssembler:
 
     @property
     def held_size(self) -> int:
-        """Bytes of memory held for frames in progress."""
-        return len(self._held) + (len(self._large) if self._large is not None else 0)
+        """Bytes that have arrived and were not handed out: the memory that frames in progress cost."""
+        return len(self._held) + (self._large_position if self._large is not None else 0)
 
     def get_buffer(self) -> memoryview:
         """The writable, never empty view to receive into next; valid until the next call of anyone who shares the pool."""
-        if self._large is not None:
-            if self._large_position == len(self._large):
-                self._grow_large()
-            return memoryview(self._large)[self._large_position : self._large_size]
+        if self._large_view is not None:
+            position = self._large_position
+            return self._large_view[position : position + READ_SIZE_MAX]
         if not self._held:
             return self._scratch
         size = len(self._held)
@@ -129,6 +183,13 @@ class FrameAssembler:
             self._held = b""
             self._cut(memoryview(held), len(held))
 
+    def close(self) -> None:
+        """Let go of everything that has arrived, and of the owner. What still comes is dropped."""
+        self._held = b""
+        self._large = self._large_view = None
+        self._on_frame = _drop
+        self._on_kept = None
+
     def _cut(self, view: memoryview, end: int) -> None:
         """Hand out the frames in `view[:end]` and keep what is left."""
         start = 0
@@ -151,28 +212,30 @@ class FrameAssembler:
 
     def _begin_large(self, size: int, arrived: memoryview) -> None:
         """Receive this frame into a buffer that it has for itself; what has arrived of it moves along."""
-        self._large_is_pooled = POOLED_FRAME_SIZE_MIN < size <= POOLED_BUFFER_SIZE
-        if self._large_is_pooled:
-            self._large = self._pool.take()
+        if size <= POOLED_FRAME_SIZE_MIN:
+            self._large = SmallFrameBuffer(size)
         else:
-            self._large = bytearray(min(size, max(2 * len(arrived), FIRST_ALLOCATION_MAX)))
-        self._large[: len(arrived)] = arrived
+            self._large = self._pool.take() if size <= POOLED_BUFFER_SIZE else _map_memory(size)
+        self._large_view = memoryview(self._large)[:size]
+        self._large_view[: len(arrived)] = arrived
         self._large_size = size
         self._large_position = len(arrived)
 
-    def _grow_large(self) -> None:
-        assert self._large is not None
-        grown = bytearray(min(self._large_size, 2 * len(self._large)))
-        grown[: self._large_position] = self._large
-        self._large = grown
-
     def _finish_large(self) -> None:
-        buffer, is_pooled = self._large, self._large_is_pooled
+        buffer = self._large
         assert buffer is not None
-        self._large = None
+        self._large = self._large_view = None
+        references = getrefcount(buffer)  # each memoryview(buffer), with all its slices, is one
         self._on_frame(memoryview(buffer)[: self._large_size])
-        if is_pooled:
+        if getrefcount(buffer) > references:
+            if self._on_kept is not None:
+                self._on_kept(buffer)
+        elif type(buffer) is mmap.mmap and len(buffer) == POOLED_BUFFER_SIZE:
             self._pool.give_back(buffer)
+
+
+def _drop(_frame: memoryview) -> bool:
+    return True
 
 
 def decode_client_id(raw: memoryview, declared_size: int) -> str:

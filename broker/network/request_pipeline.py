@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any
 
 from broker.deferred import Deferred
+from protocol.framing import keep
 
 PARKED_PRODUCES_MAX = 64
 PRODUCE_KEY_BYTES = b"\x00\x00"  # the first two bytes of a frame are the API key
@@ -97,14 +98,14 @@ class RequestPipeline:
         return len(self._waiting) if self._waiting is not None else 0
 
     def offer(self, frame: memoryview) -> bool:
-        """Take one frame; valid only during this call. False: offer no more until `on_ready`."""
+        """Take one frame; one without a buffer of its own is valid only during this call. False: offer no more until `on_ready`."""
         assert self._waiting is None, "offered a frame while one waits"
         if not self._slots and not self._is_blocked:
             self._run(frame, False)
         elif self._may_start(frame):
             self._run(frame, True)
         else:
-            self._waiting = memoryview(bytearray(frame))
+            self._waiting = keep(frame)
         if self._is_blocked or self._waiting is not None:
             self._intake = _STOPPED
             return False

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from protocol.framing import keep
 from storage.validation import PreparedBatch, needs_long_check
 
 if TYPE_CHECKING:
@@ -67,10 +68,9 @@ class BatchPreparer:
     def submit(
         self, connection_id: int, entries: Sequence[AppendEntry], *, now_ms: int, is_zstd_allowed: bool, on_done: OnPrepared
     ) -> None:
-        """Check copies of the entries when their turn comes, then call `on_done` on the loop: with what may be appended (refused
+        """Check the entries when their turn comes, then call `on_done` on the loop: with what may be appended (refused
         batches included, the append tells why), or with an exception that nobody foresaw."""
-        # The frame's buffer is another request's as soon as this request's handler returns.
-        kept: list[AppendEntry] = [(topic, index, memoryview(bytearray(records))) for topic, index, records in entries]
+        kept: list[AppendEntry] = [(topic, index, keep(records)) for topic, index, records in entries]
         configs = [self._config_for_check(entry) for entry in kept]
         self._line.append(_Waiting(connection_id, _size_of(kept), kept, configs, now_ms, is_zstd_allowed, on_done))
         self._connections[connection_id] += 1

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import gc
+import mmap
 import random
+import resource
 import struct
+import weakref
+from collections.abc import Iterator
 
 import pytest
 
 from protocol.errors import DecodeError
-from protocol.framing import FIRST_ALLOCATION_MAX, POOLED_BUFFER_SIZE, BufferPool, FrameAssembler, decode_client_id, skip_tags
+from protocol.framing import (
+    POOLED_BUFFER_SIZE,
+    POOLED_FRAME_SIZE_MIN,
+    READ_SIZE_MAX,
+    SCRATCH_SIZE,
+    BufferPool,
+    FrameAssembler,
+    FrameBuffer,
+    decode_client_id,
+    has_own_buffer,
+    keep,
+    skip_tags,
+)
 
 MAX_FRAME_SIZE = 8 * 1024 * 1024
 
@@ -51,7 +68,7 @@ def test_frames_come_out_whole_whatever_the_cuts(cut: int) -> None:
     assert not receiver.assembler.has_partial_frame
 
 
-@pytest.mark.parametrize("size", [65531, 65532, 65533, 70_000, FIRST_ALLOCATION_MAX, POOLED_BUFFER_SIZE, POOLED_BUFFER_SIZE + 1, 5_000_000])
+@pytest.mark.parametrize("size", [65531, 65532, 65533, 70_000, 1 << 20, POOLED_BUFFER_SIZE, POOLED_BUFFER_SIZE + 1, 5_000_000])
 def test_large_frames_between_small_ones_arrive_intact(size: int) -> None:
     large = random.Random(size).randbytes(size)
     receiver = Receiver()
@@ -68,12 +85,44 @@ def test_a_large_frame_is_received_into_its_own_buffer_to_its_exact_end() -> Non
     assert len(receiver.assembler.get_buffer()) == 100_000 - 10
 
 
-def test_a_declared_size_is_not_allocated_before_its_bytes_arrive() -> None:
+@pytest.mark.parametrize("size", [POOLED_FRAME_SIZE_MIN, POOLED_BUFFER_SIZE, MAX_FRAME_SIZE])
+def test_only_bytes_that_have_arrived_count(size: int) -> None:
+    receiver = Receiver()
+
+    receiver.feed(struct.pack(">i", size) + b"x" * 10)
+
+    assert receiver.assembler.held_size == 10
+
+
+def test_a_declared_size_costs_no_memory_before_its_bytes_arrive() -> None:
+    """CVE-2022-34917."""
+    pool = BufferPool()
+    assemblers = [FrameAssembler(lambda frame: True, max_frame_size=1 << 30, pool=pool) for _ in range(40)]
+    before = _resident_bytes()
+
+    for assembler in assemblers:
+        data = struct.pack(">i", 1 << 28) + b"x"
+        assembler.get_buffer()[: len(data)] = data
+        assembler.buffer_updated(len(data))
+
+    assert _resident_bytes() - before < 4 << 20
+
+
+def test_a_large_frame_is_received_in_reads_that_leave_time_for_others() -> None:
     receiver = Receiver()
 
     receiver.feed(struct.pack(">i", MAX_FRAME_SIZE) + b"x")
 
-    assert receiver.assembler.held_size == FIRST_ALLOCATION_MAX
+    assert len(receiver.assembler.get_buffer()) == READ_SIZE_MAX
+
+
+def test_no_memory_for_a_frame_is_a_memory_error(little_address_space: None) -> None:
+    receiver = Receiver()
+
+    with pytest.raises(MemoryError):
+        receiver.feed(struct.pack(">i", MAX_FRAME_SIZE) + b"x")
+
+    assert len(receiver.assembler.get_buffer()) > 0
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), MAX_FRAME_SIZE + 1, 2**31 - 1])
@@ -93,13 +142,123 @@ def test_frames_already_received_wait_until_resume() -> None:
     assert receiver.frames == [b"one", b"two", b"three"]
 
 
-def test_a_pooled_buffer_is_used_again() -> None:
-    receiver = Receiver()
-    receiver.feed(framed(b"x" * 100_000))
-    receiver.feed(struct.pack(">i", 100_000) + b"y")
+class Keeper:
+    """An assembler whose owner keeps a view of the last 10 bytes of each frame, as a request keeps its records."""
 
-    assert receiver.assembler.held_size == POOLED_BUFFER_SIZE
-    assert len(receiver.pool._free) == 0
+    def __init__(self) -> None:
+        self.views: list[memoryview] = []
+        self.kept: list[weakref.ref[FrameBuffer]] = []
+        self.pool = BufferPool()
+        self.assembler = FrameAssembler(
+            self._frame, max_frame_size=MAX_FRAME_SIZE, pool=self.pool, on_kept=lambda buffer: self.kept.append(weakref.ref(buffer))
+        )
+
+    def _frame(self, frame: memoryview) -> bool:
+        self.views.append(frame[-10:])
+        return True
+
+    def feed(self, data: bytes) -> None:
+        Receiver.feed(self, data)  # type: ignore[arg-type]
+
+
+LARGE_SIZES = [SCRATCH_SIZE, POOLED_FRAME_SIZE_MIN + 1, POOLED_BUFFER_SIZE, POOLED_BUFFER_SIZE + 1]
+
+
+@pytest.mark.parametrize("size", LARGE_SIZES)
+def test_a_large_frame_stays_as_it_is_while_a_view_of_it_is_referenced(size: int) -> None:
+    keeper = Keeper()
+    bodies = [random.Random(seed).randbytes(size) for seed in range(3)]
+
+    keeper.feed(framed(*bodies))
+
+    assert [bytes(view) for view in keeper.views] == [body[-10:] for body in bodies]
+    assert all(has_own_buffer(view) and not view.readonly for view in keeper.views)
+    assert all(keep(view) is view for view in keeper.views)
+
+
+@pytest.mark.parametrize("size", LARGE_SIZES)
+def test_the_memory_of_a_frame_that_was_kept_goes_with_its_last_view(size: int, no_collector: None) -> None:
+    keeper = Keeper()
+    keeper.feed(framed(bytes(size)))
+    (reference,) = keeper.kept
+    part = keeper.views[0][:5]
+
+    keeper.views.clear()
+    assert reference() is not None
+    del part
+
+    assert reference() is None
+
+
+def test_a_small_frame_is_kept_by_a_copy() -> None:
+    copies: list[memoryview] = []
+
+    def take(frame: memoryview) -> bool:
+        assert not has_own_buffer(frame)
+        copies.append(keep(frame))
+        return True
+
+    assembler = FrameAssembler(take, max_frame_size=100, pool=BufferPool())
+    for body in (b"one", b"two"):
+        assembler.get_buffer()[:7] = framed(body)
+        assembler.buffer_updated(7)
+
+    assert [bytes(copy) for copy in copies] == [b"one", b"two"]
+    assert all(has_own_buffer(copy) and not copy.readonly for copy in copies)
+
+
+def test_a_frame_that_nobody_keeps_is_not_told_of_and_its_buffer_is_used_again() -> None:
+    kept: list[FrameBuffer] = []
+    exporters: set[int] = set()
+
+    def take(frame: memoryview) -> bool:
+        exporters.add(id(frame.obj))
+        return True
+
+    receiver = Receiver()
+    receiver.assembler = FrameAssembler(take, max_frame_size=MAX_FRAME_SIZE, pool=receiver.pool, on_kept=kept.append)
+    for _ in range(5):
+        receiver.feed(framed(b"x" * 1_000_000))
+
+    assert kept == []
+    assert len(exporters) == 1
+
+
+@pytest.mark.parametrize("size", [POOLED_FRAME_SIZE_MIN, POOLED_BUFFER_SIZE, MAX_FRAME_SIZE])
+def test_a_partial_frame_is_free_once_its_assembler_is_closed(size: int, no_collector: None) -> None:
+    receiver = Receiver()
+    receiver.feed(struct.pack(">i", size) + b"x" * 10)
+    buffer = weakref.ref(receiver.assembler.get_buffer().obj)
+
+    receiver.assembler.close()
+
+    assert buffer() is None
+    assert receiver.assembler.held_size == 0
+    receiver.feed(framed(b"what still came"))
+    assert receiver.frames == []
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def little_address_space() -> Iterator[None]:
+    """What is used now and less than a large frame more."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as statm:
+        used = int(statm.read().split()[0]) * mmap.PAGESIZE
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_FRAME_SIZE // 2, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * mmap.PAGESIZE
 
 
 def test_client_id_as_text() -> None:

@@ -326,11 +326,11 @@ def test_idle_connections_and_dribbled_frames_meet_their_deadlines() -> None:
 
 def test_large_frames_beyond_the_memory_budget_wait_for_each_other() -> None:
     async def test() -> None:
-        async with serving(max_request_memory=1_500_000, max_frame_size=1 << 22) as harness:
+        async with serving(max_request_memory=4_500_000, max_frame_size=1 << 22) as harness:
             first, second = await harness.connect(), await harness.connect()
-            body = bytes(1_000_000)
+            body = bytes(4_000_000)
             first[1].write(struct.pack(">i", len(body)) + body[:-1])
-            while harness.registry.memory.held_size < 1_000_000:
+            while harness.registry.memory.held_size < len(body) - 1:
                 await asyncio.sleep(0.001)
             second[1].write(framed(body))
             while not harness.registry.memory._paused:
@@ -338,8 +338,8 @@ def test_large_frames_beyond_the_memory_budget_wait_for_each_other() -> None:
 
             first[1].write(body[-1:])
 
-            assert len(await first[0].readexactly(1_000_004)) == 1_000_004
-            assert len(await second[0].readexactly(1_000_004)) == 1_000_004
+            assert len(await first[0].readexactly(4_000_004)) == 4_000_004
+            assert len(await second[0].readexactly(4_000_004)) == 4_000_004
             assert harness.registry.memory.held_size == 0
 
     run(test)
