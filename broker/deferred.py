@@ -18,6 +18,9 @@ class Deferred:
 
     `on_abandon`, if set by the producer, is called once when the consumer loses interest (its connection closed) before
     completion, so that the parked operation leaves its purgatory.
+
+    The value is handed over: once the consumer has it, neither it nor the consumer is referenced from here. Both tend to lead back to
+    this object (an exception by its traceback, a consumer by what it does next), and a cycle would keep requests and answers alive.
     """
 
     __slots__ = ("_callback", "is_done", "on_abandon", "value")
@@ -32,17 +35,21 @@ class Deferred:
         """Hand over `value`: a response message, or an exception instance, which dispatch treats as if the handler had raised it."""
         assert not self.is_done, "a Deferred completes once"
         self.is_done = True
-        self.value = value
         self.on_abandon = None
-        if self._callback is not None:
-            self._callback(value)
+        callback = self._callback
+        if callback is None:
+            self.value = value
+        elif callback is not _ignore:
+            self._callback = _handed_over
+            callback(value)
 
     def resolve(self, compute: Callable[..., Any], *arguments: Any) -> None:
         """Complete with what `compute` returns, or with what it raises: whoever ends a wait must not suffer from its answer."""
         try:
             value = compute(*arguments)
         except Exception as e:
-            value = e
+            self.complete(e)
+            return
         self.complete(value)
 
     def follow(self, outcome: Any) -> None:
@@ -68,13 +75,17 @@ class Deferred:
     def when_done(self, callback: Callable[[Any], None]) -> None:
         """Call `callback(value)` on completion, at once if already complete."""
         assert self._callback is None, "a Deferred has one consumer"
-        self._callback = callback
-        if self.is_done:
-            callback(self.value)
+        if not self.is_done:
+            self._callback = callback
+            return
+        self._callback = _handed_over
+        value, self.value = self.value, None
+        callback(value)
 
     def abandon(self) -> None:
         """The consumer is gone: completion, if it still comes, goes nowhere."""
         self._callback = _ignore
+        self.value = None
         if not self.is_done and self.on_abandon is not None:
             on_abandon, self.on_abandon = self.on_abandon, None
             on_abandon()
@@ -82,3 +93,7 @@ class Deferred:
 
 def _ignore(_value: Any) -> None:
     pass
+
+
+def _handed_over(_value: Any) -> None:
+    raise AssertionError("a Deferred completes once")

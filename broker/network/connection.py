@@ -102,6 +102,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether we owe the peer something: a parked request, or a response it has not taken yet. Such a connection is not idle."""
         return self._pipeline.unanswered_count > 0 or (self._outbox is not None and self._outbox.is_behind)
 
+    @property
+    def is_deserted(self) -> bool:
+        """Whether the peer reset the connection while nothing was read from it, so that its parked request and its frames are in vain."""
+        return not self._is_reading and self._outbox is not None and self._outbox.is_reset
+
     # -- asyncio's calls ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -137,6 +142,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pipeline.close()
+        self._assembler.close()
         if self._held_size:
             self._registry.memory.hold(self, 0)
         if self._outbox is not None:

@@ -111,7 +111,8 @@ class ConnectionRegistry:
             connection.close("broker is stopping")
 
     def _sweep(self) -> None:
-        """Close connections that were silent for connections.max.idle.ms or dribble one frame past the frame deadline."""
+        """Close connections that were silent for connections.max.idle.ms, dribble one frame past the frame deadline, or were left by
+        their peer while they were not read from."""
         now = self.monotonic_ms()
         for connection in list(self._connections):
             if now - connection.last_active_ms >= self._idle_ms and not connection.is_busy:
@@ -122,6 +123,8 @@ class ConnectionRegistry:
                 and not connection.is_busy
             ):
                 connection.close("frame not completed in time")
+            elif connection.is_deserted:
+                connection.close("connection reset by peer")
         self._sweep_timer = self._clock.call_later(SWEEP_INTERVAL_MS, self._sweep)
 
 

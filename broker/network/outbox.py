@@ -89,6 +89,19 @@ class Outbox:
         send, or the pages that it will ask for are on their way."""
         return self._waits_for_writable or self._reading_in is not None or self._is_reading_ahead
 
+    @property
+    def is_reset(self) -> bool:
+        """Whether the peer has reset the connection. Who reads from it is told by the transport; who does not has to ask."""
+        if self._is_closed:
+            return False
+        try:
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+        return False  # bytes that wait, or the peer's orderly end, behind which an answer may still be read
+
     def push(self, chunk: Chunk) -> None:
         """Queue `chunk`; `flush` sends it."""
         self._queue.append(chunk)
@@ -116,6 +129,7 @@ class Outbox:
             if type(chunk) is FileSlice and chunk is not self._reading_in:
                 chunk.release()
         self._queue.clear()
+        self._on_writable, self._on_broken = _nothing, _nothing  # they lead back to the owner, and a cycle is not freed soon
 
     def _take_turn(self, read_in: FileSlice | None = None) -> None:
         """Send from the head of the queue, which is `read_in` if a thread has just read its pages in."""
@@ -261,5 +275,10 @@ class Outbox:
             self._on_writable()
 
     def _break(self, reason: str) -> None:
+        on_broken = self._on_broken
         self.close()
-        self._on_broken(reason)
+        on_broken(reason)
+
+
+def _nothing(*_arguments: object) -> None:
+    pass

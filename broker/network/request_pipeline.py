@@ -124,6 +124,8 @@ class RequestPipeline:
         """The connection is gone: parked requests leave their purgatories, their answers are dropped, nothing starts any more."""
         self._intake = _CLOSED
         self._waiting = None
+        # What is called here leads back to the connection, and a cycle is not freed soon.
+        self._start, self._send, self._on_ready, self._on_error = _no_answer, _nothing, _nothing, _nothing
         slots, self._slots = self._slots, deque()
         for slot in slots:
             slot.deferred.abandon()
@@ -191,3 +193,11 @@ class RequestPipeline:
                 return
         self._intake = _OPEN
         self._on_ready()
+
+
+def _no_answer(_frame: memoryview) -> None:
+    return None
+
+
+def _nothing(*_arguments: object) -> None:
+    pass

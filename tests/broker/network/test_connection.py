@@ -7,80 +7,18 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from broker.network.connection import CloseConnection, ConnectionFacts
-from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
+from broker.network.listeners import Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
 from broker.network.outbox import INLINE_SIZE, TURN_SIZE
 from protocol.framing import SCRATCH_SIZE
 from storage.file_slice import FileSlice, SegmentFile
-from tests.support.clock import ManualClock
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def echo(frame: memoryview, facts: ConnectionFacts) -> Any:
-    return [framed(bytes(frame))]
-
-
-def run(test: Callable[[], Any]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(test(), 20))
-
-
-class Harness:
-    """A listener on a free port with a handler of the test's choosing."""
-
-    def __init__(self, handle: Any, listener: dict[str, int], **limits: Any) -> None:
-        self.clock = ManualClock()
-        self.executor = ThreadPoolExecutor(1)
-        settings = {
-            "max_frame_size": 1 << 20,
-            "max_request_memory": 1 << 30,
-            "max_connections": 100,
-            "max_connections_per_ip": 100,
-            "idle_ms": 600_000,
-            "frame_deadline_ms": 30_000,
-            "busy_poll_us": 0,
-        }
-        self.registry = ConnectionRegistry(
-            asyncio.get_running_loop(), self.clock, self.executor, on_count=lambda name, change: None, **(settings | limits)
-        )
-        self.listener = Listener("PLAINTEXT", self.registry, **listener)
-        self._handle = handle
-
-    async def start(self) -> None:
-        self.listener.bind("127.0.0.1", 0)
-        self.listener.listen()
-        await self.listener.start(self._handle)
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.listener.port)
-
-    def stop(self) -> None:
-        self.registry.close()
-        self.listener.stop()
-        self.executor.shutdown()
-
-
-@asynccontextmanager
-async def serving(handle: Any = echo, listener: dict[str, int] | None = None, **limits: Any) -> AsyncIterator[Harness]:
-    harness = Harness(handle, listener or {}, **limits)
-    await harness.start()
-    try:
-        yield harness
-    finally:
-        harness.stop()
+from tests.broker.network.harness import Harness, framed, run, serving
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
