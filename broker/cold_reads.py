@@ -38,7 +38,8 @@ def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_bloc
             bring_in(missing)
             return
         except Exception as e:
-            outcome = e
+            answer.follow(e)
+            return
         answer.follow(outcome)
 
     bring_in(cold)

@@ -67,7 +67,7 @@ class Deferred:
 
     def take(self) -> Any:
         """The value of a Deferred that is complete; raises it if it is an exception."""
-        assert self.is_done, "take() is for what was answered at once"
+        assert self.is_done and self._callback is None, "take() is for what was answered at once and handed to nobody"
         if isinstance(self.value, Exception):
             raise self.value
         return self.value

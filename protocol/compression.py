@@ -28,6 +28,9 @@ LZ4_DEFAULT_LEVEL = 9
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
 """The largest window a zstd decoder accepts by default; the memory one hostile frame can make us reserve."""
 
+SNAPPY_RATIO_MAX = 22
+"""Snappy's densest element gives 64 bytes for three, so that a block which declares more is corrupt."""
+
 PIECE_BYTES_MIN = 64 * 1024
 EXPECTED_RATIO = 4
 """Output is asked for in pieces of this many times the input, then doubling; one is enough for ordinary data."""
@@ -64,19 +67,29 @@ def decompress(codec: Compression, data: Buffer, *, max_bytes: int) -> bytes:
 
     A zstd or snappy payload cut at a block's end is not always seen here: the caller checks the records inside.
     """
+    try:
+        pieces = _decompress_pieces(codec, data, max_bytes)
+        if sum(map(len, pieces)) > max_bytes:
+            raise _oversized(codec, max_bytes)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    except DecodeError as error:
+        why = str(error)
+    # Raised anew, out here: whoever keeps an exception keeps the frames of its traceback, with all output and a codec's window.
+    pieces = []
+    raise DecodeError(why)
+
+
+def _decompress_pieces(codec: Compression, data: Buffer, max_bytes: int) -> list[bytes]:
+    """The original bytes in pieces; one is the rule. Their sum exceeds `max_bytes` by one byte at most, which the caller refuses."""
     if codec is Compression.NONE:
-        result = bytes(data)
-    elif codec is Compression.GZIP:
-        result = _decompress_gzip(data, max_bytes)
-    elif codec is Compression.SNAPPY:
-        result = _decompress_snappy(data, max_bytes)
-    elif codec is Compression.LZ4:
-        result = _decompress_lz4(data, max_bytes)
-    else:
-        result = _decompress_zstd(data, max_bytes)
-    if len(result) > max_bytes:
-        raise _oversized(codec, max_bytes)
-    return result
+        return [bytes(data)]
+    if codec is Compression.GZIP:
+        return _decompress_gzip(data, max_bytes)
+    if codec is Compression.SNAPPY:
+        return _decompress_snappy(data, max_bytes)
+    if codec is Compression.LZ4:
+        return _decompress_lz4(data, max_bytes)
+    return _decompress_zstd(data, max_bytes)
 
 
 def _oversized(codec: Compression, max_bytes: int) -> DecodeError:
@@ -87,22 +100,24 @@ def _corrupt(codec: Compression, why: object) -> DecodeError:
     return DecodeError(f"corrupt {codec.name.lower()} data: {why}")
 
 
-def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_gzip(data: Buffer, max_bytes: int) -> list[bytes]:
     """Reads all members of the stream, as Java's GZIPInputStream does."""
-    output = bytearray()
-    remaining = bytes(data)
+    pieces: list[bytes] = []
+    output_size = 0
+    remaining: Buffer = data
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
         try:
-            output += member.decompress(remaining, max_bytes + 1 - len(output))
+            pieces.append(member.decompress(remaining, max_bytes + 1 - output_size))
         except zlib.error as error:
             raise _corrupt(Compression.GZIP, error) from error
-        if len(output) > max_bytes:
+        output_size += len(pieces[-1])
+        if output_size > max_bytes:
             raise _oversized(Compression.GZIP, max_bytes)
         if not member.eof:
             raise _corrupt(Compression.GZIP, "the stream is cut short")
         if not member.unused_data:
-            return bytes(output)
+            return pieces
         remaining = member.unused_data
 
 
@@ -118,11 +133,12 @@ def _compress_xerial(data: Buffer) -> bytes:
     return bytes(output)
 
 
-def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_snappy(data: Buffer, max_bytes: int) -> list[bytes]:
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return _decompress_snappy_block(view, max_bytes)
-    output = bytearray()
+        return [_decompress_snappy_block(view, max_bytes)]
+    pieces: list[bytes] = []
+    output_size = 0
     position = len(XERIAL_HEADER)
     if len(view) < position:
         raise _corrupt(Compression.SNAPPY, "the xerial header is cut short")
@@ -133,17 +149,21 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
         position += _BLOCK_SIZE.size
         if not 0 <= size <= len(view) - position:
             raise _corrupt(Compression.SNAPPY, f"a block of {size} bytes in {len(view) - position}")
-        output += _decompress_snappy_block(view[position : position + size], max_bytes - len(output))
+        pieces.append(_decompress_snappy_block(view[position : position + size], max_bytes - output_size))
+        output_size += len(pieces[-1])
         position += size
-    return bytes(output)
+    return pieces
 
 
 def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
     from cramjam import DecompressionError, snappy
 
     # The library allocates what the preamble declares, so that is checked before it runs (CVE-2023-34455).
-    if _snappy_declared_size(block) > max_bytes:
+    declared_size = _snappy_declared_size(block)
+    if declared_size > max_bytes:
         raise _oversized(Compression.SNAPPY, max_bytes)
+    if declared_size > SNAPPY_RATIO_MAX * len(block):
+        raise _corrupt(Compression.SNAPPY, f"{len(block)} bytes can't hold {declared_size}")
     try:
         return bytes(snappy.decompress_raw(block))
     except DecompressionError as error:
@@ -171,22 +191,23 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
     )
 
 
-def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_lz4(data: Buffer, max_bytes: int) -> list[bytes]:
     import lz4.frame as lz4_frame
 
     decompressor = lz4_frame.LZ4FrameDecompressor()
-    output = bytearray()
+    pieces: list[bytes] = []
+    output_size = 0
     pending = bytes(data)
-    while not decompressor.eof and len(output) <= max_bytes:
+    while not decompressor.eof and output_size <= max_bytes:
         try:
-            piece = decompressor.decompress(pending, max_length=_piece_size(data, len(output), max_bytes))
+            pieces.append(decompressor.decompress(pending, max_length=_piece_size(data, output_size, max_bytes)))
         except (RuntimeError, ValueError) as error:
             raise _corrupt(Compression.LZ4, error) from error
-        if not piece and not decompressor.eof:
+        if not pieces[-1] and not decompressor.eof:
             raise _corrupt(Compression.LZ4, "the frame is cut short")
-        output += piece
+        output_size += len(pieces[-1])
         pending = b""
-    return bytes(output)
+    return pieces
 
 
 def _compress_zstd(data: Buffer, level: int) -> bytes:
@@ -195,19 +216,21 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_zstd(data: Buffer, max_bytes: int) -> list[bytes]:
     import zstandard
 
     # `decompress(max_output_size=…)` ignores its limit when the frame declares a size, so the frame is read as a stream.
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
-    output = bytearray()
+    pieces: list[bytes] = []
+    output_size = 0
     try:
         with decompressor.stream_reader(data, read_across_frames=True) as reader:
-            while len(output) <= max_bytes and (piece := reader.read(_piece_size(data, len(output), max_bytes))):
-                output += piece
+            while output_size <= max_bytes and (piece := reader.read(_piece_size(data, output_size, max_bytes))):
+                pieces.append(piece)
+                output_size += len(piece)
     except zstandard.ZstdError as error:
         raise _corrupt(Compression.ZSTD, error) from error
-    return bytes(output)
+    return pieces
 
 
 def _piece_size(data: Buffer, output_size: int, max_bytes: int) -> int:

@@ -165,5 +165,11 @@ class KafkaError(Exception):
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
 
 
+def without_frames(error: KafkaError) -> KafkaError:
+    """`error` itself, fit to be kept: its traceback, and those of its causes, hold the frames that it passed and all their buffers."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
+
+
 class DecodeError(Exception):
     """Bytes that are not a valid encoding: truncated, over-long, or out of range. Nothing was changed by reading them."""

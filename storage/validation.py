@@ -12,13 +12,14 @@ finds (offset deltas, a false largest timestamp, malformed records under a valid
 from __future__ import annotations
 
 import struct
+from copy import copy
 from enum import Enum
 from typing import NamedTuple
 
 from config.topic import LogConfig
 from protocol.checksum import crc32c
 from protocol.compression import Buffer, Compression, compress
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode, KafkaError, without_frames
 from protocol.record_outlines import iterate_outlines
 from protocol.records import (
     COMPRESSION_MASK,
@@ -84,6 +85,7 @@ class RecordValidationError(KafkaError):
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
+        self.args = (code, message, record_errors)  # what a copy is made from
         self.record_errors = record_errors
 
 
@@ -111,7 +113,7 @@ class PreparedBatch:
         try:
             self._outcome = check_batch(records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
         except KafkaError as error:
-            self._outcome = error
+            self._outcome = without_frames(error)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -121,7 +123,7 @@ class PreparedBatch:
         if config is not self._config:
             return self.records, check_batch(self.records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
         if isinstance(self._outcome, KafkaError):
-            raise self._outcome
+            raise copy(self._outcome)  # the traceback of a raised error leads back here
         return self.records, self._outcome
 
 

@@ -108,17 +108,20 @@ class ProduceHandler:
         def append(prepared: list[AppendEntry] | Exception) -> None:
             if outer.is_abandoned:
                 return  # its connection is gone, and perhaps the logs are closed
-            outcome: ProduceResponse | PreparedResponse | Deferred | Exception | None
+            if isinstance(prepared, Exception):
+                outer.complete(prepared)
+                return
             try:
-                if isinstance(prepared, Exception):
-                    raise prepared
                 outcome = self._append(replace(context, now_ms=self._clock.now_ms()), request, prepared, refused)
             except Exception as e:
-                outcome = e
+                outer.complete(e)
+                return
             outer.follow(outcome)
 
         is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
-        preparer.submit(context.connection_id, entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed, on_done=append)
+        outer.on_abandon = preparer.submit(
+            context.connection_id, entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed, on_done=append
+        )
         return outer
 
     def _append(

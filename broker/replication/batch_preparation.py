@@ -11,15 +11,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.framing import keep
+from protocol.framing import has_own_buffer, keep
 from storage.validation import PreparedBatch, needs_long_check
 
 if TYPE_CHECKING:
     from broker.replication.replica_manager import AppendEntry, ReplicaManager
     from config.topic import LogConfig
 
-HELD_BYTES_MAX = 256 * 1024 * 1024
-"""Copies of requests that wait for their checks, over all connections; what comes on top is turned away, to be sent again."""
+COPIED_BYTES_MAX = 32 * 1024 * 1024
+"""Copies of small requests that wait for their checks, over all connections; what comes on top is turned away, to be sent again.
+Large requests are not copied: their frames wait, and count as request memory."""
 
 OnPrepared = Callable[["list[AppendEntry] | Exception"], None]
 
@@ -28,7 +29,7 @@ class _Waiting(NamedTuple):
     """One request in the line. `configs` has the settings of each entry that is to be checked, None for the others."""
 
     connection_id: int
-    size_bytes: int
+    copied_bytes: int
     entries: list[AppendEntry]
     configs: list[LogConfig | None]
     now_ms: int
@@ -51,7 +52,7 @@ class BatchPreparer:
         self._run_blocking = run_blocking
         self._line: deque[_Waiting] = deque()
         self._connections: Counter[int] = Counter()
-        self._held_bytes = 0
+        self._copied_bytes = 0
 
     def is_needed(self, connection_id: int, entries: Sequence[AppendEntry]) -> bool:
         """Whether the request has to go through the line: it takes long, or an earlier one of its connection is in it."""
@@ -63,20 +64,36 @@ class BatchPreparer:
         return False
 
     def has_room(self, entries: Sequence[AppendEntry]) -> bool:
-        return not self._line or self._held_bytes + _size_of(entries) <= HELD_BYTES_MAX
+        return not self._line or self._copied_bytes + _size_of_copies(entries) <= COPIED_BYTES_MAX
 
     def submit(
         self, connection_id: int, entries: Sequence[AppendEntry], *, now_ms: int, is_zstd_allowed: bool, on_done: OnPrepared
-    ) -> None:
+    ) -> Callable[[], None]:
         """Check the entries when their turn comes, then call `on_done` on the loop: with what may be appended (refused
-        batches included, the append tells why), or with an exception that nobody foresaw."""
+        batches included, the append tells why), or with an exception that nobody foresaw. What is returned withdraws the request."""
         kept: list[AppendEntry] = [(topic, index, keep(records)) for topic, index, records in entries]
         configs = [self._config_for_check(entry) for entry in kept]
-        self._line.append(_Waiting(connection_id, _size_of(kept), kept, configs, now_ms, is_zstd_allowed, on_done))
+        waiting = _Waiting(connection_id, _size_of_copies(entries), kept, configs, now_ms, is_zstd_allowed, on_done)
+        self._line.append(waiting)
         self._connections[connection_id] += 1
-        self._held_bytes += self._line[-1].size_bytes
+        self._copied_bytes += waiting.copied_bytes
         if len(self._line) == 1:
             self._run_first()
+        return lambda: self._withdraw(waiting)
+
+    def _withdraw(self, waiting: _Waiting) -> None:
+        """Its connection is gone: the line keeps its records no longer. The first in the line is in the thread's hands."""
+        for position, each in enumerate(self._line):
+            if each is waiting and position > 0:
+                del self._line[position]
+                self._forget(waiting)
+                return
+
+    def _forget(self, left: _Waiting) -> None:
+        self._copied_bytes -= left.copied_bytes
+        self._connections[left.connection_id] -= 1
+        if not self._connections[left.connection_id]:
+            del self._connections[left.connection_id]
 
     def _config_for_check(self, entry: AppendEntry) -> LogConfig | None:
         partition = self._replica_manager.find_partition(entry[0], entry[1])
@@ -90,18 +107,12 @@ class BatchPreparer:
 
     def _finish_first(self, done: Any) -> None:
         finished = self._line.popleft()
-        self._held_bytes -= finished.size_bytes
-        self._connections[finished.connection_id] -= 1
-        if not self._connections[finished.connection_id]:
-            del self._connections[finished.connection_id]
+        self._forget(finished)
         if self._line:
             self._run_first()
-        try:
-            outcome = done.result()
-        except Exception as error:
-            outcome = error
-        finished.on_done(outcome)
+        error = done.exception()  # not raised here: the traceback would lead back to the future, and keep the records
+        finished.on_done(done.result() if error is None else error)
 
 
-def _size_of(entries: Sequence[AppendEntry]) -> int:
-    return sum(len(records) for _, _, records in entries)
+def _size_of_copies(entries: Sequence[AppendEntry]) -> int:
+    return sum(len(records) for _, _, records in entries if not has_own_buffer(records))

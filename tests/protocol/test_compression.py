@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 import zlib
 
 import lz4.frame
@@ -45,6 +46,29 @@ def test_raw_snappy_that_declares_a_huge_size_is_refused_before_it_is_allocated(
     """CVE-2023-34455: the declared size was trusted."""
     with pytest.raises(DecodeError, match="larger than"):
         decompress(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00" * 10, max_bytes=1024)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_a_kept_refusal_keeps_none_of_the_output(codec: Compression) -> None:
+    """Its traceback holds the frames that it passed, and their locals."""
+    compressed = compress(codec, bytes(8 << 20))
+    tracemalloc.start()
+
+    with pytest.raises(DecodeError) as refusal:
+        decompress(codec, compressed, max_bytes=(8 << 20) - 1)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert refusal.value.__traceback__ is not None
+    assert kept < 1 << 20
+
+
+def test_a_snappy_block_that_declares_more_than_it_can_hold_is_refused_before_it_is_allocated() -> None:
+    block = bytearray(snappy.compress_raw(bytes(100)))
+    block[:1] = b"\x80\x80\x80\x04"  # 8 MiB
+
+    with pytest.raises(DecodeError, match="can't hold 8388608"):
+        decompress(Compression.SNAPPY, bytes(block), max_bytes=1 << 30)
 
 
 def test_raw_snappy_without_framing_is_read() -> None:

@@ -291,7 +291,7 @@ def test_nothing_is_appended_for_a_connection_that_is_gone(tmp_path: Path) -> No
 
 
 def test_a_line_that_holds_too_much_turns_requests_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_preparation, "HELD_BYTES_MAX", 100)
+    monkeypatch.setattr(batch_preparation, "COPIED_BYTES_MAX", 100)
     room = LongChecks(tmp_path)
     first = room.send("c", b"k")
 

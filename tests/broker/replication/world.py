@@ -68,6 +68,9 @@ class ManualFuture:
             raise self._error
         return self._value
 
+    def exception(self) -> Exception | None:
+        return self._error
+
     def run(self, error: Exception | None = None) -> None:
         self._error = error
         if error is None:
