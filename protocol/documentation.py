@@ -63,7 +63,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A request that has begun to arrive has to be whole within `barnabas.frame.deadline.ms`; memory for it grows as its bytes arrive. Kafka
   waits for as long as a byte comes now and then.
 - `barnabas.max.connections`, `barnabas.max.connections.per.ip` and `barnabas.queued.max.request.bytes` are finite; the corresponding
-  limits of Kafka are off by default.
+  limits of Kafka are off by default. Request memory counts as bytes arrive, where Kafka reserves the size that was declared. When it is
+  short, connections that hold more than their share wait, and those whose peers send nothing are closed.
 
 ### Produce
 - Requests of one connection are answered in order, as by Kafka. While everything unanswered before it is a Produce that waits for its

@@ -17,7 +17,7 @@ from broker.network.outbox import Outbox
 from broker.network.request_pipeline import Chunks, RequestPipeline
 from protocol.errors import DecodeError
 from protocol.foreign_protocols import ForeignProtocolError
-from protocol.framing import FrameAssembler
+from protocol.framing import FrameAssembler, FrameBuffer
 
 if TYPE_CHECKING:
     from broker.network.listeners import ConnectionRegistry
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # The kinds of log lines here, each with a limit of its own, because strangers cause them.
 FOREIGN_PROTOCOLS = "clients of other protocols"
 REFUSED_REQUESTS = "connections closed for what they sent"
+NO_MEMORY = "connections closed for want of memory"
 FAILED_REQUESTS = "requests that failed outside their handler"
 CLOSED_CONNECTIONS = "connections closed"
 
@@ -63,8 +64,11 @@ class Connection(asyncio.BufferedProtocol):
         "_held_size",
         "_is_others_turn",
         "_is_reading",
+        "_is_receiving",
         "_loop",
+        "_memory",
         "_outbox",
+        "_paused_since_ms",
         "_pipeline",
         "_receiving",
         "_registry",
@@ -86,14 +90,19 @@ class Connection(asyncio.BufferedProtocol):
         self._pipeline = RequestPipeline(
             start=start, send=self._send, on_ready=self._ready, on_error=self._failed, schedule=self._loop.call_soon
         )
-        self._assembler = FrameAssembler(self._pipeline.offer, max_frame_size=registry.max_frame_size, pool=registry.pool)
+        self._assembler = FrameAssembler(
+            self._pipeline.offer, max_frame_size=registry.max_frame_size, pool=registry.pool, on_kept=self._frame_kept
+        )
+        self._memory = registry.memory
         self._receiving = False  # inside buffer_updated, which flushes once at its end
         self._flush_is_due = False
         self._is_reading = True
         self._has_memory = True
+        self._paused_since_ms = 0  # since when it has not
         self._buffer_size = 0  # bytes offered for the read that is under way
         self._is_others_turn = False
-        self._held_size = 0  # bytes last reported to the registry's RequestMemory
+        self._held_size = 0  # bytes last reported to the RequestMemory
+        self._is_receiving = False  # the same
         self.last_active_ms = 0
         self.partial_since_ms: int | None = None  # when the first byte of an unfinished frame came
 
@@ -101,6 +110,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_busy(self) -> bool:
         """Whether we owe the peer something: a parked request, or a response it has not taken yet. Such a connection is not idle."""
         return self._pipeline.unanswered_count > 0 or (self._outbox is not None and self._outbox.is_behind)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it may receive more; if not, its unfinished frame is not late by its own fault."""
+        return self._has_memory
 
     @property
     def is_deserted(self) -> bool:
@@ -119,7 +133,13 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(self._transport, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        buffer = self._assembler.get_buffer()
+        try:
+            buffer = self._assembler.get_buffer()
+        except MemoryError as e:
+            # To raise here, or to close, would take the descriptor away from libuv within its read. What it reads is dropped.
+            self._assembler.close()
+            self._loop.call_soon(self.close, str(e) or "out of memory", NO_MEMORY, logging.WARNING)
+            buffer = self._registry.pool.scratch
         self._buffer_size = len(buffer)
         return buffer
 
@@ -132,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(e)
         self._receiving = False
         self._after_frames()
-        if nbytes == self._buffer_size and not self._assembler.is_inside_large_frame:
+        if nbytes == self._buffer_size:
             self._let_others_go_first()
         elif nbytes <= SMALL_READ_SIZE:
             self._registry.busy_poll.read_answered()
@@ -143,8 +163,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._pipeline.close()
         self._assembler.close()
-        if self._held_size:
-            self._registry.memory.hold(self, 0)
+        self._memory.forget(self)
         if self._outbox is not None:
             self._outbox.close()
         self._registry.forget(self)
@@ -179,6 +198,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error), FOREIGN_PROTOCOLS, logging.WARNING)
         elif isinstance(error, (CloseConnection, DecodeError)):
             self.close(str(error), REFUSED_REQUESTS)
+        elif isinstance(error, MemoryError):
+            self.close(str(error) or "out of memory", NO_MEMORY, logging.WARNING)
         else:
             self._registry.log.error(
                 FAILED_REQUESTS, "request failed outside its handler client=%s", self.facts.client_host, exc_info=error
@@ -191,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         is_partial = self._assembler.has_partial_frame
         if is_partial or self._held_size or self._pipeline.is_stopped:
-            self._report_memory()
+            self.report_memory()
         if not is_partial:
             self.partial_since_ms = None
         elif self.partial_since_ms is None:
@@ -206,19 +227,51 @@ class Connection(asyncio.BufferedProtocol):
             outbox.flush()
         if outbox.is_behind:
             self._pipeline.block()
+            self.report_memory()
         self._adjust_reading()
 
-    def _report_memory(self) -> None:
+    # -- the RequestMemory's calls --------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return self.facts.client_host
+
+    @property
+    def awaits_peer(self) -> bool:
+        return self._pipeline.has_waiting_frame or (self._outbox is not None and self._outbox.awaits_peer)
+
+    @property
+    def has_unread_bytes(self) -> bool:
+        return self._outbox is not None and self._outbox.has_unread_bytes
+
+    def report_memory(self) -> None:
         held_size = self._assembler.held_size + self._pipeline.waiting_size
-        if held_size != self._held_size:
-            self._held_size = held_size
-            self._has_memory = self._registry.memory.hold(self, held_size)
-            self._adjust_reading()
+        if self._outbox is not None and self._outbox.is_behind:
+            held_size += self._outbox.queued_size
+        is_receiving = self._assembler.has_partial_frame and not self._pipeline.is_stopped
+        if held_size != self._held_size or is_receiving is not self._is_receiving:
+            self._held_size, self._is_receiving = held_size, is_receiving
+            self._memory.hold(self, held_size, is_receiving=is_receiving)
+
+    def pause_for_memory(self) -> None:
+        self._has_memory = False
+        self._paused_since_ms = self._registry.monotonic_ms()
+        self._adjust_reading()
 
     def memory_available(self) -> None:
-        """Others let go of their request bytes: read on."""
         self._has_memory = True
+        if self.partial_since_ms is not None:  # it was not the peer who made it wait
+            self.partial_since_ms += self._registry.monotonic_ms() - self._paused_since_ms
         self._adjust_reading()
+
+    def close_for_memory(self, held_size: int) -> None:
+        self.close(f"it stalls and holds {held_size} bytes, and others wait for memory", NO_MEMORY, logging.WARNING)
+
+    def _frame_kept(self, buffer: FrameBuffer) -> None:
+        self.report_memory()  # it is no unfinished frame any more
+        self._memory.keep(self, buffer)
+
+    # -- reading --------------------------------------------------------------------------------------------------
 
     def _let_others_go_first(self) -> None:
         """There is more to read: after one turn of the loop. libuv would read on, up to 32 times before it looks at anyone else."""
@@ -231,6 +284,7 @@ class Connection(asyncio.BufferedProtocol):
         self._adjust_reading()
 
     def _writable(self) -> None:
+        self.report_memory()
         self._pipeline.unblock()
         self._adjust_reading()
 

@@ -54,7 +54,7 @@ class ConnectionRegistry:
         self.executor = executor
         self.max_frame_size = max_frame_size
         self.pool = BufferPool()
-        self.memory = RequestMemory(max_request_memory)
+        self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
         self.busy_poll = BusyPoll(loop, clock, busy_poll_us)
         self.monotonic_ms = clock.monotonic_ms
         self._clock = clock
@@ -114,11 +114,13 @@ class ConnectionRegistry:
         """Close connections that were silent for connections.max.idle.ms, dribble one frame past the frame deadline, or were left by
         their peer while they were not read from."""
         now = self.monotonic_ms()
+        self.memory.sweep()
         for connection in list(self._connections):
             if now - connection.last_active_ms >= self._idle_ms and not connection.is_busy:
                 connection.close("idle")
             elif (
                 connection.partial_since_ms is not None
+                and connection.has_memory
                 and now - connection.partial_since_ms >= self._frame_deadline_ms
                 and not connection.is_busy
             ):

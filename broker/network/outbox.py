@@ -90,17 +90,38 @@ class Outbox:
         return self._waits_for_writable or self._reading_in is not None or self._is_reading_ahead
 
     @property
+    def awaits_peer(self) -> bool:
+        """Whether the socket takes nothing more for now."""
+        return self._waits_for_writable
+
+    @property
+    def queued_size(self) -> int:
+        """Bytes of memory that wait to be sent; slices of files are none."""
+        return sum(len(chunk) for chunk in self._queue if type(chunk) is not FileSlice)
+
+    @property
     def is_reset(self) -> bool:
         """Whether the peer has reset the connection. Who reads from it is told by the transport; who does not has to ask."""
-        if self._is_closed:
-            return False
         try:
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except (BlockingIOError, InterruptedError):
-            return False
+            self._peek()
         except OSError:
             return True
-        return False  # bytes that wait, or the peer's orderly end, behind which an answer may still be read
+        return False
+
+    @property
+    def has_unread_bytes(self) -> bool:
+        """Whether the peer has sent what the transport has not read."""
+        try:
+            return self._peek()
+        except OSError:
+            return False
+
+    def _peek(self) -> bool:
+        """Whether bytes wait to be read; the peer's orderly end is none. Raises OSError when it reset the connection."""
+        try:
+            return not self._is_closed and self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except (BlockingIOError, InterruptedError):
+            return False
 
     def push(self, chunk: Chunk) -> None:
         """Queue `chunk`; `flush` sends it."""

@@ -1,49 +1,286 @@
-"""The broker-wide budget for request bytes that are held: large frames in arrival and frames that wait for their turn.
+"""The broker-wide budget for request bytes: granted as they arrive, fairly by address and by connection.
 
-Past `queued.max.request.bytes` connections that hold such bytes stop reading until others are done; memory, not clients, is what
-runs out first. One holder always goes on, however large its frame, or nobody would ever finish. Source: Kafka's SimpleMemoryPool.
+What counts: bytes of unfinished frames that have arrived, frames that their requests still refer to (they wait for their turn, for a
+check in a thread, or are handled in pieces), copies of small frames that wait, and answers that the peer has not taken. Address space
+that was only declared costs nothing. (Kafka's SimpleMemoryPool reserves the declared size, so that a few declarations block everyone.)
+
+Below half of the limit nobody is held up. Above, memory is short until three eighths are left over:
+- Connections read on while they hold no more than their share: the limit divided by the addresses that hold anything, and each address's
+  part by its connections. So whoever dribbles a hundred megabytes waits, and whoever sends one does not.
+- The last quarter is left to connections that hold at most MODEST_SIZE, so that usual requests go on.
+- Of those that wait, the one that has waited longest goes on nevertheless until its frame is whole, or nobody would ever finish.
+- A connection whose peer does not send (or take) PROGRESS_MIN between two sweeps, or nothing at all while it waits, is stalled. While
+  others wait, `sweep` closes stalled ones, those of the greediest address first, until memory is not short any more.
+
+At most the limit is held, and what comes on top before readers have stopped: one read (READ_SIZE_MAX), 8 KiB for each connection that has
+just begun a frame, and what is missing of the one frame that goes on nevertheless (below socket.request.max.bytes).
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from protocol.framing import POOLED_BUFFER_SIZE, FrameBuffer
+
+MODEST_SIZE = POOLED_BUFFER_SIZE  # bytes: a batch of a client's usual maximum and its request; less where the limit is below 64 of them
+PROGRESS_MIN = 64 * 1024
+"""Bytes between two sweeps, a second; with less, a large frame would miss its deadline. Who holds no more than this is left alone."""
+
+# How short memory is. Each level begins above its part of the limit, in 32nds, and ends below a lower one, so that changes are rare: each
+# looks at all holders.
+PLENTY, SHORT, SCARCE, NONE = range(4)
+_BEGINS_32NDS = (0, 16, 24, 32)
+_ENDS_32NDS = (0, 12, 20, 30)
+_KEPT_8THS_MAX = 1
+"""Part of the limit that requests in progress may hold when nothing is left: with more, it is their turn to end, not a frame's to grow."""
 
 
 class Holder(Protocol):
     """A connection, as far as this is concerned."""
 
+    @property
+    def address(self) -> str:
+        """Where it comes from."""
+
+    @property
+    def awaits_peer(self) -> bool:
+        """Whether what it holds stays until its peer does something: reads an answer, or lets a request end that another waits behind."""
+
+    @property
+    def has_unread_bytes(self) -> bool:
+        """Whether its peer has sent what was not read yet."""
+
+    def report_memory(self) -> None:
+        """Call `hold` with what is held now."""
+
+    def pause_for_memory(self) -> None:
+        """Stop reading until `memory_available`."""
+
     def memory_available(self) -> None:
-        """Read on; called once after `RequestMemory.hold` said no."""
+        """Read on; called once after `pause_for_memory`."""
+
+    def close_for_memory(self, held_size: int) -> None:
+        """Close: it is stalled and others wait."""
+
+
+class _Address:
+    """What the connections from one address hold together."""
+
+    __slots__ = ("connections_count", "held_size", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.held_size = 0
+        self.connections_count = 0
+
+
+class _Account:
+    """What one connection holds. `holder` is None once it is closed; frames that its requests refer to may outlive it."""
+
+    __slots__ = ("address", "held_size", "holder", "is_closing", "is_receiving", "kept_size", "swept_size")
+
+    def __init__(self, holder: Holder, address: _Address) -> None:
+        self.holder: Holder | None = holder
+        self.address = address
+        self.held_size = 0  # as the holder reports
+        self.kept_size = 0  # in frames that requests refer to
+        self.is_receiving = False  # within a frame, of which it takes more
+        self.is_closing = False
+        self.swept_size: int | None = None  # at the last sweep, if it could go on since
+
+    @property
+    def size(self) -> int:
+        return self.held_size + self.kept_size
+
+    def has_stalled(self, is_paused: bool) -> bool:
+        """Whether its peer did not let it go on since the last sweep, or, while it is paused, sent nothing. To be asked once a sweep."""
+        before, self.swept_size = self.swept_size, self.size
+        if before is None or self.is_closing or self.holder is None or self.size <= PROGRESS_MIN:
+            return False
+        if is_paused:
+            return not self.holder.has_unread_bytes
+        return abs(self.size - before) < PROGRESS_MIN and (self.is_receiving or self.holder.awaits_peer)
 
 
 class RequestMemory:
-    """Counts what each holder holds, in bytes. Owned by the connection registry; connections report to it."""
+    """Counts what each connection holds, in bytes, and says who reads on. Owned by the connection registry."""
 
-    __slots__ = ("_held", "_paused", "held_size", "limit")
-
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, call_threadsafe: Callable[..., Any]) -> None:
+        """`call_threadsafe(callback, argument)` calls back in a turn of the loop; the last reference to a frame may be a thread's."""
         self.limit = limit
         self.held_size = 0
-        self._held: dict[Holder, int] = {}
-        self._paused: dict[Holder, None] = {}  # ordered: who waits longest goes on first
+        self._modest_size = min(MODEST_SIZE, limit // 64)
+        self._begins: list[float] = [*(limit * part // 32 for part in _BEGINS_32NDS), math.inf]
+        self._ends = [limit * part // 32 for part in _ENDS_32NDS]
+        self._call_threadsafe = call_threadsafe
+        self._accounts: dict[Holder, _Account] = {}
+        self._addresses: dict[str, _Address] = {}
+        self._kept: dict[int, tuple[weakref.ref[FrameBuffer], _Account, int]] = {}  # by the reference's identity
+        self._kept_size = 0
+        self._paused: dict[_Account, None] = {}  # ordered: who waits longest goes on first; empty while there is plenty
+        self._head: _Account | None = None  # goes on although it is not entitled to
+        self._level = PLENTY
 
-    def hold(self, holder: Holder, size: int) -> bool:
-        """`holder` holds `size` bytes from now on, 0 for none. False: it must not read until `memory_available`."""
-        before = self._held.pop(holder, 0)
-        if size:
-            self._held[holder] = size
-        self.held_size += size - before
-        if size < before:
-            self._paused.pop(holder, None)
-            self._let_go_on()
-            return True
-        if not size or self.held_size <= self.limit or len(self._held) == len(self._paused) + 1:
-            return True
-        self._paused[holder] = None
-        return False
+    @property
+    def waiting_count(self) -> int:
+        """Connections that wait for memory."""
+        return len(self._paused)
 
-    def _let_go_on(self) -> None:
-        while self._paused and (self.held_size <= self.limit or len(self._paused) == len(self._held)):
-            holder = next(iter(self._paused))
-            del self._paused[holder]
-            holder.memory_available()
+    def hold(self, holder: Holder, size: int, *, is_receiving: bool) -> None:
+        """`holder` holds `size` bytes from now on, 0 for none; `is_receiving` if they are of a frame of which it takes more."""
+        account = self._accounts.get(holder)
+        if account is None:
+            if not size:
+                return
+            account = self._open(holder)
+        change = size - account.held_size
+        account.held_size = size
+        account.is_receiving = is_receiving
+        if account is self._head and change < 0:
+            self._head = None
+        self._count(account, change)
+
+    def keep(self, holder: Holder, buffer: FrameBuffer) -> None:
+        """`buffer` was a frame of `holder`'s and counts until nobody refers to it."""
+        account = self._accounts.get(holder) or self._open(holder)
+        size = len(buffer)
+        reference = weakref.ref(buffer, self._buffer_gone)
+        self._kept[id(reference)] = (reference, account, size)
+        self._kept_size += size
+        account.kept_size += size
+        self._count(account, size)
+
+    def forget(self, holder: Holder) -> None:
+        """Its connection is closed. What its requests still refer to goes on counting."""
+        account = self._accounts.pop(holder, None)
+        if account is None:
+            return
+        self._paused.pop(account, None)
+        if account is self._head:
+            self._head = None
+        account.holder = None
+        account.is_receiving = False
+        account.address.connections_count -= 1
+        released, account.held_size = account.held_size, 0
+        self._count(account, -released)
+
+    def sweep(self) -> None:
+        """To be called about once a second: closes stalled connections while others wait, and looks again at who may go on."""
+        if self._level == PLENTY:
+            return
+        for holder in list(self._accounts):
+            holder.report_memory()
+        stalled = [account for account in self._accounts.values() if account.has_stalled(account in self._paused)]
+        if self._paused:
+            self._close_greediest(stalled)
+        self._reconsider()
+
+    # -- who goes on ----------------------------------------------------------------------------------------------
+
+    def _count(self, account: _Account, change: int) -> None:
+        self.held_size += change
+        account.address.held_size += change
+        if not account.size:
+            self._drop(account)
+        level = self._level
+        if self.held_size > self._begins[level + 1] or (level and self.held_size <= self._ends[level]):
+            self._change_level()
+        elif level:
+            if change > 0 and account.is_receiving and account not in self._paused and not self._is_entitled(account):
+                self._pause(account)
+            self._let_one_go_on()
+
+    def _change_level(self) -> None:
+        while self.held_size > self._begins[self._level + 1]:
+            self._level += 1
+        while self._level and self.held_size <= self._ends[self._level]:
+            self._level -= 1
+        self._reconsider()
+
+    def _is_entitled(self, account: _Account) -> bool:
+        if self._level == PLENTY or account is self._head:
+            return True
+        if self._level == NONE:
+            return False
+        if account.size <= self._modest_size:
+            return True
+        return self._level == SHORT and account.size <= self.limit // len(self._addresses) // account.address.connections_count
+
+    def _reconsider(self) -> None:
+        """Pause who is not entitled to read on, and let go on who is."""
+        for account in self._accounts.values():
+            is_entitled = self._is_entitled(account)
+            if account in self._paused:
+                if is_entitled:
+                    self._resume(account)
+            elif account.is_receiving and not is_entitled:
+                self._pause(account)
+        self._let_one_go_on()
+
+    def _let_one_go_on(self) -> None:
+        if self._paused and self._head is None and (self._level < NONE or self._kept_size <= self.limit * _KEPT_8THS_MAX // 8):
+            self._head = next(iter(self._paused))
+            self._resume(self._head)
+
+    def _pause(self, account: _Account) -> None:
+        assert account.holder is not None, "only open connections receive"
+        self._paused[account] = None
+        account.swept_size = None
+        account.holder.pause_for_memory()
+
+    def _resume(self, account: _Account) -> None:
+        assert account.holder is not None, "a closed connection waits for nothing"
+        del self._paused[account]
+        account.holder.memory_available()
+
+    def _close_greediest(self, stalled: list[_Account]) -> None:
+        """Until memory is not short any more, supposing that all they hold goes with them."""
+        excess = self.held_size - self._ends[SHORT]
+        stalled.sort(key=lambda account: (account.address.held_size, account.size), reverse=True)
+        for account in stalled:
+            if excess <= 0:
+                return
+            assert account.holder is not None
+            excess -= account.size
+            account.is_closing = True
+            account.holder.close_for_memory(account.size)
+
+    # -- accounts -------------------------------------------------------------------------------------------------
+
+    def _open(self, holder: Holder) -> _Account:
+        name = holder.address
+        address = self._addresses.get(name)
+        if address is None:
+            address = self._addresses[name] = _Address(name)
+        address.connections_count += 1
+        account = self._accounts[holder] = _Account(holder, address)
+        return account
+
+    def _drop(self, account: _Account) -> None:
+        """It holds nothing any more."""
+        if account.holder is not None:
+            del self._accounts[account.holder]
+            account.address.connections_count -= 1
+            if account in self._paused:
+                self._resume(account)
+            if account is self._head:
+                self._head = None
+        address = account.address
+        if not address.connections_count and not address.held_size:
+            self._addresses.pop(address.name, None)
+
+    def _buffer_gone(self, reference: weakref.ref[FrameBuffer]) -> None:
+        """In whichever thread let go of it, in the middle of anything: the rest is done in a turn of the loop."""
+        try:
+            self._call_threadsafe(self._release, id(reference))
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _release(self, reference_id: int) -> None:
+        _, account, size = self._kept.pop(reference_id)
+        self._kept_size -= size
+        account.kept_size -= size
+        self._count(account, -size)

@@ -61,7 +61,7 @@ class RequestPipeline:
     Whatever `start` raises passes through `offer`; for a request that waited it goes to `on_error(exception)`.
     """
 
-    __slots__ = ("_intake", "_is_blocked", "_on_error", "_on_ready", "_schedule", "_send", "_slots", "_start", "_waiting")
+    __slots__ = ("_intake", "_is_blocked", "_on_error", "_on_ready", "_schedule", "_send", "_slots", "_start", "_waiting", "waiting_size")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class RequestPipeline:
         self._schedule = schedule
         self._slots: deque[_Slot] = deque()
         self._waiting: memoryview | None = None
+        self.waiting_size = 0  # bytes copied of the frame that waits; one that was handed over counts as long as anyone refers to it
         self._intake = _OPEN
         self._is_blocked = False
 
@@ -93,9 +94,9 @@ class RequestPipeline:
         return self._intake is not _OPEN or self._is_blocked
 
     @property
-    def waiting_size(self) -> int:
-        """Bytes of the frame that waits for its turn."""
-        return len(self._waiting) if self._waiting is not None else 0
+    def has_waiting_frame(self) -> bool:
+        """Whether a frame waits until requests before it are answered, or their answers taken."""
+        return self._waiting is not None
 
     def offer(self, frame: memoryview) -> bool:
         """Take one frame; one without a buffer of its own is valid only during this call. False: offer no more until `on_ready`."""
@@ -106,6 +107,7 @@ class RequestPipeline:
             self._run(frame, True)
         else:
             self._waiting = keep(frame)
+            self.waiting_size = 0 if self._waiting is frame else len(frame)
         if self._is_blocked or self._waiting is not None:
             self._intake = _STOPPED
             return False
@@ -124,6 +126,7 @@ class RequestPipeline:
         """The connection is gone: parked requests leave their purgatories, their answers are dropped, nothing starts any more."""
         self._intake = _CLOSED
         self._waiting = None
+        self.waiting_size = 0
         # What is called here leads back to the connection, and a cycle is not freed soon.
         self._start, self._send, self._on_ready, self._on_error = _no_answer, _nothing, _nothing, _nothing
         slots, self._slots = self._slots, deque()
@@ -184,6 +187,7 @@ class RequestPipeline:
             if self._slots and not self._may_start(self._waiting):
                 return
             frame, self._waiting = self._waiting, None
+            self.waiting_size = 0
             try:
                 self._run(frame, bool(self._slots))
             except Exception as e:
