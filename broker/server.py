@@ -26,6 +26,7 @@ from broker.clock import SystemClock
 from broker.context import Services
 from broker.descriptors import raise_limit, share_out
 from broker.dispatch import KafkaApis
+from broker.garbage import THRESHOLDS, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
@@ -60,7 +61,6 @@ log = logging.getLogger("barnabas.server")
 
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
-GC_THRESHOLDS = (10_000, 10, 1_000)  # a full collection over 200k live objects took 50–60 ms at Python's defaults, 9–13 ms frozen and so
 
 
 class StartError(Exception):
@@ -82,6 +82,7 @@ class Broker:
         self._stopped: asyncio.Future[int] = self._loop.create_future()
         self._undo: list[Callable[[], Any]] = []  # what `stop` does, last first; each may return an awaitable
         self.listeners: list[Listener] = []
+        self._registry: ConnectionRegistry | None = None
         self._replica_manager: ReplicaManager | None = None
         self._controller: ControllerClient | None = None  # once it is active
         self._failed_directories: set[Path] = set()
@@ -108,6 +109,10 @@ class Broker:
             except Exception:
                 log.exception("stopping went on after an error")
 
+    def idle_ms(self) -> int:
+        """For how long no client has sent anything."""
+        return self._registry.idle_ms() if self._registry is not None else 0
+
     async def wait_stopped(self) -> int:
         """The exit code, once someone asked the broker to stop."""
         return await self._stopped
@@ -123,7 +128,7 @@ class Broker:
     async def _start(self) -> None:
         config = self.config
         self._undo.append(self._executor.shutdown)
-        registry = self._make_registry()
+        self._registry = registry = self._make_registry()
         for endpoint in config.client_listeners:
             self._bind(endpoint, registry)
         log_manager = self._open_directories()
@@ -376,7 +381,7 @@ def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str 
 
 
 async def _run(config: ServerConfig, console: Console, new_cluster_id: str = "") -> int:
-    gc.set_threshold(*GC_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     gc.enable()  # `barnabas serve` imports without it
     broker = Broker(config, new_cluster_id=new_cluster_id)
     loop = asyncio.get_running_loop()
@@ -388,8 +393,10 @@ async def _run(config: ServerConfig, console: Console, new_cluster_id: str = "")
         console.complain(str(e))
         return 1
     _say_ready(broker, console)
-    gc.freeze()  # without a collection first: 10 ms in which the first request would wait, for a thousand small objects
+    collection = GarbageCollection(SystemClock(loop), broker.idle_ms)
+    collection.start()
     exit_code = await broker.wait_stopped()
+    collection.stop()
     log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))
     await broker.stop()
     log.info("stopped %s", Fields(exit_code=exit_code))

@@ -72,6 +72,11 @@ class ConnectionRegistry:
     def __len__(self) -> int:
         return len(self._connections)
 
+    def idle_ms(self) -> int:
+        """For how long no client has sent anything."""
+        now = self.monotonic_ms()
+        return min((now - connection.last_active_ms for connection in self._connections), default=now)
+
     def admit(self, connection: Connection) -> bool:
         """Count `connection` in and number it, or refuse it by the limits."""
         host = connection.facts.client_host

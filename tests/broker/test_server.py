@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from broker import server
+from broker.garbage import THRESHOLDS
 from broker.logs import Console, TextFormatter
 from config.loading import load_server_config
 from protocol.messages.metadata import MetadataRequest
@@ -237,4 +238,4 @@ def test_a_serving_broker_collects_garbage_by_its_own_thresholds(tmp_path: Path,
         gc.unfreeze()
         gc.set_threshold(*before)
 
-    assert found == [(True, server.GC_THRESHOLDS)]
+    assert found == [(True, THRESHOLDS)]

@@ -1,0 +1,94 @@
+"""The collector's schedule: cycles among new objects go within seconds, those among old ones when nobody is served, all go at last."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from broker.garbage import (
+    COLLECT_INTERVAL_MS,
+    DEEP_INTERVAL_MAX_MS,
+    DEEP_INTERVAL_MS,
+    IDLE_MS,
+    THRESHOLDS,
+    TICK_MS,
+    GarbageCollection,
+)
+from tests.support.clock import ManualClock
+
+
+class Node:
+    """One that refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Process:
+    """The collection, its clock, and whether a client is being served."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.idle_ms = 0
+        self.collection = GarbageCollection(self.clock, lambda: self.idle_ms)
+        self.collection.start()
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    before, was_enabled = gc.get_threshold(), gc.isenabled()
+    gc.set_threshold(*THRESHOLDS)
+    gc.enable()
+    process = Process()
+    yield process
+    process.collection.stop()
+    gc.unfreeze()
+    gc.set_threshold(*before)
+    if not was_enabled:
+        gc.disable()
+
+
+def test_a_cycle_of_new_objects_is_gone_within_the_interval(process: Process) -> None:
+    garbage = weakref.ref(Node())
+
+    process.clock.advance(COLLECT_INTERVAL_MS)
+
+    assert garbage() is None
+
+
+def test_many_new_objects_are_looked_at_at_the_next_tick_and_never_again(process: Process) -> None:
+    many = [[number] for number in range(2 * THRESHOLDS[0] * (THRESHOLDS[1] + 1))]
+    assert gc.get_count()[2] > 0
+    frozen_before = gc.get_freeze_count()
+
+    process.clock.advance(TICK_MS)
+
+    assert gc.get_freeze_count() - frozen_before >= len(many)
+
+
+@pytest.mark.parametrize(("idle_ms", "interval_ms"), [(IDLE_MS, DEEP_INTERVAL_MS), (0, DEEP_INTERVAL_MAX_MS)])
+def test_a_cycle_that_was_frozen_while_it_lived_goes_in_idle_time_or_at_last(process: Process, idle_ms: int, interval_ms: int) -> None:
+    node: Node | None = Node()
+    garbage = weakref.ref(node)
+    process.clock.advance(COLLECT_INTERVAL_MS)
+    node = None
+    process.idle_ms = idle_ms
+
+    process.clock.advance(interval_ms - COLLECT_INTERVAL_MS - 1)
+    assert garbage() is not None
+    process.clock.advance(TICK_MS)
+
+    assert garbage() is None
+
+
+def test_nothing_is_collected_after_the_stop(process: Process) -> None:
+    process.collection.stop()
+    frozen = gc.get_freeze_count()
+
+    process.clock.advance(DEEP_INTERVAL_MAX_MS)
+
+    assert gc.get_freeze_count() == frozen
+    assert process.clock.pending_timers == []
