@@ -1,0 +1,156 @@
+"""No request leaves a cycle behind, however it ends: what it held is free at once, and the collector has nothing to find.
+
+A whole broker in this process, with the collector off; each kind of request several times, so that what is left once does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from broker.server import Broker
+from config.loading import load_server_config
+from protocol.compression import Compression, compress
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records import DECOMPRESSED_BYTES_MIN, SimpleRecord, assemble_batch, build_batch, read_header
+from tests.support.wire import WireClient, frame
+
+TIMES = 8
+TOPICS = {"plain": "delete", "compacted": "compact"}
+FLUSHED = "flushed"  # waits for its durable end offset
+END_OF_LOG = 1 << 40  # of no partition: OFFSET_OUT_OF_RANGE
+
+Scenario = Callable[[WireClient], None]
+
+
+def batch(count: int = 1, size: int = 50) -> memoryview:
+    now_ms = int(time.time() * 1000)
+    return memoryview(build_batch([SimpleRecord(b"k", bytes(size), timestamp=now_ms) for _ in range(count)]))
+
+
+def bomb() -> memoryview:
+    header = read_header(batch())._replace(attributes=Compression.ZSTD)
+    return memoryview(assemble_batch(header, compress(Compression.ZSTD, bytes(DECOMPRESSED_BYTES_MIN + 1))))
+
+
+def produce(topic: str, records: memoryview, *, acks: int = -1) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=records)
+    return ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+
+
+def fetch(topic: str, offset: int, *, max_wait_ms: int, session_epoch: int = -1) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1 << 20, max_bytes=1 << 20, session_epoch=session_epoch,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+    )  # fmt: skip
+
+
+def join() -> JoinGroupRequest:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    return JoinGroupRequest(
+        group_id="g", session_timeout_ms=6_000, rebalance_timeout_ms=6_000, protocol_type="consumer", protocols=[protocol]
+    )
+
+
+def list_offsets() -> ListOffsetsRequest:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="plain", partitions=[asked])])
+
+
+def create(name: str, **configs: str) -> CreateTopicsRequest:
+    values = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=values)
+    return CreateTopicsRequest(timeout_ms=5_000, topics=[topic])
+
+
+ANSWERED: dict[str, Scenario] = {
+    "a small produce": lambda client: client.request(produce("plain", batch()), 9),
+    "a large produce": lambda client: client.request(produce("plain", batch(900, 1_000)), 9),
+    "a produce that is too large": lambda client: client.request(produce("plain", batch(3_000, 1_000)), 9),
+    "a produce that is checked in a thread": lambda client: client.request(produce("compacted", batch(100, 1_000)), 9),
+    "a bomb": lambda client: client.request(produce("compacted", bomb()), 9),
+    "a produce that waits for its flush": lambda client: client.request(produce(FLUSHED, batch(900, 1_000)), 9),
+    "a fetch": lambda client: client.request(fetch("plain", 0, max_wait_ms=0), 12),
+    "a fetch that waited": lambda client: client.request(fetch("plain", 0, max_wait_ms=20), 12),
+    "a fetch that is refused": lambda client: client.request(fetch("plain", END_OF_LOG, max_wait_ms=20), 12),
+    "metadata": lambda client: client.request(MetadataRequest(topics=None), 9),
+    "offsets": lambda client: client.request(list_offsets(), 5),
+    "a topic that exists": lambda client: client.request(create("plain"), 5),
+}
+LEFT: dict[str, Scenario] = {
+    "a parked fetch": lambda client: client.send(fetch("plain", 0, max_wait_ms=60_000), 12),
+    "a parked fetch of a session": lambda client: client.send(fetch("plain", 0, max_wait_ms=60_000, session_epoch=0), 12),
+    "a parked produce": lambda client: client.send(produce(FLUSHED, batch(900, 1_000)), 9),
+    "checks in a thread": lambda client: [client.send(produce("compacted", batch(100, 1_000)), 9) for _ in range(3)] and None,
+    "a join": lambda client: client.send(join(), 3),
+    "a produce without acks that fails": lambda client: client.send(produce("missing", batch(), acks=0), 9),
+    "half a frame": lambda client: client.send_raw(struct.pack(">i", 50_000_000) + bytes(500_000)),
+    "a malformed body": lambda client: client.send_frame(frame(3, 9, b"\x7f" * 20)),
+    "an unknown API": lambda client: client.send_frame(frame(999, 0, b"")),
+}
+
+
+class Served:
+    """A broker with its topics; scenarios run in a thread, each on a connection of its own."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self, scenario: Scenario) -> None:
+        await self._loop.run_in_executor(None, self._run, scenario)
+        for _ in range(5):  # the transport lets go of the connection after its end
+            await asyncio.sleep(0)
+
+    def _run(self, scenario: Scenario) -> None:
+        client = WireClient("127.0.0.1", self._broker.listeners[0].port)
+        with client:
+            scenario(client)
+            client._socket.shutdown(socket.SHUT_WR)
+            while client._socket.recv(1 << 20):
+                pass
+
+
+async def garbage_of(directory: Path, scenario: Scenario) -> int:
+    overrides = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}", "barnabas.auto.format=true"]
+    broker = Broker(load_server_config(None, {}, overrides))
+    await broker.start()
+    try:
+        served = Served(broker)
+        for name, policy in TOPICS.items():
+            await served.run(lambda client, name=name, policy=policy: client.request(create(name, cleanup_policy=policy), 5))  # type: ignore[misc]
+        await served.run(lambda client: client.request(create(FLUSHED, flush_messages="1"), 5))
+        for _ in range(2):
+            await served.run(scenario)
+        gc.collect()
+        gc.disable()
+        for _ in range(TIMES):
+            await served.run(scenario)
+        return gc.collect()
+    finally:
+        gc.enable()
+        await broker.stop()
+
+
+@pytest.mark.parametrize("name", [*ANSWERED, *LEFT])
+def test_a_request_leaves_no_cycle(tmp_path: Path, name: str) -> None:
+    scenario = ANSWERED.get(name) or LEFT[name]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        garbage_count = runner.run(asyncio.wait_for(garbage_of(tmp_path, scenario), 60))
+
+    assert garbage_count < TIMES
