@@ -25,6 +25,8 @@ HELD_SIZE_MAX = 4 * 1024
 POOLED_FRAME_SIZE_MIN = 64 * 1024  # bytes; a smaller frame is worth its own allocation, two microseconds, and no megabyte
 POOLED_BUFFER_SIZE = 1024 * 1024 + 64 * 1024  # bytes; room for a client's 1 MiB batch and its request around it
 POOLED_BUFFERS_MAX = 8
+SLOWLY_FREED_SIZE_MIN = 4 * 1024 * 1024
+"""Bytes; to give the system its pages back takes 0.05 ms a megabyte. A larger buffer is freed where that holds nobody up."""
 READ_SIZE_MAX = 1024 * 1024  # bytes received at once into a larger frame: a quarter of a millisecond before others are looked at
 
 _SIZE = struct.Struct(">i")
@@ -76,22 +78,28 @@ class BufferPool:
 
     `scratch` is lent to whoever reads next: a read is one uninterrupted call, so one is enough, and an idle connection holds no
     memory. Large buffers are kept for reuse: a fresh megabyte costs about 50 µs of page faults, a used one nothing.
+    `free_elsewhere`, if given, gets a list with the only reference to a buffer that takes long to free, and clears it in a thread.
     """
 
-    __slots__ = ("_free", "scratch")
+    __slots__ = ("_free", "_free_elsewhere", "scratch")
 
-    def __init__(self) -> None:
+    def __init__(self, free_elsewhere: Callable[[list[FrameBuffer]], object] | None = None) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._free: list[mmap.mmap] = []
+        self._free_elsewhere = free_elsewhere
 
     def take(self) -> mmap.mmap:
         """A buffer of POOLED_BUFFER_SIZE bytes with arbitrary contents. Raises MemoryError."""
         return self._free.pop() if self._free else _map_memory(POOLED_BUFFER_SIZE)
 
-    def give_back(self, buffer: mmap.mmap) -> None:
-        """Keep `buffer` for the next large frame. Nobody holds a view of it any more."""
-        if len(self._free) < POOLED_BUFFERS_MAX:
-            self._free.append(buffer)
+    def give_back(self, buffer: FrameBuffer) -> None:
+        """Keep `buffer` for the next large frame, or let it go. Nobody but the caller refers to it, and he does not much longer."""
+        size = len(buffer)
+        if size == POOLED_BUFFER_SIZE and type(buffer) is mmap.mmap:
+            if len(self._free) < POOLED_BUFFERS_MAX:
+                self._free.append(buffer)
+        elif size >= SLOWLY_FREED_SIZE_MIN and self._free_elsewhere is not None:
+            self._free_elsewhere([buffer])
 
 
 class FrameAssembler:
@@ -186,7 +194,9 @@ class FrameAssembler:
     def close(self) -> None:
         """Let go of everything that has arrived, and of the owner. What still comes is dropped."""
         self._held = b""
-        self._large = self._large_view = None
+        buffer, self._large, self._large_view = self._large, None, None
+        if buffer is not None and self._large_size >= SLOWLY_FREED_SIZE_MIN:
+            self._pool.give_back(buffer)  # not a pooled one: a read may still be under way
         self._on_frame = _drop
         self._on_kept = None
 
@@ -230,7 +240,7 @@ class FrameAssembler:
         if getrefcount(buffer) > references:
             if self._on_kept is not None:
                 self._on_kept(buffer)
-        elif type(buffer) is mmap.mmap and len(buffer) == POOLED_BUFFER_SIZE:
+        else:
             self._pool.give_back(buffer)
 
 

@@ -22,7 +22,7 @@ from broker.network.connection import Connection, ConnectionFacts
 from broker.network.listening_sockets import BACKLOG, ListeningSockets, resolve
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks
-from protocol.framing import BufferPool
+from protocol.framing import BufferPool, FrameBuffer
 
 REFUSED_CONNECTIONS = "refused connections"  # a kind of log line
 SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it as the connection goes
@@ -53,7 +53,7 @@ class ConnectionRegistry:
         self.loop = loop
         self.executor = executor
         self.max_frame_size = max_frame_size
-        self.pool = BufferPool()
+        self.pool = BufferPool(self._free_in_thread)
         self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
         self.busy_poll = BusyPoll(loop, clock, busy_poll_us)
         self.monotonic_ms = clock.monotonic_ms
@@ -71,6 +71,16 @@ class ConnectionRegistry:
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    def _free_in_thread(self, buffers: list[FrameBuffer]) -> None:
+        """In a later turn, when the caller and the transport refer to them no longer."""
+        self.loop.call_soon(self._submit_freeing, buffers)
+
+    def _submit_freeing(self, buffers: list[FrameBuffer]) -> None:
+        try:
+            self.executor.submit(buffers.clear)
+        except RuntimeError:
+            pass  # the broker is stopping
 
     def idle_ms(self) -> int:
         """For how long no client has sent anything."""

@@ -238,6 +238,22 @@ def test_a_partial_frame_is_free_once_its_assembler_is_closed(size: int, no_coll
     assert receiver.frames == []
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_buffer_that_takes_long_to_free_is_freed_elsewhere(is_whole: bool, no_collector: None) -> None:
+    elsewhere: list[list[FrameBuffer]] = []
+    receiver = Receiver()
+    receiver.assembler = FrameAssembler(lambda frame: True, max_frame_size=MAX_FRAME_SIZE, pool=BufferPool(elsewhere.append))
+
+    receiver.feed(struct.pack(">i", MAX_FRAME_SIZE) + bytes(MAX_FRAME_SIZE if is_whole else 1))
+    receiver.assembler.close()
+
+    ((buffer,),) = elsewhere
+    reference = weakref.ref(buffer)
+    del buffer
+    elsewhere[0].clear()
+    assert reference() is None
+
+
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     gc.disable()
