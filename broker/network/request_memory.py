@@ -12,7 +12,7 @@ Below half of the limit nobody is held up. Above, memory is short until three ei
 - A connection whose peer does not send (or take) PROGRESS_MIN between two sweeps, or nothing at all while it waits, is stalled. While
   others wait, `sweep` closes stalled ones, those of the greediest address first, until memory is not short any more.
 
-At most the limit is held, and what comes on top before readers have stopped: one read (READ_SIZE_MAX), 8 KiB for each connection that has
+At most the limit is held, and what comes on top before readers have stopped: one read (a megabyte), 8 KiB for each connection that has
 just begun a frame, and what is missing of the one frame that goes on nevertheless (below socket.request.max.bytes).
 """
 

@@ -17,7 +17,7 @@ import pytest
 from broker.deferred import Deferred
 from broker.network.connection import ConnectionFacts
 from broker.network.listeners import SWEEP_INTERVAL_MS
-from protocol.framing import READ_SIZE_MAX, FrameAssembler
+from protocol.framing import POOLED_BUFFER_SIZE, FrameAssembler
 from tests.broker.network.harness import Harness, framed, run, serving
 
 LIMIT = 64 << 20  # bytes; usual requests are those of a megabyte
@@ -121,7 +121,7 @@ def test_a_usual_produce_is_served_at_once_beside_unfinished_large_frames() -> N
                 await honest.produce(USUAL_FRAME_SIZE)
 
             assert len(harness.registry) == 26
-            assert peak.held_size <= LIMIT + READ_SIZE_MAX + LARGE_FRAME_SIZE
+            assert peak.held_size <= LIMIT + POOLED_BUFFER_SIZE + LARGE_FRAME_SIZE
 
     run(test)
 
@@ -163,7 +163,7 @@ def test_large_frames_beyond_the_limit_are_all_served() -> None:
 
             await asyncio.gather(*(client.produce(LARGE_FRAME_SIZE) for client in honest))
 
-            assert peak.held_size <= LIMIT // 2 + READ_SIZE_MAX + LARGE_FRAME_SIZE
+            assert peak.held_size <= LIMIT // 2 + POOLED_BUFFER_SIZE + LARGE_FRAME_SIZE
             assert harness.registry.memory.held_size == 0
 
     run(test)
