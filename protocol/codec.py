@@ -1,7 +1,7 @@
 """Messages to bytes and back: the only file that knows how a declared message looks on the wire.
 
 For each (class, version) one flat function to decode and one to encode are written as Python source and compiled at first use: nested
-structs are inlined, neighbouring fixed-width fields share one `struct` call. `_Decoding` and `_Encoding` write that source.
+structs are inlined, neighbouring fixed-width fields share one `struct` call. `Decoding` and `Encoding` write that source.
 
 What the bytes look like (Kafka's protocol guide; KIP-482 for flexible versions):
 - Fixed-width fields are big-endian. A string's length is int16, that of bytes, records and arrays int32, -1 is null. Flexible versions
@@ -17,13 +17,11 @@ with more than `MAX_TAGGED_FIELDS` is refused (CVE-2026-111115: Kafka lets one r
 
 from __future__ import annotations
 
-import linecache
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from protocol.errors import DecodeError
+from protocol.codec_source import Source, smallest_size
 from protocol.schema import Field, FieldType, Kind, Message, Records, schema_of
 from protocol.uvarint import MAX_TAGGED_FIELDS, Buffer, rest_of_uvarint, skip_tagged_fields, uvarint
 
@@ -68,7 +66,7 @@ def decoder(cls: type[T], version: int) -> Decoder[T]:
     """Returns the compiled `decode(buffer, position=0)` of one version; raises ValueError for a version that is not declared."""
     decoders = schema_of(cls).decoders
     if version not in decoders:
-        decoders[version] = _Decoding(cls, version).compile()
+        decoders[version] = Decoding(cls, version).compile()
     return decoders[version]
 
 
@@ -88,77 +86,16 @@ def chunks_encoder(cls: type[Any], version: int) -> Callable[[Any], list[Records
     """Returns the compiled `encode_chunks(message)` of one version; raises ValueError for a version that is not declared."""
     encoders = schema_of(cls).encoders
     if version not in encoders:
-        encoders[version] = _Encoding(cls, version).compile()
+        encoders[version] = Encoding(cls, version).compile()
     return encoders[version]
 
 
-class _Source:
-    """The source of one function while it is being written.
-
-    `pending` are fixed-width fields, (variable or expression, struct code), that wait to share a `struct` call with their neighbours;
-    `flush` writes that call.
-    """
-
-    def __init__(self, cls: type[Any], version: int, purpose: str) -> None:
-        schema = schema_of(cls)
-        if not schema.has_version(version):
-            raise ValueError(f"{cls.__name__} has versions {schema.versions[0]} to {schema.versions[1]}, not {version}")
-        self.version = version
-        self.is_flexible = schema.is_flexible(version)
-        self.function_name = f"{purpose}_{cls.__name__}_v{version}"
-        self.title = f"{cls.__name__} v{version}"
-        self.lines: list[str] = []
-        self.indent = 0
-        self.names_count = 0
-        self.pending: list[tuple[str, str]] = []
-        self.namespace: dict[str, Any] = {"struct_error": struct.error, "unpack_from": struct.unpack_from, "DecodeError": DecodeError}
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.indent + text)
-
-    @contextmanager
-    def block(self, header: str) -> Iterator[None]:
-        """Indents what is written inside; flushes before it, and before it ends."""
-        self.flush()
-        self.line(header)
-        self.indent += 1
-        yield
-        self.flush()
-        self.indent -= 1
-
-    def name(self, prefix: str) -> str:
-        self.names_count += 1
-        return f"{prefix}{self.names_count}"
-
-    def bind(self, name: str, value: object) -> str:
-        """Makes `value` known to the function under `name`."""
-        self.namespace[name] = value
-        return name
-
-    def bind_class(self, cls: type[Message]) -> str:
-        return self.bind(cls.__name__, cls)
-
-    def bind_struct(self, codes: str, method: str) -> str:
-        return self.bind(f"{method}_{codes.replace('?', 'B_').replace('16s', 'U')}", getattr(struct.Struct(">" + codes), method))
-
-    def flush(self) -> None:
-        raise NotImplementedError
-
-    def compile(self) -> Callable[..., Any]:
-        text = "\n".join(self.lines) + "\n"
-        file_name = f"<{self.function_name}>"
-        # Tracebacks and debuggers find the generated lines here.
-        linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
-        exec(compile(text, file_name, "exec"), self.namespace)
-        compiled: Callable[..., Any] = self.namespace[self.function_name]
-        return compiled
-
-
-class _Decoding(_Source):
+class Decoding(Source):
     """Writes `decode(buffer, position=0) -> (message, end position)`.
 
     Its variables: `p` is the position, `end` the buffer's length, `left` what remains of the budget of objects, `n1`, `n2` … are
-    lengths and counts with -1 for null, `m1`, `m2` … the structs being filled.
+    lengths and counts with -1 for null, `m1`, `m2` … the structs being filled. `begin`, `element` and `numbers` are what
+    `protocol.codec_in_turns` writes in another way.
     """
 
     def __init__(self, cls: type[Any], version: int) -> None:
@@ -167,6 +104,7 @@ class _Decoding(_Source):
         budget = MAX_REQUEST_OBJECTS if schema_of(cls).is_request else MAX_OTHER_OBJECTS
         with self.block(f"def {self.function_name}(buffer, position=0):"):
             self.line(f"p, end, left = position, len(buffer), {budget}")
+            self.begin()
             with self.block("try:"):
                 self.line(f"m = new({self.bind_class(cls)})")
                 self.struct(cls, "m", self.title)
@@ -270,16 +208,17 @@ class _Decoding(_Source):
         self.struct(cls, variable, path)
 
     def array(self, element: FieldType, target: str, path: str, n: str) -> None:
-        smallest = _smallest_size(element, self.version, self.is_flexible)
+        smallest = smallest_size(element, self.version, self.is_flexible)
         self.line(f'if {n} < 0 or {n} * {smallest} > end - p or {n} > left: raise DecodeError("{path}: the count does not fit")')
         self.line(f"left -= {n}")
         if element.kind is Kind.FIXED and element.code != "16s":
-            self.line(f'{target} = [*unpack_from(f">{{{n}}}{element.code}", buffer, p)]; p += {smallest} * {n}')
+            self.numbers(element, target, n, smallest)
             return
         items, add = self.name("a"), self.name("add")
         self.line(f"{target} = {items} = []")
         self.line(f"{add} = {items}.append")
         with self.block(f"for _ in range({n}):"):
+            self.element()
             item = self.name("m")
             if element.kind is Kind.STRUCT:
                 assert element.cls is not None
@@ -289,6 +228,16 @@ class _Decoding(_Source):
                 self.value(element, item, path, False, self.is_flexible)
             self.flush()
             self.line(f"{add}({item})")
+
+    def numbers(self, element: FieldType, target: str, n: str, size: int) -> None:
+        """Writes the decoding of `n` fixed-width elements of `size` bytes."""
+        self.line(f'{target} = [*unpack_from(f">{{{n}}}{element.code}", buffer, p)]; p += {size} * {n}')
+
+    def begin(self) -> None:
+        """Writes what comes before the message."""
+
+    def element(self) -> None:
+        """Writes what comes before each element of an array."""
 
     def tagged_fields(self, fields: list[Field], variable: str, path: str) -> None:
         count = self.name("n")
@@ -316,7 +265,7 @@ class _Decoding(_Source):
                     self.line(f"p = {stop}")
 
 
-class _Encoding(_Source):
+class Encoding(Source):
     """Writes `encode_chunks(message) -> list of bytes and Records`.
 
     Its variables: `out` collects bytes up to the next Records and `chunks` what is complete; each struct with tagged fields has a
@@ -330,6 +279,7 @@ class _Encoding(_Source):
         with self.block(f"def {self.function_name}(m):"):
             self.line("out, chunks = [], []")
             self.line("write_out = out.append")
+            self.begin()
             with self.block("try:"):
                 self.struct(cls, "m", self.title)
                 self.flush()
@@ -437,17 +387,27 @@ class _Encoding(_Source):
 
     def array(self, element: FieldType, items: str, path: str) -> None:
         if element.kind is Kind.FIXED:
-            self.line(f'write_{self.out}(pack(">" + "{element.code}" * len({items}), *{items}))')
+            self.numbers(element, items)
             return
         item = self.name("m")
         with self.block(f"for {item} in {items}:"):
             start = len(self.lines)
+            self.element()
             if element.kind is Kind.STRUCT:
                 assert element.cls is not None
                 self.struct(element.cls, item, path)
             else:
                 self.value(element, item, path, False, self.is_flexible)
         self.fold_loop(start, item, items)
+
+    def numbers(self, element: FieldType, items: str) -> None:
+        self.line(f'write_{self.out}(pack(">" + "{element.code}" * len({items}), *{items}))')
+
+    def begin(self) -> None:
+        """Writes what comes before the message."""
+
+    def element(self) -> None:
+        """Writes what comes before each element of an array."""
 
     def fold_loop(self, start: int, item: str, items: str) -> None:
         """Turns a loop whose body is one write into a comprehension, which takes two thirds of the time."""
@@ -479,22 +439,3 @@ def _string_length(length_plus_one: int) -> bytes:
     if length_plus_one > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string has {length_plus_one - 1} bytes, {MAX_STRING_BYTES} at most")
     return uvarint(length_plus_one)
-
-
-def _smallest_size(field_type: FieldType, version: int, is_flexible: bool) -> int:
-    """Returns the size in bytes of the shortest encoding of a value: what a hostile count is held against."""
-    if field_type.kind is Kind.FIXED:
-        return struct.calcsize(">" + field_type.code)
-    if field_type.kind is Kind.STRUCT:
-        assert field_type.cls is not None
-        fields = [field for field in schema_of(field_type.cls).fields if field.is_in(version) and field.tag is None]
-        return sum(_smallest_field_size(field, version, is_flexible) for field in fields) + is_flexible
-    if is_flexible:
-        return 1
-    return 2 if field_type.kind is Kind.STRING else 4
-
-
-def _smallest_field_size(field: Field, version: int, is_flexible: bool) -> int:
-    if field.type.kind is Kind.STRUCT and field.is_nullable_in(version):
-        return 1
-    return _smallest_size(field.type, version, is_flexible and field.is_compactable)

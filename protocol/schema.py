@@ -158,7 +158,19 @@ class Schema:
     Owned by the class it describes. `fields` resolves the annotations at its first use.
     """
 
-    __slots__ = ("_declared", "_fields", "cls", "decoders", "encoders", "flexible_since", "is_request", "key", "versions")
+    __slots__ = (
+        "_declared",
+        "_fields",
+        "cls",
+        "decoders",
+        "decoders_in_turns",
+        "encoders",
+        "encoders_in_turns",
+        "flexible_since",
+        "is_request",
+        "key",
+        "versions",
+    )
 
     def __init__(
         self,
@@ -178,6 +190,8 @@ class Schema:
         self.flexible_since = flexible
         self.decoders: dict[int, Callable[..., Any]] = {}
         self.encoders: dict[int, Callable[..., Any]] = {}
+        self.decoders_in_turns: dict[int, Callable[..., Any]] = {}
+        self.encoders_in_turns: dict[int, Callable[..., Any]] = {}
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -1,0 +1,165 @@
+"""Goal: the codec in pieces gives the bytes, the messages and the errors of the direct one, in every version of every message.
+
+Method: the messages, prefixes and mutations of the other wire tests, through both. Then messages of so many elements that they are
+cut into pieces: the random ones are too small for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.codec import decode, encode, encode_chunks
+from protocol.codec_in_turns import ELEMENTS_PER_PIECE, NUMBERS_PER_PIECE, chunks_encoder_in_turns, decoder_in_turns, dismantle
+from protocol.errors import DecodeError
+from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.schema import Array, Field, Kind, Message, String, message, since
+from tests.wire.messages import ALL_VERSIONS, identify, plain, populated, present_fields, values
+from tests.wire.test_hostile_bytes import MUTATIONS_PER_MESSAGE, mutate
+
+MANY = 3 * ELEMENTS_PER_PIECE
+
+
+def run(work: Generator[None, None, Any]) -> tuple[Any, int]:
+    """What the work returns, and how many pieces it took."""
+    pieces = 1
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value, pieces
+        pieces += 1
+
+
+def decoded(cls: type[Message], version: int, buffer: bytes | memoryview, position: int = 0) -> tuple[Message, int]:
+    return run(decoder_in_turns(cls, version)(buffer, position))[0]
+
+
+def outcome(decode_it: Any, cls: type[Message], version: int, buffer: bytes) -> str:
+    """As text, in which one NaN is like another."""
+    try:
+        example, end = decode_it(cls, version, buffer)
+    except DecodeError as error:
+        return str(error)
+    return f"{plain(example, version)} {end}"
+
+
+@pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS, ids=identify)
+@settings(settings.get_profile("wire"))
+@given(data=st.data())
+def test_random_messages_are_the_same_both_ways(cls: type[Message], version: int, data: st.DataObject) -> None:
+    example = data.draw(values(cls, version))
+    encoded = encode(example, version)
+
+    assert b"".join(run(chunks_encoder_in_turns(cls, version)(example))[0]) == encoded
+    assert decoded(cls, version, b"??" + encoded, 2) == decode(cls, version, b"??" + encoded, 2)
+
+
+@pytest.mark.parametrize(("cls", "version"), ALL_VERSIONS, ids=identify)
+def test_prefixes_and_mutations_end_as_they_do_directly(cls: type[Message], version: int) -> None:
+    encoded = encode(populated(cls, version), version)
+    random = Random(f"{cls.__name__} {version}")
+    broken = [encoded[:size] for size in range(len(encoded))]
+    broken += [bytes(mutate(bytearray(encoded), random)) for _ in range(MUTATIONS_PER_MESSAGE if encoded else 0)]
+
+    for buffer in broken:
+        assert outcome(decoded, cls, version, buffer) == outcome(decode, cls, version, buffer)
+
+
+def with_many_elements(cls: type[Message], version: int, count: int) -> Any:
+    """The populated message with `count` elements in each array that is not inside another, tagged ones too."""
+    example = populated(cls, version)
+    for field in arrays_of(cls, version):
+        elements = getattr(example, field.name)
+        setattr(example, field.name, [elements[place % len(elements)] for place in range(count)])
+    return example
+
+
+def arrays_of(cls: type[Message], version: int) -> list[Field]:
+    return [field for field in present_fields(cls, version) if field.type.kind is Kind.ARRAY]
+
+
+@pytest.mark.parametrize(("cls", "version"), [pair for pair in ALL_VERSIONS if arrays_of(*pair)], ids=identify)
+def test_arrays_of_many_elements_go_in_pieces(cls: type[Message], version: int) -> None:
+    count = NUMBERS_PER_PIECE + 1 if all(is_numbers(field) for field in arrays_of(cls, version)) else MANY
+    example = with_many_elements(cls, version, count)
+    encoded = encode(example, version)
+
+    chunks, encoded_in = run(chunks_encoder_in_turns(cls, version)(example))
+    (again, end), decoded_in = run(decoder_in_turns(cls, version)(encoded))
+
+    assert b"".join(chunks) == encoded
+    assert (again, end) == decode(cls, version, encoded)
+    assert encoded_in > 1 and decoded_in > 1
+
+
+def is_numbers(field: Field) -> bool:
+    return field.type.element is not None and field.type.element.kind is Kind.FIXED
+
+
+def test_elements_of_inner_arrays_count_together() -> None:
+    """Else many arrays of few elements each would be one piece."""
+    topics = [FetchTopic(topic="t", partitions=[FetchPartition() for _ in range(4)]) for _ in range(MANY)]
+
+    _, pieces = run(decoder_in_turns(FetchRequest, 12)(encode(FetchRequest(topics=topics), 12)))
+
+    assert pieces >= 5 * MANY // (ELEMENTS_PER_PIECE + 1)
+
+
+def test_records_stay_the_objects_they_are_between_pieces() -> None:
+    batches = [bytes([place % 256]) * 10 for place in range(MANY)]
+    partitions = [PartitionData(partition_index=place, records=memoryview(batch)) for place, batch in enumerate(batches)]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+    chunks, _ = run(chunks_encoder_in_turns(FetchResponse, 12)(response))
+
+    assert [chunk for chunk in chunks if isinstance(chunk, memoryview)] == [partition.records for partition in partitions]
+    assert b"".join(chunks) == b"".join(encode_chunks(response, 12))
+    assert all(chunks)
+
+
+def test_a_value_that_cannot_be_encoded_is_a_value_error_here_too() -> None:
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[2**31])]
+
+    with pytest.raises(ValueError, match="OffsetFetchRequest v5"):
+        run(chunks_encoder_in_turns(OffsetFetchRequest, 5)(OffsetFetchRequest(group_id="g", topics=topics)))
+
+
+def test_a_version_that_is_not_declared_is_a_value_error_here_too() -> None:
+    with pytest.raises(ValueError, match="versions"):
+        decoder_in_turns(FetchRequest, 99)
+    with pytest.raises(ValueError, match="versions"):
+        chunks_encoder_in_turns(FetchResponse, 99)
+
+
+def test_array_in_a_tagged_field_goes_in_pieces() -> None:
+    @message(versions=(0, 0), flexible=0)
+    class Tagged:
+        names: Array[String] = since(0, default=[], tag=0)
+        number: String = "n"
+
+    example = Tagged(names=[str(place) for place in range(MANY)])
+    encoded = encode(example, 0)
+
+    chunks, pieces = run(chunks_encoder_in_turns(Tagged, 0)(example))
+
+    assert b"".join(chunks) == encoded
+    assert pieces > 2
+    assert decoded(Tagged, 0, encoded) == (example, len(encoded))
+
+
+def test_a_dismantled_message_holds_nothing_any_more() -> None:
+    request = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition() for _ in range(MANY)]) for _ in range(2)])
+    topics = list(request.topics)
+
+    _, pieces = run(dismantle(request))
+
+    assert not request.topics
+    assert not any(topic.partitions for topic in topics)
+    assert pieces >= 2 * MANY // ELEMENTS_PER_PIECE
