@@ -21,14 +21,19 @@ class Deferred:
 
     The value is handed over: once the consumer has it, neither it nor the consumer is referenced from here. Both tend to lead back to
     this object (an exception by its traceback, a consumer by what it does next), and a cycle would keep requests and answers alive.
+
+    `holds_order`, set by the producer, says that the request has not had its effect yet, so that nothing that its connection sent later
+    may start, not even a Produce behind a Produce. It ends with `release_order`, which calls `on_order_released`, or with completion.
     """
 
-    __slots__ = ("_callback", "is_done", "on_abandon", "value")
+    __slots__ = ("_callback", "holds_order", "is_done", "on_abandon", "on_order_released", "value")
 
     def __init__(self) -> None:
         self.is_done = False
         self.value: Any = None
         self.on_abandon: Callable[[], None] | None = None
+        self.on_order_released: Callable[[], None] | None = None
+        self.holds_order = False
         self._callback: Callable[[Any], None] | None = None
 
     def complete(self, value: Any) -> None:
@@ -36,6 +41,8 @@ class Deferred:
         assert not self.is_done, "a Deferred completes once"
         self.is_done = True
         self.on_abandon = None
+        self.holds_order = False
+        self.on_order_released = None
         callback = self._callback
         if callback is None:
             self.value = value
@@ -57,8 +64,17 @@ class Deferred:
         if isinstance(outcome, Deferred):
             self.on_abandon = outcome.abandon
             outcome.when_done(self.complete)
+            if not outcome.holds_order:
+                self.release_order()
         else:
             self.complete(outcome)
+
+    def release_order(self) -> None:
+        """The request has had its effect and waits for its answer only: what came behind it may start."""
+        if self.holds_order:
+            self.holds_order = False
+            if self.on_order_released is not None:
+                self.on_order_released()
 
     @property
     def is_abandoned(self) -> bool:
@@ -85,6 +101,7 @@ class Deferred:
     def abandon(self) -> None:
         """The consumer is gone: completion, if it still comes, goes nowhere."""
         self._callback = _ignore
+        self.on_order_released = None
         self.value = None
         if not self.is_done and self.on_abandon is not None:
             on_abandon, self.on_abandon = self.on_abandon, None

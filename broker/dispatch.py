@@ -3,6 +3,9 @@
 One table, filled at each (API key, version)'s first request: the compiled decoder and encoder and the handler. Whatever can't be
 answered by Kafka's rules closes the connection (wire facts 3, 6): unknown keys, unsupported versions, malformed bodies. The one
 exception is ApiVersions, which answers an unknown version in the layout of version 0.
+
+What takes long goes in turns (broker/turns.py): the decoding of a large frame of many elements with what follows it, handlers that
+are generators, and the encoding of what came of either. Errors are answered as on the direct path.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import asyncio
 import importlib
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from time import perf_counter_ns
 from types import CoroutineType, GeneratorType
 from typing import Any
@@ -22,17 +25,22 @@ from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
 from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.request_pipeline import Chunks
-from broker.turns import Turns
+from broker.turns import Turns, Work
 from protocol import codec
 from protocol.apis import APIS, Api
+from protocol.codec_in_turns import chunks_encoder_in_turns, decoder_in_turns, dismantle, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, skip_tags
+from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
 from protocol.templates import PreparedResponse
 
 log = logging.getLogger("barnabas.dispatch")
 
 API_VERSIONS_KEY = 18
 PRODUCE_KEY = 0
+
+LARGE_FRAME_SIZE = 16 * 1024
+"""Bytes; a smaller frame has at most 8,000 elements, two to three milliseconds of decoding. A larger one may still hold a single
+batch of records: it goes in turns if it has more elements than one piece of the decoding."""
 
 _RESPONSE_HEADER_V0 = struct.Struct(">ii")  # size, correlation id
 _RESPONSE_HEADER_V1 = struct.Struct(">iib")  # … and an empty tag section
@@ -45,8 +53,10 @@ class _Route:
         "api",
         "api_key",
         "decode",
+        "decode_in_turns",
         "encode",
         "encode_error",
+        "encode_in_turns",
         "handler",
         "has_request_tags",
         "has_response_tags",
@@ -67,11 +77,83 @@ class _Route:
         self.version = version
         self.decode = codec.decoder(api.request_class, version)
         self.encode = codec.chunks_encoder(api.response_class, version)
+        # Those for long requests are compiled by the first one: most APIs never see any.
+        self.decode_in_turns: Callable[..., Any] = self._compile_decode_in_turns
+        self.encode_in_turns: Callable[..., Any] = self._compile_encode_in_turns
         self.handler = handler
         self.encode_error = error_response
         self.has_request_tags = api.request_header_version(version) >= 2
         self.has_response_tags = api.response_header_version(version) >= 1
         self.measure = measure
+
+    def _compile_decode_in_turns(self, frame: memoryview, position: int) -> Any:
+        self.decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
+        return self.decode_in_turns(frame, position)
+
+    def _compile_encode_in_turns(self, response: Any) -> Any:
+        self.encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
+        return self.encode_in_turns(response)
+
+
+class _Answering:
+    """One request that is not answered yet. `encoded` is the Deferred of its chunks."""
+
+    __slots__ = ("_apis", "_response", "_started_ns", "context", "encoded", "is_long", "request", "route")
+
+    def __init__(self, apis: KafkaApis, route: _Route, context: RequestContext, request: Any, started_ns: int, is_long: bool) -> None:
+        self._apis = apis
+        self._started_ns = started_ns
+        self._response: Any = None
+        self.route = route
+        self.context = context
+        self.request = request
+        self.is_long = is_long
+        self.encoded = Deferred()
+
+    def follow(self, stage: Deferred, then: Callable[[Any], None]) -> None:
+        """Go on with `then` when `stage` is complete. The connection's order is held as long as the stage holds it."""
+        encoded = self.encoded
+        encoded.on_abandon = stage.abandon
+        if stage.holds_order:
+            encoded.holds_order = True
+            stage.on_order_released = encoded.release_order
+        stage.when_done(then)
+
+    def answered(self, value: Any) -> None:
+        """The handler's answer is there: a message, a generator of one, None, or an exception."""
+        if isinstance(value, DecodeError):
+            self.encoded.complete(value)
+            return
+        apis, route, context = self._apis, self.route, self.context
+        try:
+            if isinstance(value, Exception):
+                value = apis.response_to_failure(route, context, self.request, value)
+            if isinstance(value, PreparedResponse):
+                chunks = value.to_chunks(context.correlation_id)
+            elif value is None:
+                chunks = []  # acks=0
+            elif type(value) is GeneratorType:
+                self.is_long = True
+                self.follow(apis.turns.start(value), self.answered)
+                return
+            elif self.is_long:
+                self._response = value
+                self.follow(apis.turns.start(_encode_in_turns(route, context.correlation_id, value)), self.finished)
+                return
+            else:
+                chunks = _framed(route, context.correlation_id, route.encode(value))
+        except Exception as e:
+            self.encoded.complete(e)
+            return
+        self.finished(chunks)
+
+    def finished(self, chunks: Any) -> None:
+        """The response is encoded, or `chunks` is the exception that says why not."""
+        self.route.measure(perf_counter_ns() - self._started_ns)
+        self.encoded.complete(chunks)
+        if self.is_long:
+            request, self.request, response, self._response = self.request, None, self._response, None
+            self._apis.turns.start(dismantle(request, response))
 
 
 class KafkaApis:
@@ -83,7 +165,7 @@ class KafkaApis:
         self._metrics = services.metrics
         self._routes: dict[int, _Route] = {}
         self._handlers: dict[int, tuple[Handler, Callable[[Any, KafkaError], Any] | None]] = {}
-        self._turns = turns
+        self.turns = turns
         self._log = LimitedLog(log, services.clock)
         self._tasks: dict[asyncio.Task[None], None] = {}  # requests whose handler is a coroutine; ordered, so that stopping is too
 
@@ -107,7 +189,15 @@ class KafkaApis:
             facts.client_id_bytes = bytes(client_id)
         if route.has_request_tags:
             position = skip_tags(frame, position)
-        request, _ = route.decode(frame, position)
+        decoding = None
+        if len(frame) > LARGE_FRAME_SIZE:
+            decoding = route.decode_in_turns(keep(frame), position)
+            try:
+                next(decoding)
+            except StopIteration as few_elements:
+                decoding, (request, _) = None, few_elements.value
+        else:
+            request, _ = route.decode(frame, position)
         context = RequestContext(
             api_key,
             api_version,
@@ -119,12 +209,14 @@ class KafkaApis:
             facts.connection_id,
             self._clock.now_ms(),
         )
+        if decoding is not None:
+            return self._in_turns(route, context, decoding, started_ns)
         try:
             outcome = route.handler(context, request)
         except DecodeError:
             raise
         except Exception as e:
-            outcome = self._response_to_failure(route, context, request, e)
+            outcome = self.response_to_failure(route, context, request, e)
         if isinstance(outcome, PreparedResponse):
             chunks = outcome.to_chunks(correlation_id)
             route.measure(perf_counter_ns() - started_ns)
@@ -135,61 +227,48 @@ class KafkaApis:
             route.measure(perf_counter_ns() - started_ns)
             return None
         if type(outcome) is GeneratorType:
-            return self._deferred(route, context, request, self._turns.start(outcome), started_ns)
+            outcome = self.turns.start(outcome)
+            return self._deferred(route, context, request, outcome, started_ns, is_long=not outcome.is_done)
         if type(outcome) is CoroutineType:
             return self._awaited(route, context, request, outcome, started_ns)
-        chunks = self._encode(route, correlation_id, outcome)
+        chunks = _framed(route, correlation_id, route.encode(outcome))
         route.measure(perf_counter_ns() - started_ns)
         return chunks
 
     async def close(self) -> None:
         """End the requests that still run, oldest first."""
-        self._turns.close()
+        self.turns.close()
         for task in list(self._tasks):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     # -- ways of answering ----------------------------------------------------------------------------------------
 
-    def _encode(self, route: _Route, correlation_id: int, response: Any) -> list[Any]:
-        chunks = route.encode(response)
-        size = 4 + route.has_response_tags
-        for chunk in chunks:
-            size += len(chunk)
-        if route.has_response_tags:
-            head = _RESPONSE_HEADER_V1.pack(size, correlation_id, 0)
-        else:
-            head = _RESPONSE_HEADER_V0.pack(size, correlation_id)
-        chunks[0] = head + chunks[0]
-        return chunks
+    def _in_turns(self, route: _Route, context: RequestContext, decoding: Any, started_ns: int) -> Deferred:
+        """Decode the rest of a large request and run it."""
+        answering = _Answering(self, route, context, None, started_ns, is_long=True)
+        answering.follow(self.turns.start(self._decode_and_run(answering, decoding)), answering.answered)
+        return answering.encoded
 
-    def _deferred(self, route: _Route, context: RequestContext, request: Any, outcome: Deferred, started_ns: int) -> Deferred:
-        encoded = Deferred()
-        encoded.on_abandon = outcome.abandon
-        if route.encode_error is None:
+    def _decode_and_run(self, answering: _Answering, decoding: Any) -> Work:
+        context = answering.context
+        answering.request, _ = yield from decoding
+        del decoding  # and with it the frame
+        context.now_ms = self._clock.now_ms()
+        outcome = answering.route.handler(context, answering.request)
+        if type(outcome) is GeneratorType:
+            outcome = yield from outcome
+        return outcome
+
+    def _deferred(
+        self, route: _Route, context: RequestContext, request: Any, outcome: Deferred, started_ns: int, *, is_long: bool = False
+    ) -> Deferred:
+        """A Deferred of the chunks of what `outcome` comes to, which may be a generator of it. `is_long`: encode in turns."""
+        if route.encode_error is None and not is_long:
             request = None  # else its records keep a large frame in memory for as long as the answer waits
-
-        def answered(value: Any) -> None:
-            if isinstance(value, DecodeError):
-                encoded.complete(value)
-                return
-            try:
-                if isinstance(value, Exception):
-                    value = self._response_to_failure(route, context, request, value)
-                if isinstance(value, PreparedResponse):
-                    chunks = value.to_chunks(context.correlation_id)
-                elif value is None:
-                    chunks = []  # acks=0
-                else:
-                    chunks = self._encode(route, context.correlation_id, value)
-            except Exception as e:
-                encoded.complete(e)
-                return
-            route.measure(perf_counter_ns() - started_ns)
-            encoded.complete(chunks)
-
-        outcome.when_done(answered)
-        return encoded
+        answering = _Answering(self, route, context, request, started_ns, is_long)
+        answering.follow(outcome, answering.answered)
+        return answering.encoded
 
     def _awaited(self, route: _Route, context: RequestContext, request: Any, outcome: Any, started_ns: int) -> Deferred:
         """Run a coroutine handler in a task that this object owns."""
@@ -207,7 +286,7 @@ class KafkaApis:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return encoded
 
-    def _response_to_failure(self, route: _Route, context: RequestContext, request: Any, error: Exception) -> Any:
+    def response_to_failure(self, route: _Route, context: RequestContext, request: Any, error: Exception) -> Any:
         """The response that tells `error`, or CloseConnection where Kafka's clients are better off with none."""
         if isinstance(error, CloseConnection):
             raise error
@@ -256,6 +335,31 @@ class KafkaApis:
             module = importlib.import_module(f"broker.handlers.{api.stem}")
             found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
         return found
+
+
+def _encode_in_turns(route: _Route, correlation_id: int, response: Any) -> Generator[None, None, list[Any]]:
+    try:
+        chunks = yield from route.encode_in_turns(response)
+    except BaseException:  # the connection is gone
+        for records in records_of(response):
+            release = getattr(records, "release", None)
+            if release is not None and not isinstance(records, memoryview):
+                release()
+        raise
+    return _framed(route, correlation_id, chunks)
+
+
+def _framed(route: _Route, correlation_id: int, chunks: list[Any]) -> list[Any]:
+    """The body's chunks with the frame's size and the response header before them."""
+    size = 4 + route.has_response_tags
+    for chunk in chunks:
+        size += len(chunk)
+    if route.has_response_tags:
+        head = _RESPONSE_HEADER_V1.pack(size, correlation_id, 0)
+    else:
+        head = _RESPONSE_HEADER_V0.pack(size, correlation_id)
+    chunks[0] = head + chunks[0]
+    return chunks
 
 
 def _unsupported_api_versions(correlation_id: int) -> bytes:

@@ -2,6 +2,7 @@
 
 A handler whose request can be large returns a generator. It yields wherever others may be served, and returns what another handler
 would have returned. Pieces between two yields take well under a millisecond. After a yield everything may have changed: read again.
+What it yields is None, or a Deferred that it cannot go on without: `value = yield deferred`, or its exception is raised there.
 
 All long requests share one queue, and each turn of the loop gives SLICE_US to the one that has waited longest. A connection has one
 such request at a time, so the queue is fair by connection, and a hundred of them hold the loop no longer than one.
@@ -17,44 +18,61 @@ from broker.deferred import Deferred
 SLICE_US = 2_000
 """Microseconds of work before the loop serves its connections again; a piece that has begun is finished first."""
 
-Work = Generator[None, None, Any]
+FREED_PER_PIECE = 512
+"""Elements of a list or dict that are freed between two yields: 50 µs."""
+
+Work = Generator[Deferred | None, Any, Any]
 
 
 class Turns:
     """The queue. `call_soon` is the loop's; `monotonic_us` tells how long a slice has lasted."""
 
-    __slots__ = ("_call_soon", "_is_scheduled", "_monotonic_us", "_queue")
+    __slots__ = ("_call_soon", "_is_running", "_is_scheduled", "_monotonic_us", "_queue", "_waiting")
 
     def __init__(self, call_soon: Callable[..., Any], monotonic_us: Callable[[], int]) -> None:
         self._call_soon = call_soon
         self._monotonic_us = monotonic_us
-        self._queue: dict[Deferred, Work] = {}  # in the order of their turns
+        self._queue: dict[Deferred, tuple[Work, Any]] = {}  # in the order of their turns, each with what its yield is to give it
+        self._waiting: dict[Deferred, tuple[Work, Deferred]] = {}  # each with what it waits for
         self._is_scheduled = False
+        self._is_running = False
 
     def __len__(self) -> int:
         """Works that are not finished."""
-        return len(self._queue)
+        return len(self._queue) + len(self._waiting)
 
     def start(self, work: Work) -> Deferred:
-        """A Deferred of what `work` returns or raises, complete already if nobody else waits and one slice was enough.
+        """A Deferred of what `work` returns or raises, complete already if nobody else waits and one slice was enough. Until then
+        nothing that its connection sent later may start.
 
         An abandoned Deferred ends the work where it stands: GeneratorExit is raised at its yield."""
         answer = Deferred()
         answer.on_abandon = lambda: self._drop(answer)
-        if self._queue or not self._run_slice(answer, work):
-            self._queue[answer] = work
-            self._schedule()
+        answer.holds_order = True
+        if self._queue or self._is_running:
+            self._enqueue(answer, work)
+        else:
+            self._run_slice(answer, work)
         return answer
 
     def close(self) -> None:
         """End every work where it stands; nobody is answered."""
-        for answer in list(self._queue):
+        for answer in [*self._queue, *self._waiting]:
             self._drop(answer)
 
     def _drop(self, answer: Deferred) -> None:
-        work = self._queue.pop(answer, None)
-        if work is not None:
-            work.close()
+        if answer in self._queue:
+            work, _ = self._queue.pop(answer)
+        elif answer in self._waiting:
+            work, awaited = self._waiting.pop(answer)
+            awaited.abandon()
+        else:
+            return
+        work.close()
+
+    def _enqueue(self, answer: Deferred, work: Work, value: Any = None) -> None:
+        self._queue[answer] = work, value
+        self._schedule()
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -66,24 +84,50 @@ class Turns:
         if not self._queue:
             return
         answer = next(iter(self._queue))
-        work = self._queue.pop(answer)
-        if not self._run_slice(answer, work):
-            self._queue[answer] = work
+        self._run_slice(answer, *self._queue.pop(answer))
         if self._queue:
             self._schedule()
 
-    def _run_slice(self, answer: Deferred, work: Work) -> bool:
-        """Whether the work has ended; `answer` is complete then."""
+    def _run_slice(self, answer: Deferred, work: Work, value: Any = None) -> None:
+        """Go on with `work` until its time is up, it waits for something, or it has ended: then `answer` is complete."""
         end_us = self._monotonic_us() + SLICE_US
+        self._is_running = True  # works that begin meanwhile, because this one ends, wait for the next turn
         try:
             while True:
-                next(work)
+                awaited = work.throw(value) if isinstance(value, Exception) else work.send(value)
+                value = None
+                if awaited is not None:
+                    if not awaited.is_done:
+                        self._waiting[answer] = work, awaited
+                        awaited.when_done(lambda value: self._resume(answer, value))
+                        return
+                    value = awaited.value
                 if self._monotonic_us() >= end_us:
-                    return False
+                    self._enqueue(answer, work, value)
+                    return
         except StopIteration as e:
-            outcome = e.value
+            self._finish(answer, e.value)
         except Exception as e:
-            outcome = e
+            self._finish(answer, e)
+        finally:
+            self._is_running = False
+
+    def _finish(self, answer: Deferred, outcome: Any) -> None:
         answer.on_abandon = None
         answer.follow(outcome)
-        return True
+
+    def _resume(self, answer: Deferred, value: Any) -> None:
+        work, _ = self._waiting.pop(answer)
+        self._enqueue(answer, work, value)
+
+
+def emptied(*containers: list[Any] | dict[Any, Any]) -> Generator[None, None, None]:
+    """Empties what a long request has collected, in pieces: freed at once, 190,000 elements take 10 to 20 ms."""
+    for container in containers:
+        while container:
+            if isinstance(container, list):
+                del container[-FREED_PER_PIECE:]
+            else:
+                for _ in range(min(FREED_PER_PIECE, len(container))):
+                    container.popitem()
+            yield

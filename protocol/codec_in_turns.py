@@ -9,11 +9,12 @@ Compiled at first use: most brokers never see such a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from sys import getrefcount
 from typing import Any, TypeAlias, TypeVar
 
 from protocol.codec import Decoding, Encoding
-from protocol.schema import FieldType, Message, Records, schema_of
+from protocol.schema import FieldType, Kind, Message, Records, schema_of
 
 T = TypeVar("T")
 DecoderInTurns: TypeAlias = Callable[..., Generator[None, None, tuple[T, int]]]
@@ -48,18 +49,47 @@ def chunks_encoder_in_turns(cls: type[Any], version: int) -> EncoderInTurns:
     return encoders[version]
 
 
-def dismantle(message: Message) -> Generator[None, None, None]:
-    """Empties the arrays of a message that nobody needs any more: freeing 190,000 elements at once takes 10 to 20 ms."""
-    for field in schema_of(type(message)).fields:
-        items = getattr(message, field.name)
-        if isinstance(items, list):
+def dismantle(*messages: Message | None) -> Generator[None, None, None]:
+    """Empties the arrays of messages that are not needed any more: freeing 190,000 elements at once takes 10 to 20 ms. What others hold
+    as well, a list or an element of one, is left alone."""
+    freed_count = 0
+    pending = [message for message in messages if message is not None]
+    del messages
+    while pending:
+        message = pending.pop()
+        for name in message.__slots__ if isinstance(message, Message) else ():
+            items = getattr(message, name)
+            if type(items) is not list or getrefcount(items) > _REFERENCES_TO_A_LIST:
+                continue
             while items:
-                for item in items[-ELEMENTS_PER_PIECE:]:
-                    if isinstance(item, Message):
-                        yield from dismantle(item)
-                del item
-                del items[-ELEMENTS_PER_PIECE:]
-                yield
+                item = items.pop()
+                if isinstance(item, Message) and getrefcount(item) == _REFERENCES_TO_AN_ITEM and _has_list(item):
+                    pending.append(item)
+                freed_count += 1
+                if freed_count % ELEMENTS_PER_PIECE == 0:
+                    yield
+
+
+_REFERENCES_TO_A_LIST = 3  # the message's, the variable's and getrefcount's own
+_REFERENCES_TO_AN_ITEM = 2  # the same without the list that it was taken from
+
+
+def _has_list(message: Message) -> bool:
+    return any(type(getattr(message, name)) is list for name in message.__slots__)
+
+
+def records_of(message: Message) -> Iterator[Records]:
+    """The Records objects in a message, whose holder has to release them if they are not sent."""
+    for field in schema_of(type(message)).fields:
+        value = getattr(message, field.name)
+        if field.type.kind is Kind.RECORDS and value is not None:
+            yield value
+        elif isinstance(value, Message):
+            yield from records_of(value)
+        elif isinstance(value, list):
+            for item in value:
+                if isinstance(item, Message):
+                    yield from records_of(item)
 
 
 class _DecodingInTurns(Decoding):

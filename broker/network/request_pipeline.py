@@ -2,7 +2,8 @@
 
 Kafka keeps one request in flight a connection: it mutes the socket until the response is written (SocketServer). Ours looks the
 same from outside and is faster for producers: a Produce may start while everything unanswered before it is a parked Produce, up to
-PARKED_PRODUCES_MAX. Every other request waits its turn, for a Fetch that overtakes a parked one breaks its session.
+PARKED_PRODUCES_MAX. One that has yet to append its records holds the order: nothing starts behind it. Every other request waits its turn,
+for a Fetch that overtakes a parked one breaks its session.
 Responses leave in request order.
 
 A completion only sends. It comes from the inside of some other operation (a LeaveGroup that answers the joins of others, an append
@@ -139,7 +140,8 @@ class RequestPipeline:
     def _may_start(self, frame: memoryview) -> bool:
         if self._is_blocked or len(self._slots) >= PARKED_PRODUCES_MAX or frame[:2] != PRODUCE_KEY_BYTES:
             return False
-        return self._slots[0].is_produce  # all of them are: anything else would have been alone
+        # All of them are produces if the first is: anything else would have been alone. Nothing is behind one that holds the order.
+        return self._slots[0].is_produce and not self._slots[-1].deferred.holds_order
 
     def _run(self, frame: memoryview, is_produce: bool) -> None:
         outcome = self._start(frame)
@@ -153,6 +155,7 @@ class RequestPipeline:
             slot = _Slot(outcome, is_produce or frame[:2] == PRODUCE_KEY_BYTES)
             self._slots.append(slot)
             outcome.when_done(lambda chunks: self._answered(slot, chunks))
+            outcome.on_order_released = self._go_on_later
         elif self._slots:
             slot = _Slot(Deferred(), True)
             slot.chunks = outcome
@@ -166,10 +169,9 @@ class RequestPipeline:
             return
         slot.chunks = chunks
         slots = self._slots
-        if slots and slots[0].chunks is not None:
-            while slots and slots[0].chunks is not None:
-                self._send(slots.popleft().chunks)  # type: ignore[arg-type]
-            self._go_on_later()
+        while slots and slots[0].chunks is not None:
+            self._send(slots.popleft().chunks)  # type: ignore[arg-type]
+        self._go_on_later()
 
     def _go_on_later(self) -> None:
         if self._intake is _STOPPED:

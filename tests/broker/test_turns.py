@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.turns import SLICE_US, Turns
+from broker.deferred import Deferred
+from broker.turns import FREED_PER_PIECE, SLICE_US, Turns, emptied
+from tests.broker.turn_loop import TurnLoop
 
 
 class Loop:
@@ -77,3 +79,104 @@ def test_abandoned_work_ends_where_it_stands() -> None:
     assert not done
     assert not loop.scheduled
     assert len(loop.turns) == 0
+
+
+def test_work_that_waits_for_something_lets_the_others_go_on() -> None:
+    loop, awaited = TurnLoop(), Deferred()
+
+    def work() -> Generator[Any, Any, Any]:
+        yield
+        return (yield awaited)
+
+    answer = loop.turns.start(work())
+    other = loop.turns.start(loop_work(20, "other"))
+    loop.run()
+    assert (other.take(), answer.is_done, len(loop.turns)) == ("other", False, 1)
+
+    awaited.complete("there")
+    assert not answer.is_done, "a completion starts nothing from inside"
+    loop.run()
+
+    assert (answer.take(), len(loop.turns)) == ("there", 0)
+
+
+def test_what_is_there_already_is_not_waited_for() -> None:
+    loop, awaited = TurnLoop(), Deferred()
+    awaited.complete("there")
+
+    def work() -> Generator[Any, Any, Any]:
+        return (yield awaited)
+
+    assert loop.turns.start(work()).take() == "there"
+
+
+def test_an_exception_that_is_waited_for_is_raised_in_the_work() -> None:
+    loop, awaited = TurnLoop(), Deferred()
+
+    def work() -> Generator[Any, Any, Any]:
+        try:
+            yield awaited
+        except ValueError:
+            return "caught"
+
+    answer = loop.turns.start(work())
+    awaited.complete(ValueError())
+    loop.run()
+
+    assert answer.take() == "caught"
+
+
+def test_work_abandoned_while_it_waits_abandons_what_it_waits_for() -> None:
+    loop, awaited = TurnLoop(), Deferred()
+    ended: list[str] = []
+
+    def work() -> Generator[Any, Any, Any]:
+        try:
+            yield awaited
+        finally:
+            ended.append("work")
+
+    answer = loop.turns.start(work())
+    answer.abandon()
+
+    assert (ended, awaited.is_abandoned, len(loop.turns)) == (["work"], True, 0)
+
+
+def test_work_that_begins_when_another_ends_waits_for_the_next_turn() -> None:
+    """Else each end of a stage would add a slice to the same turn."""
+    loop = TurnLoop()
+    later: list[Deferred] = []
+    first = loop.turns.start(loop_work(6, "first"))
+    first.when_done(lambda _: later.append(loop.turns.start(loop_work(1, "second"))))
+
+    loop.turn()
+    assert [answer.is_done for answer in later] == [False]
+    loop.turn()
+
+    assert later[0].take() == "second"
+
+
+def test_order_is_held_until_the_work_has_ended_or_waits_for_its_answer_only() -> None:
+    loop, parked = TurnLoop(), Deferred()
+    released: list[str] = []
+    answer = loop.turns.start(loop_work(10, parked))
+    answer.on_order_released = lambda: released.append("now")
+    assert answer.holds_order
+
+    loop.run()
+
+    assert (released, answer.holds_order, answer.is_done) == (["now"], False, False)
+
+
+def test_containers_are_emptied_in_pieces() -> None:
+    numbers, names = list(range(2 * FREED_PER_PIECE + 1)), dict.fromkeys(range(2 * FREED_PER_PIECE))
+
+    pieces = sum(1 for _ in emptied(numbers, names))
+
+    assert (numbers, names, pieces) == ([], {}, 5)
+
+
+def loop_work(pieces: int, result: Any) -> Generator[None, None, Any]:
+    for _ in range(pieces):
+        yield
+    return result

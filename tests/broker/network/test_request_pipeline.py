@@ -243,3 +243,33 @@ def test_several_answers_before_the_next_turn_start_one_frame_once() -> None:
 
     assert wire.started == ["a", "b", "fetch"]
     assert wire.ready_count == 1
+
+
+def test_nothing_starts_behind_a_produce_that_has_yet_to_append() -> None:
+    """It is checked in a thread, or goes in turns: a sequence that overtakes it is out of order."""
+    wire = Wire()
+    wire.offer(PRODUCE, "parked")
+    wire.offer(PRODUCE, "long")
+    wire.parked["long"].holds_order = True
+
+    assert wire.offer(PRODUCE, "next") is False
+    wire.parked["long"].release_order()
+    assert wire.started == ["parked", "long"], "nothing starts from inside a completion"
+    wire.turn()
+
+    assert wire.started == ["parked", "long", "next"]
+    assert wire.ready_count == 1
+
+
+def test_a_produce_that_held_the_order_lets_go_when_it_is_answered() -> None:
+    wire = Wire()
+    wire.offer(PRODUCE, "parked")
+    wire.offer(PRODUCE, "long")
+    wire.parked["long"].holds_order = True
+    wire.offer(PRODUCE, "next")
+
+    wire.answer("long")
+    wire.turn()
+
+    assert wire.started == ["parked", "long", "next"]
+    assert wire.sent == []
