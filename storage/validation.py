@@ -12,6 +12,7 @@ finds (offset deltas, a false largest timestamp, malformed records under a valid
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator, Iterator
 from copy import copy
 from enum import Enum
 from typing import NamedTuple
@@ -52,6 +53,9 @@ BYTES_WALKED_FOR_AN_ERROR_MAX = 1024 * 1024
 
 LONG_CHECK_BYTES = 8 * 1024
 """A batch whose records are walked is checked in less than a millisecond up to this size, unless it is compressed."""
+
+RECORDS_PER_STEP = 256
+"""Records walked between two yields: 0.2 ms."""
 
 LEGACY_RECORD_OVERHEAD = 14
 """The length of the smallest record of any magic; below it a length is corrupt."""
@@ -105,13 +109,17 @@ class PreparedBatch:
 
     __slots__ = ("_config", "_outcome", "records")
 
-    def __init__(self, records: memoryview, config: LogConfig, now_ms: int, zstd_allowed: bool) -> None:
-        """Blocks for as long as the check takes."""
+    def __init__(self, records: memoryview, config: LogConfig) -> None:
         self.records = records
         self._config = config
-        self._outcome: CheckedBatch | KafkaError
+        self._outcome: CheckedBatch | KafkaError | None = None
+
+    def check(self, now_ms: int, zstd_allowed: bool) -> Iterator[None]:
+        """Checks the batch in steps, each of which blocks for less than a millisecond, or for one call of a codec."""
         try:
-            self._outcome = check_batch(records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
+            self._outcome = yield from _check_in_steps(
+                self.records, self._config, now_ms=now_ms, origin=AppendOrigin.CLIENT, zstd_allowed=zstd_allowed
+            )
         except KafkaError as error:
             self._outcome = without_frames(error)
 
@@ -122,6 +130,7 @@ class PreparedBatch:
         """The batch, and what `check_batch` would return; raises what it would raise."""
         if config is not self._config:
             return self.records, check_batch(self.records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
+        assert self._outcome is not None, "a batch is taken after its check"
         if isinstance(self._outcome, KafkaError):
             raise copy(self._outcome)  # the traceback of a raised error leads back here
         return self.records, self._outcome
@@ -168,6 +177,18 @@ def check_batch(
         accepted = _accept_usual(records, config, now_ms, zstd_allowed)
         if accepted is not None:
             return accepted
+    steps = _check_in_steps(records, config, now_ms=now_ms, origin=origin, zstd_allowed=zstd_allowed)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def _check_in_steps(
+    records: memoryview, config: LogConfig, *, now_ms: int, origin: AppendOrigin, zstd_allowed: bool
+) -> Generator[None, None, CheckedBatch]:
+    """The rules one by one, for a batch that is not a usual one."""
     header = _read_only_header(records)
     if header.size_bytes > config.max_message_bytes:
         raise _too_large(header.size_bytes, config)
@@ -178,6 +199,7 @@ def check_batch(
     _check_timestamp_type(header, config)
     target = _target_codec(header, config)
     must_walk = origin is AppendOrigin.CLIENT and (config.is_compacted or config.has_full_validation)
+    yield
     if target is None and not must_walk:
         if _is_header_in_window(header, config, now_ms):
             return CheckedBatch(header, header.max_timestamp, None)
@@ -185,8 +207,12 @@ def check_batch(
         payload = _read_few_records(records, header)
     else:
         payload = _read_records(records, header)
-    max_timestamp = _check_records(header, payload, config, now_ms)
-    return CheckedBatch(header, max_timestamp, None if target is None else _recompress(header, payload, config))
+        yield
+    max_timestamp = yield from _check_records(header, payload, config, now_ms)
+    if target is None:
+        return CheckedBatch(header, max_timestamp, None)
+    yield
+    return CheckedBatch(header, max_timestamp, _recompress(header, payload, config))
 
 
 def assign_offsets(
@@ -324,7 +350,7 @@ def _read_records(records: memoryview, header: BatchHeader) -> Buffer:
         raise _malformed(error) from error
 
 
-def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_ms: int) -> int:
+def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_ms: int) -> Generator[None, None, int]:
     """Checks every record and returns the largest timestamp among them."""
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
@@ -345,6 +371,8 @@ def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_
                 _note_error(timestamp_errors, index, f"Timestamp {timestamp} is out of range [{oldest_ms}, {newest_ms}]")
             if timestamp > max_timestamp:
                 max_timestamp = timestamp
+            if index % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
+                yield
     except DecodeError as error:
         raise _malformed(error) from error
     if key_errors or timestamp_errors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from broker.replication import batch_preparation
 from protocol import codec
 from protocol.compression import Compression
 from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.framing import keep
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from protocol.templates import PreparedResponse
 from tests.broker.replication.world import ManualExecutor, World, batch, completed, context
+from tests.broker.turn_loop import TurnLoop
 from tests.support.clock import WALL_START_MS
 
 PRODUCE_KEY = 0
@@ -231,13 +234,17 @@ class LongChecks:
         self.executor = ManualExecutor()
         self.handle = produce.build(replace(self.world.services(), run_blocking=self.executor))
 
-    def send(self, topic: str, *keys: bytes | None, sequence: int = -1, connection: int = 1, acks: int = 1) -> Any:
-        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+    def send(self, topic: str, *keys: bytes | None, acks: int = 1) -> Any:
         records = [SimpleRecord(key, b"v", (), WALL_START_MS) for key in keys]
-        data = memoryview(build_batch(records, compression=Compression.ZSTD, **fields))
-        outcome = self.handle(replace(context(PRODUCE_KEY, 9), connection_id=connection), request((topic, [(0, data)]), acks=acks))
+        data = memoryview(build_batch(records, compression=Compression.ZSTD))
+        outcome = self.handle(context(PRODUCE_KEY, 9), request((topic, [(0, data)]), acks=acks))
         data[:] = bytes(len(data))  # the frame's buffer is used again at once
         return outcome
+
+    def check(self) -> None:
+        """Run the threads until they have nothing to do."""
+        while self.executor.pending:
+            self.executor.run()
 
     def code(self, outcome: Any) -> int:
         answer = completed(outcome)
@@ -252,22 +259,31 @@ def test_records_that_take_long_are_checked_off_the_loop_and_then_appended(tmp_p
     good, bad = room.send("c", b"k"), room.send("c", None)
     assert (good.is_done, room.end_offset("c")) == (False, 0)
 
-    room.executor.run()
-    room.executor.run()
+    room.check()
 
     assert (room.code(good), room.code(bad), room.end_offset("c")) == (ErrorCode.NONE, ErrorCode.INVALID_RECORD, 1)
 
 
-def test_a_connections_requests_stay_in_order_behind_a_long_check_and_others_pass(tmp_path: Path) -> None:
+def test_a_long_check_holds_the_order_of_its_connection_and_others_pass(tmp_path: Path) -> None:
     room = LongChecks(tmp_path)
-    waiting = [room.send("c", b"a", sequence=0), room.send("p", b"b", sequence=0), room.send("c", b"c", sequence=1)]
+    checked = room.send("c", b"k")
+    assert checked.holds_order
 
-    other = room.send("p", b"x", connection=2)
-    for _ in waiting:
-        room.executor.run()
+    other = room.send("p", b"x")
+    room.check()
 
-    assert [room.code(outcome) for outcome in (other, *waiting)] == [ErrorCode.NONE] * 4
-    assert (room.end_offset("c"), room.end_offset("p")) == (2, 2)
+    assert [room.code(outcome) for outcome in (other, checked)] == [ErrorCode.NONE] * 2
+    assert not checked.holds_order
+
+
+def test_order_is_let_go_once_the_checked_records_are_appended_and_wait_for_acks(tmp_path: Path) -> None:
+    room = LongChecks(tmp_path)
+    room.world.create_topic("r", cleanup_policy="compact", replicas=(1, 2))
+    outcome = room.send("r", b"k", acks=-1)
+
+    room.check()
+
+    assert (outcome.is_done, outcome.holds_order, room.end_offset("r")) == (False, False, 1)
 
 
 def test_settings_that_change_during_the_check_count(tmp_path: Path) -> None:
@@ -276,7 +292,7 @@ def test_settings_that_change_during_the_check_count(tmp_path: Path) -> None:
     log = room.world.partition("c", 0).log
     log.update_config(replace(log.config, max_message_bytes=70))
 
-    room.executor.run()
+    room.check()
 
     assert room.code(outcome) == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -285,7 +301,7 @@ def test_nothing_is_appended_for_a_connection_that_is_gone(tmp_path: Path) -> No
     room = LongChecks(tmp_path)
     room.send("c", b"k").abandon()
 
-    room.executor.run()
+    room.check()
 
     assert room.end_offset("c") == 0
 
@@ -296,7 +312,7 @@ def test_a_line_that_holds_too_much_turns_requests_away(tmp_path: Path, monkeypa
     first = room.send("c", b"k")
 
     assert room.code(room.send("c", b"k")) == ErrorCode.REQUEST_TIMED_OUT
-    room.executor.run()
+    room.check()
     assert room.code(first) == ErrorCode.NONE
 
 
@@ -305,7 +321,7 @@ def test_without_acks_a_long_check_ends_in_silence_or_a_closed_connection(tmp_pa
     room = LongChecks(tmp_path)
     outcome = room.send("c", key, acks=0)
 
-    room.executor.run()
+    room.check()
 
     assert outcome.is_done
     assert isinstance(outcome.value, value)
@@ -360,3 +376,138 @@ def test_a_request_that_fails_as_a_whole_is_an_error_of_every_partition() -> Non
         ("a", 0, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ("a", 1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ]
+
+
+# -- requests of many partitions ---------------------------------------------------------------------------------------
+
+MANY = 2 * produce.PARTITIONS_AT_ONCE
+
+
+def in_turns(world: World, asked: ProduceRequest, *, version: int = 9) -> Any:
+    """The work of a long request, which has not begun."""
+    outcome = produce.build(world.services())(context(PRODUCE_KEY, version), asked)
+    assert isinstance(outcome, GeneratorType), "the request is not a long one"
+    return outcome
+
+
+def finish(work: Any) -> Any:
+    while True:
+        try:
+            assert next(work) is None
+        except StopIteration as end:
+            return end.value
+
+
+def test_many_partitions_are_appended_in_turns_each_batch_whole(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=MANY)
+    work = in_turns(world, request(("a", [(index, keep(batch("1", "2"))) for index in range(MANY)])))
+    ends: list[int] = []
+    while len(ends) < 2 or ends[-1] == 0:
+        next(work)
+        ends.append(sum(partition.log.log_end_offset for partition in world.replica_manager.partitions()))
+
+    response = finish(work)
+
+    assert 0 < ends[-1] < 2 * MANY
+    assert codes(response) == [("a", index, 0) for index in range(MANY)]
+    assert {partition.log.log_end_offset for partition in world.replica_manager.partitions()} == {2}
+
+
+def test_several_partitions_with_much_in_them_go_in_turns_and_one_does_not(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=2, max_message_bytes=str(4 * produce.BYTES_AT_ONCE))
+    large = "x" * (produce.BYTES_AT_ONCE // 2)
+
+    alone = send(world, request(("a", [(0, keep(batch(large, large)))])))
+    both = finish(in_turns(world, request(("a", [(0, keep(batch(large))), (1, keep(batch(large)))]))))
+
+    assert codes(alone) == [("a", 0, 0)]
+    assert codes(both) == [("a", 0, 0), ("a", 1, 0)]
+
+
+def test_leadership_that_moves_between_two_turns_counts(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=MANY, replicas=(1, 2))
+    work = in_turns(world, request(("a", [(index, keep(batch("1"))) for index in range(MANY)])))
+    while not world.partition("a", 0).log.log_end_offset:
+        next(work)
+
+    world.change_partition("a", MANY - 1, leader=2)
+    response = finish(work)
+
+    assert codes(response)[0] == ("a", 0, ErrorCode.NONE)
+    assert codes(response)[-1] == ("a", MANY - 1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_refusals_of_many_partitions_keep_their_places(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=MANY)
+    partitions: list[tuple[int, memoryview | None]] = [(index, keep(batch("1"))) for index in range(MANY)]
+    partitions[3] = (3, None)
+    partitions.append((5, keep(batch("1"))))
+
+    response = finish(in_turns(world, request(("a", partitions))))
+
+    expected = {3: ErrorCode.INVALID_RECORD, 5: ErrorCode.INVALID_REQUEST}
+    assert codes(response) == [("a", index, expected.get(index, 0)) for index, _ in partitions]
+    assert world.partition("a", 5).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(("topic", "value"), [("a", None), ("nobody", DecodeError)])
+def test_many_partitions_without_acks_end_in_silence_or_a_closed_connection(tmp_path: Path, topic: str, value: Any) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=MANY)
+    work = in_turns(world, request((topic, [(index, keep(batch("1"))) for index in range(MANY)]), acks=0))
+
+    if value is None:
+        assert finish(work) is None
+        assert world.partition("a", MANY - 1).log.log_end_offset == 1
+    else:
+        with pytest.raises(value):
+            finish(work)
+
+
+def test_many_partitions_that_wait_for_acks_are_answered_in_turns(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("a", partitions=MANY, replicas=(1, 2))
+    parked = finish(in_turns(world, request(("a", [(index, keep(batch("1"))) for index in range(MANY)]), acks=-1)))
+    assert not parked.is_done
+
+    for index in range(MANY):
+        world.follower_fetch(2, "a", 1, index=index)
+
+    assert codes(finish(parked.take())) == [("a", index, 0) for index in range(MANY)]
+
+
+def test_many_partitions_with_records_to_check_are_appended_after_the_check(tmp_path: Path) -> None:
+    room = LongChecks(tmp_path)
+    room.world.replica_manager.end_loading()
+    room.world.create_topic("m", partitions=MANY, cleanup_policy="compact")
+    for _ in range(MANY):
+        room.world.clock.advance(0)  # new partitions are made a few at a time
+    records = build_batch([SimpleRecord(b"k", b"v", (), WALL_START_MS)], compression=Compression.ZSTD)
+    loop = TurnLoop()
+    partitions = [(index, keep(memoryview(bytearray(records)))) for index in range(MANY)]
+    answer = loop.turns.start(room.handle(context(PRODUCE_KEY, 9), request(("m", partitions))))  # type: ignore[arg-type]
+    loop.run()
+    assert (answer.is_done, room.world.partition("m", 0).log.log_end_offset) == (False, 0)
+
+    room.check()
+    loop.run()
+
+    assert codes(answer.take()) == [("m", index, 0) for index in range(MANY)]
+
+
+def test_records_named_in_one_answer_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kilobyte of zstd holds a thousand refused records, each named with a reason: the answer would dwarf its request."""
+    monkeypatch.setattr(produce, "RECORD_ERRORS_PER_ANSWER", 3)
+    world = World(tmp_path)
+    world.create_topic("a", partitions=3, cleanup_policy="compact")
+
+    response = send(world, request(("a", [(index, batch("no key", "no key")) for index in range(3)])))
+
+    partitions = response.responses[0].partition_responses
+    assert [len(partition.record_errors) for partition in partitions] == [2, 1, 0]
+    assert {partition.error_code for partition in partitions} == {ErrorCode.INVALID_RECORD}
+    assert all(partition.error_message for partition in partitions)
