@@ -28,8 +28,9 @@ RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose 
 # Bytes; smaller slices are read and leave in one call with what is around them. For 1 KB that is 8 µs of CPU against 14 µs for a send, a
 # sendfile and another send, each of which wakes the peer; from about 64 KB on the copy costs more than it saves.
 INLINE_SIZE = 16 * 1024
-TURN_SIZE = 2 * 1024 * 1024  # bytes of slices that leave before the loop looks at its other clients: half a millisecond of sendfile
-INLINE_RUN_SIZE = 64 * 1024  # bytes that one call takes at most by such copies
+TURN_SIZE = 2 * 1024 * 1024  # bytes of slices that leave before the loop looks at its other clients: half a millisecond of calls
+RUN_SIZE = 64 * 1024
+"""Bytes from which on nothing more is joined for one call. An answer in many pieces would be joined whole, again and again."""
 
 
 class Outbox:
@@ -171,6 +172,8 @@ class Outbox:
             if type(head) is FileSlice:
                 if not self._send_slice(head):
                     return
+            elif self._turn_left <= 0:
+                raise BlockingIOError  # others first; the socket is writable again at once
             else:
                 self._send_bytes()
 
@@ -178,7 +181,7 @@ class Outbox:
         """Send the run of bytes and small slices at the head with one call; raises BlockingIOError with the rest still queued."""
         queue = self._queue
         data: Chunk = queue.popleft()
-        if queue and (type(queue[0]) is not FileSlice or queue[0].size < INLINE_SIZE):
+        if queue and len(data) < RUN_SIZE and (type(queue[0]) is not FileSlice or queue[0].size < INLINE_SIZE):
             data = self._take_run(data)
         try:
             sent = self._socket.send(data, MSG_MORE if queue else 0)  # type: ignore[arg-type]
@@ -190,24 +193,26 @@ class Outbox:
             raise BlockingIOError
 
     def _take_run(self, first: Chunk) -> bytes:
-        """`first` and the bytes and small slices after it, which leave the queue, as one piece."""
+        """`first` and the bytes and small slices after it, which leave the queue, as one piece. A slice counts as much of the turn as
+        the largest that is copied: what it costs is the call."""
         queue = self._queue
         run = [first]
-        copied_size = 0
-        while queue:
+        run_size = len(first)
+        while queue and run_size < RUN_SIZE:
             head = queue[0]
+            size = len(head)
             if type(head) is FileSlice:
-                size = head.size
-                if size >= INLINE_SIZE or copied_size + size > INLINE_RUN_SIZE:
+                if size >= INLINE_SIZE or self._turn_left <= 0:
                     break
                 head_bytes = os.pread(head.fd, size, head.position)
                 if len(head_bytes) < size:
                     raise OSError("segment ended before its slice")
-                copied_size += size
+                self._turn_left -= INLINE_SIZE
                 head.release()
                 run.append(head_bytes)
             else:
                 run.append(head)
+            run_size += size
             queue.popleft()
         return b"".join(run)  # type: ignore[arg-type]
 

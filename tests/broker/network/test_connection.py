@@ -15,7 +15,7 @@ import pytest
 from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.listeners import Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
-from broker.network.outbox import INLINE_SIZE, TURN_SIZE
+from broker.network.outbox import INLINE_SIZE, RUN_SIZE, TURN_SIZE
 from protocol.framing import SCRATCH_SIZE
 from storage.file_slice import FileSlice, SegmentFile
 from tests.broker.network.harness import Harness, framed, run, serving
@@ -153,6 +153,59 @@ def test_small_slices_arrive_in_order_and_give_their_file_back(tmp_path: Path) -
         file.release()
 
     run(test)
+
+
+def test_many_small_slices_let_others_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs a call, however small: thousands of partitions in one answer took 50 ms."""
+    (tmp_path / "segment.log").write_bytes(bytes(100))
+    slices_count, pread = 3 * TURN_SIZE // INLINE_SIZE, os.pread
+    reads: list[int] = []
+    reads_before_others: list[int] = []
+
+    def counting_pread(*arguments: int) -> bytes:
+        reads.append(1)
+        return pread(*arguments)
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+
+        def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+            asyncio.get_running_loop().call_soon(lambda: reads_before_others.append(len(reads)))
+            return [chunk for _ in range(slices_count) for chunk in (b"head", FileSlice(file, 0, 100))]
+
+        async with serving(handle) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b""))
+            assert await reader.readexactly(104 * slices_count) == (b"head" + bytes(100)) * slices_count
+        file.release()
+
+    monkeypatch.setattr(os, "pread", counting_pread)
+    run(test)
+
+    assert reads_before_others == [TURN_SIZE // INLINE_SIZE]
+
+
+def test_an_answer_in_many_pieces_is_not_joined_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that reads slowly would have the rest joined anew each time it takes some."""
+    offered_sizes: list[int] = []
+
+    class CountingSocket(socket.socket):
+        def send(self, data: Any, *flags: int) -> int:
+            offered_sizes.append(len(data))
+            return super().send(data, *flags)
+
+    pieces = [bytes(1000) for _ in range(10_000)]
+
+    async def test() -> None:
+        monkeypatch.setattr(socket, "socket", CountingSocket)
+        async with serving(lambda frame, facts: list(pieces)) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b""))
+            assert await reader.readexactly(10_000_000) == bytes(10_000_000)
+
+    run(test)
+
+    assert max(offered_sizes) <= RUN_SIZE + 1000
 
 
 def test_a_peer_that_does_not_read_stops_being_read(tmp_path: Path) -> None:
