@@ -6,11 +6,11 @@ disk. Nothing is remembered between two tries but the request itself: what the f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from broker.deferred import Deferred
-from storage.page_cache import ColdRead
+from storage.page_cache import ColdRead, not_waiting, waiting
 
 TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages leave before they are used
 
@@ -44,3 +44,25 @@ def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_bloc
 
     bring_in(cold)
     return answer
+
+
+def read_in_turns(read: Callable[[], Any], run_blocking: RunBlocking | None) -> Generator[Deferred, bool, Any]:
+    """What `read()` returns, for a request that goes in turns (broker/turns.py): others are served while a thread brings something in."""
+    tries, must_wait = 0, run_blocking is None
+    while True:
+        try:
+            with waiting() if must_wait else not_waiting:
+                return read()
+        except ColdRead as cold:
+            missing = cold
+        assert run_blocking is not None, "who may wait for the disk reads nothing cold"
+        has_failed = yield _brought_in(missing, run_blocking)
+        tries += 1
+        must_wait = has_failed or tries >= TRIES_MAX
+
+
+def _brought_in(missing: ColdRead, run_blocking: RunBlocking) -> Deferred:
+    """A Deferred of whether the disk failed, so that the next try has to meet its error."""
+    arrived = Deferred()
+    run_blocking(missing.bring_in).add_done_callback(lambda done: arrived.complete(done.exception() is not None))
+    return arrived

@@ -10,7 +10,7 @@ such request at a time, so the queue is fair by connection, and a hundred of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sized
 from typing import Any
 
 from broker.deferred import Deferred
@@ -119,6 +119,16 @@ class Turns:
     def _resume(self, answer: Deferred, value: Any) -> None:
         work, _ = self._waiting.pop(answer)
         self._enqueue(answer, work, value)
+
+
+def is_many(lists: Iterable[Sized], limit: int) -> bool:
+    """Whether the lists, each with its own place, hold more than `limit` elements. Looks no further than that."""
+    count = 0
+    for elements in lists:
+        count += 1 + len(elements)
+        if count > limit:
+            return True
+    return False
 
 
 def emptied(*containers: list[Any] | dict[Any, Any]) -> Generator[None, None, None]:

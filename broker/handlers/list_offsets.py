@@ -7,6 +7,7 @@ Behaviour:
 - A timestamp finds the first record at or after it that the client may read; none is (-1, -1) without an error.
 - Right after an election, while the high watermark has not reached the start of the leader's epoch, an end that a client relied
   on may seem to go back: OFFSET_NOT_AVAILABLE instead (LEADER_NOT_AVAILABLE before v5).
+- Many partitions are looked up in turns: others are served in between.
 - A topic is answered once, however often it is named, and not at all without partitions. A partition named twice gets INVALID_REQUEST,
   once. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - A special timestamp that the version does not know: UNSUPPORTED_VERSION.
@@ -20,9 +21,9 @@ Not done: v11 (-6), tiered storage, authorisation.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from broker.cold_reads import try_again_when_read
+from broker.cold_reads import read_in_turns, try_again_when_read
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
@@ -33,6 +34,7 @@ from broker.replication.fetch_data import (
     UNKNOWN_OFFSET,
     FetchIsolation,
 )
+from broker.turns import Work, is_many
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -62,6 +64,9 @@ SPECIAL_TIMESTAMP_VERSIONS_MIN = {
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
 }
+PARTITIONS_AT_ONCE = 64
+"""More go in turns: a search by timestamp takes up to 50 µs."""
+PARTITIONS_PER_PIECE = 16
 NO_TIMESTAMP = -1
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
@@ -81,7 +86,9 @@ class ListOffsetsHandler:
         self._run_blocking = services.run_blocking
         self._log = LimitedLog(log, services.clock)
 
-    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred:
+    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred | Work:
+        if is_many((topic.partitions for topic in request.topics), PARTITIONS_AT_ONCE):
+            return self._answer_in_turns(context, request)
         run_blocking = self._run_blocking
         if run_blocking is None:
             return self._answer_all(context, request)
@@ -109,16 +116,50 @@ class ListOffsetsHandler:
                 if key in answered:
                     continue
                 answered.add(key)
-                try:
-                    if request.isolation_level not in ISOLATION_LEVELS:
-                        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                    if key in twice:
-                        raise KafkaError(ErrorCode.INVALID_REQUEST)
-                    answer.partitions.append(self._answer(request, topic.name, asked, context.api_version))
-                except KafkaError as error:
-                    code = _for_version(error.code, context.api_version)
-                    answer.partitions.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code))
+                answer.partitions.append(self._answer_one(request, topic.name, asked, context.api_version, key in twice))
         return ListOffsetsResponse(topics=list(answers.values()))
+
+    def _answer_in_turns(self, context: RequestContext, request: ListOffsetsRequest) -> Work:
+        """As `_answer_all`, each partition as it is when its turn comes."""
+        counts: dict[tuple[str, int], int] = {}
+        position = 0
+        for topic in request.topics:
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                counts[key] = counts.get(key, 0) + 1
+                position += 1
+                if position % PARTITIONS_AT_ONCE == 0:
+                    yield
+        answers: dict[str, ListOffsetsTopicResponse] = {}
+        for topic in request.topics:
+            answer = answers.get(topic.name) or ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            if topic.partitions:
+                answers[topic.name] = answer
+            for asked in topic.partitions:
+                count = counts.pop((topic.name, asked.partition_index), 0)
+                if not count:
+                    continue  # answered at its first place
+
+                def look_up(topic: str = topic.name, asked: ListOffsetsPartition = asked, is_twice: bool = count > 1) -> Any:
+                    return self._answer_one(request, topic, asked, context.api_version, is_twice)
+
+                answer.partitions.append((yield from read_in_turns(look_up, self._run_blocking)))
+                position += 1
+                if position % PARTITIONS_PER_PIECE == 0:
+                    yield
+        return ListOffsetsResponse(topics=list(answers.values()))
+
+    def _answer_one(
+        self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int, is_twice: bool
+    ) -> ListOffsetsPartitionResponse:
+        try:
+            if request.isolation_level not in ISOLATION_LEVELS:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if is_twice:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            return self._answer(request, topic, asked, version)
+        except KafkaError as error:
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=_for_version(error.code, version))
 
     def _answer(self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
         if asked.timestamp < 0 and version < SPECIAL_TIMESTAMP_VERSIONS_MIN.get(asked.timestamp, version + 1):

@@ -7,6 +7,8 @@ Behaviour:
   has no members now. It counts as a heartbeat.
 - Answered when the offsets are committed in `__consumer_offsets`.
 - Nothing is said of a topic without partitions, unless it does not exist; as in Kafka.
+- Many partitions are committed in turns, PARTITIONS_PER_PIECE to a batch, and may each have an error of their own. A request whose
+  records are more than one batch may hold is refused: UNKNOWN_SERVER_ERROR for each partition, as in Kafka, which writes one batch.
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION each; metadata longer than offset.metadata.max.bytes is
   OFFSET_METADATA_TOO_LARGE; the others are committed all the same. Errors of the group are given for every other partition.
 
@@ -19,10 +21,15 @@ Not done: members of the newer protocol (KIP-848); v10, with topic ids.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.groups.coordinator import commit_error_response
+from broker.groups.coordinator_log import GROUP_METADATA_TOPIC
 from broker.groups.replies import mapped
+from broker.turns import Work, is_many
+from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -32,31 +39,51 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+PARTITIONS_AT_ONCE = 128
+"""More go in turns: a commit takes 10 µs a partition, its replay included."""
+PARTITIONS_PER_PIECE = 64
+RECORD_SIZE_MIN = 45
+"""Bytes of one offset's record without the names of group and topic and the metadata, in the shortest version."""
+
 
 def build(services: Services) -> Handler:
-    coordinator = services.group_coordinator
-    find_topic = services.metadata.find_topic
+    return OffsetCommitHandler(services).handle
 
-    def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred:
+
+class OffsetCommitHandler:
+    """Keeps nothing between requests."""
+
+    def __init__(self, services: Services) -> None:
+        self._coordinator = services.group_coordinator
+        self._metadata = services.metadata
+        self._metadata_max_size = services.config.offset_metadata_max_bytes
+        self._is_compressed = services.config.offsets_topic_compression_codec != Compression.NONE
+
+    def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred | Work:
+        if is_many((topic.partitions for topic in request.topics), PARTITIONS_AT_ONCE):
+            return self._commit_in_turns(context, request)
         has_topics = bool(request.topics)
-        unknown = _take_unknown(request)
+        unknown = self._take_unknown(request)
         if has_topics and not request.topics:
             return OffsetCommitResponse(topics=unknown)
-        try:
-            response = coordinator.commit_offsets(context, request)
-        except KafkaError as e:
-            response = error_response(request, e)
+        response = self._commit(context, request)
         if not unknown:
             return response
         if isinstance(response, Deferred):
             return mapped(response, lambda committed: _merged(committed, unknown))
         return _merged(response, unknown)
 
-    def _take_unknown(request: OffsetCommitRequest) -> list[OffsetCommitResponseTopic]:
+    def _commit(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred:
+        try:
+            return self._coordinator.commit_offsets(context, request)
+        except KafkaError as e:
+            return commit_error_response(request, e.code)
+
+    def _take_unknown(self, request: OffsetCommitRequest) -> list[OffsetCommitResponseTopic]:
         """Take out of the request what does not exist, and answer for it."""
         unknown: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
-            image = find_topic(topic.name)
+            image = self._metadata.find_topic(topic.name)
             count = 0 if image is None else len(image.partitions)
             missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
             if missing or image is None:
@@ -65,7 +92,108 @@ def build(services: Services) -> Handler:
         request.topics = [topic for topic in request.topics if topic.partitions]
         return unknown
 
-    return handle
+    def _partitions_count(self, topic: str) -> int:
+        image = self._metadata.find_topic(topic)
+        return 0 if image is None else len(image.partitions)
+
+    # -- many partitions, in turns -------------------------------------------------------------------------------------
+
+    def _commit_in_turns(self, context: RequestContext, request: OffsetCommitRequest) -> Work:
+        """Pieces of the request, each a commit of its own and awaited before the next."""
+        refusal: ErrorCode | None = None
+        if (yield from self._is_too_large(request)):
+            refusal = self._find_group_error(context, request) or ErrorCode.UNKNOWN_SERVER_ERROR
+        answer = _Answer()
+        for piece in _pieces(request):
+            if refusal is None:
+                unknown = self._take_unknown(piece)
+                outcome = self._commit(context, piece) if piece.topics else OffsetCommitResponse()
+                answer.extend(unknown)
+                answer.extend(((yield outcome) if isinstance(outcome, Deferred) else outcome).topics)
+            else:
+                answer.extend(self._take_unknown(piece))
+                answer.extend(commit_error_response(piece, refusal).topics)
+            yield
+        return answer.response
+
+    def _is_too_large(self, request: OffsetCommitRequest) -> Generator[None, None, bool]:
+        """Whether Kafka would have to write more than max.message.bytes of `__consumer_offsets` into one batch. It takes compressed ones
+        by their compressed size, which is not known before."""
+        if self._is_compressed:
+            return False
+        limit = self._metadata.log_config(GROUP_METADATA_TOPIC).max_message_bytes
+        size_bytes = 0
+        for piece in _pieces(request):
+            for topic in piece.topics:
+                count = self._partitions_count(topic.name)
+                fixed_size = RECORD_SIZE_MIN + len(request.group_id) + len(topic.name)
+                for partition in topic.partitions:
+                    metadata_size = len(partition.committed_metadata or "")
+                    if 0 <= partition.partition_index < count and metadata_size <= self._metadata_max_size:
+                        size_bytes += fixed_size + metadata_size
+            if size_bytes > limit:
+                return True
+            yield
+        return False
+
+    def _find_group_error(self, context: RequestContext, request: OffsetCommitRequest) -> ErrorCode | None:
+        """What is wrong with the group, or with who asks, comes before what is wrong with the size."""
+        try:
+            self._coordinator.commit_offsets(context, _part(request, []))
+        except KafkaError as e:
+            return e.code
+        return None
+
+
+class _Answer:
+    """A response under way: one entry a topic, for clients look a topic up by its name and a second entry would hide the first."""
+
+    def __init__(self) -> None:
+        self.response = OffsetCommitResponse()
+        self._topics: dict[str, OffsetCommitResponseTopic] = {}
+
+    def extend(self, topics: list[OffsetCommitResponseTopic]) -> None:
+        for topic in topics:
+            self._topic(topic.name).partitions.extend(topic.partitions)
+
+    def _topic(self, name: str) -> OffsetCommitResponseTopic:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = OffsetCommitResponseTopic(name=name, partitions=[])
+            self.response.topics.append(topic)
+        return topic
+
+
+def _pieces(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
+    """The request in parts of PARTITIONS_PER_PIECE partitions at most."""
+    topics: list[OffsetCommitRequestTopic] = []
+    room = PARTITIONS_PER_PIECE
+    for topic in request.topics:
+        start = 0
+        if not topic.partitions:
+            topics.append(OffsetCommitRequestTopic(name=topic.name))  # one that does not exist is answered all the same
+        while start < len(topic.partitions):
+            partitions = topic.partitions[start : start + room]
+            topics.append(OffsetCommitRequestTopic(name=topic.name, partitions=partitions))
+            start += len(partitions)
+            room -= len(partitions)
+            if not room:
+                yield _part(request, topics)
+                topics, room = [], PARTITIONS_PER_PIECE
+    if topics:
+        yield _part(request, topics)
+
+
+def _part(request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]) -> OffsetCommitRequest:
+    """The same request for a part of its partitions."""
+    return OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        retention_time_ms=request.retention_time_ms,
+        topics=topics,
+    )
 
 
 def error_response(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:

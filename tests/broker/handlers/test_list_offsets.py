@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.broker.replication.world import World, batch, context
+from storage.page_cache import ColdRead
+from tests.broker.replication.world import ManualExecutor, World, batch, context
+from tests.broker.turn_loop import TurnLoop
 from tests.support.clock import WALL_START_MS
 
 LIST_OFFSETS_KEY = 2
@@ -161,3 +165,61 @@ def test_topics_are_answered_once_and_only_with_partitions(world: World) -> None
 @pytest.mark.parametrize("isolation_level", [-1, 2])
 def test_an_isolation_level_that_does_not_exist_is_an_error_of_every_partition(world: World, isolation_level: int) -> None:
     assert ask(world, -1, isolation_level=isolation_level) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1)
+
+
+# -- many partitions ---------------------------------------------------------------------------------------------------
+
+MANY = 2 * list_offsets.PARTITIONS_AT_ONCE
+
+
+def ask_many(world: World, *indexes: int, services: Any = None) -> tuple[Any, TurnLoop]:
+    """The Deferred of an answer that takes several turns."""
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=WALL_START_MS) for index in indexes]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="m", partitions=asked)], replica_id=-1)
+    loop = TurnLoop()
+    answer = loop.turns.start(list_offsets.build(services or world.services())(context(LIST_OFFSETS_KEY, 10), request))
+    assert not answer.is_done
+    return answer, loop
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.create_topic("m", partitions=MANY)
+    for index in range(MANY):
+        world.produce("m", batch("1"), index=index)
+    return world
+
+
+def test_many_partitions_are_answered_in_turns_each_once(many: World) -> None:
+    answer, loop = ask_many(many, *range(MANY), 5, MANY)
+
+    loop.run()
+
+    expected = {5: ErrorCode.INVALID_REQUEST, MANY: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    found = [(partition.partition_index, partition.error_code) for partition in answer.take().topics[0].partitions]
+    assert found == [(index, expected.get(index, ErrorCode.NONE)) for index in range(MANY + 1)]
+
+
+def test_others_are_served_while_a_thread_brings_in_what_one_of_many_partitions_needs(
+    many: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    missing = [ColdRead(os.open(tmp_path / "file", os.O_RDONLY), 0, 1)]
+    find = list_offsets._find
+
+    def find_cold_once(*arguments: Any) -> ListOffsetsPartitionResponse:
+        if missing:
+            raise missing.pop()
+        return find(*arguments)
+
+    monkeypatch.setattr(list_offsets, "_find", find_cold_once)
+    executor = ManualExecutor()
+    answer, loop = ask_many(many, *range(MANY), services=replace(many.services(), run_blocking=executor))
+    loop.run()
+    assert (answer.is_done, len(loop.turns)) == (False, 1)
+
+    executor.run()
+    loop.run()
+
+    assert [facts(partition)[:3] for partition in answer.take().topics[0].partitions] == [(0, WALL_START_MS, 0)] * MANY

@@ -8,6 +8,7 @@ from broker.handlers import offset_commit
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tests.broker.groups.harness import GroupHandlers, over_the_wire, versions
+from tests.broker.turn_loop import TurnLoop
 
 
 def request(**topics: list[int]) -> OffsetCommitRequest:
@@ -88,3 +89,99 @@ def test_a_topic_without_partitions_is_told_only_if_it_does_not_exist():
 
     assert errors(alone) == {}
     assert errors(beside_others) == {"nope": {}}
+
+
+# -- many partitions ---------------------------------------------------------------------------------------------------
+
+MANY = 2 * offset_commit.PARTITIONS_AT_ONCE
+
+
+def commit_many(handlers: GroupHandlers, asked: OffsetCommitRequest, *, after_first_commit: Any = None) -> Any:
+    """The answer to a request that goes in turns; `after_first_commit()` happens when a part is committed."""
+    loop = TurnLoop()
+    answer = loop.turns.start(handlers.send(offset_commit, 8, asked))
+    assert not answer.is_done, "a request of that many takes several turns"
+    if after_first_commit is not None:
+        while not handlers.script.lines:
+            loop.turn()
+        after_first_commit()
+    loop.run()
+    return over_the_wire(answer.take(), 8)
+
+
+def test_many_offsets_are_committed_in_turns_and_the_last_one_of_a_partition_counts():
+    handlers = GroupHandlers()
+    asked = request(t=[0, 1] * MANY)
+    asked.topics[0].partitions[-1].committed_offset = 6
+
+    response = commit_many(handlers, asked)
+
+    (topic,) = response.topics
+    assert [(found.partition_index, found.error_code) for found in topic.partitions] == [(0, 0), (1, 0)] * MANY
+    handlers.script.fetch()
+    handlers.script.expect_last("fetch t-0=5 t-1=6")
+
+
+def test_many_topics_share_batches():
+    handlers = GroupHandlers()
+    asked = request(t=[0])
+    asked.topics *= MANY
+    appended: list[int] = []
+    commit = handlers.script.coordinator.commit_offsets
+    handlers.services.group_coordinator.commit_offsets = lambda context, part: (  # type: ignore[method-assign]
+        appended.append(len(part.topics)) or commit(context, part)
+    )
+
+    response = commit_many(handlers, asked)
+
+    assert errors(response) == {"t": {0: 0}}
+    assert appended == [offset_commit.PARTITIONS_PER_PIECE] * (MANY // offset_commit.PARTITIONS_PER_PIECE)
+
+
+def test_unknown_partitions_among_many_are_refused_and_the_others_committed():
+    handlers = GroupHandlers()
+
+    response = commit_many(handlers, request(t=[0, *range(2, MANY), 1], nope=list(range(MANY))))
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known = {0: 0, 1: 0}
+    assert errors(response) == {"t": {**dict.fromkeys(range(MANY), unknown), **known}, "nope": dict.fromkeys(range(MANY), unknown)}
+    handlers.script.fetch()
+    handlers.script.expect_last("fetch t-0=5 t-1=5")
+
+
+def test_coordinator_that_moves_between_two_turns_is_told_for_the_rest():
+    handlers = GroupHandlers()
+
+    response = commit_many(handlers, request(t=[0] * MANY), after_first_commit=lambda: handlers.script.coordinator.on_resigned(0))
+
+    codes = [found.error_code for found in response.topics[0].partitions]
+    assert codes[0] == ErrorCode.NONE
+    assert codes[-1] == ErrorCode.NOT_COORDINATOR
+    assert len(codes) == MANY
+
+
+def too_large_request() -> OffsetCommitRequest:
+    asked = request(t=[0] * MANY, nope=[0])
+    for partition in asked.topics[0].partitions:
+        partition.committed_metadata = "m" * 4096
+    return asked
+
+
+def test_more_than_one_batch_may_hold_is_refused_whole_as_in_kafka():
+    handlers = GroupHandlers()
+
+    response = commit_many(handlers, too_large_request())
+
+    assert errors(response) == {"t": {0: ErrorCode.UNKNOWN_SERVER_ERROR}, "nope": {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}}
+    handlers.script.fetch()
+    handlers.script.expect_last("fetch nothing")
+
+
+def test_an_error_of_the_group_comes_before_the_size():
+    handlers = GroupHandlers()
+    handlers.script.coordinator.on_resigned(0)
+
+    response = commit_many(handlers, too_large_request())
+
+    assert errors(response)["t"] == {0: ErrorCode.NOT_COORDINATOR}
