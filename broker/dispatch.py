@@ -138,7 +138,10 @@ class _Answering:
                 return
             elif self.is_long:
                 self._response = value
-                self.follow(apis.turns.start(_encode_in_turns(route, context.correlation_id, value)), self.finished)
+                stage = apis.turns.start(_encode_in_turns(route, context.correlation_id, value))
+                self.follow(stage, self.finished)
+                if not stage.is_done:
+                    self.encoded.on_abandon = lambda: self._drop(stage)
                 return
             else:
                 chunks = _framed(route, context.correlation_id, route.encode(value))
@@ -147,9 +150,17 @@ class _Answering:
             return
         self.finished(chunks)
 
+    def _drop(self, encoding: Deferred) -> None:
+        """The connection is gone while its response is being encoded."""
+        encoding.abandon()
+        self._apis.turns.start(_released(self._response))
+
     def finished(self, chunks: Any) -> None:
         """The response is encoded, or `chunks` is the exception that says why not."""
         self.route.measure(perf_counter_ns() - self._started_ns)
+        if isinstance(chunks, Exception) and self.is_long:
+            self._apis.turns.start(_released(self._response))
+            self.is_long = False
         self.encoded.complete(chunks)
         if self.is_long:
             request, self.request, response, self._response = self.request, None, self._response, None
@@ -338,15 +349,15 @@ class KafkaApis:
 
 
 def _encode_in_turns(route: _Route, correlation_id: int, response: Any) -> Generator[None, None, list[Any]]:
-    try:
-        chunks = yield from route.encode_in_turns(response)
-    except BaseException:  # the connection is gone
-        for records in records_of(response):
-            release = getattr(records, "release", None)
-            if release is not None and not isinstance(records, memoryview):
-                release()
-        raise
-    return _framed(route, correlation_id, chunks)
+    return _framed(route, correlation_id, (yield from route.encode_in_turns(response)))
+
+
+def _released(response: Any) -> Generator[None, None, None]:
+    """Let go of the records of a response that is not sent: else their segment files stay open."""
+    for records in records_of(response):
+        if records is not None and not isinstance(records, (bytes, bytearray, memoryview)):
+            records.release()
+        yield
 
 
 def _framed(route: _Route, correlation_id: int, chunks: list[Any]) -> list[Any]:

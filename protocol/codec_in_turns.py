@@ -78,11 +78,11 @@ def _has_list(message: Message) -> bool:
     return any(type(getattr(message, name)) is list for name in message.__slots__)
 
 
-def records_of(message: Message) -> Iterator[Records]:
-    """The Records objects in a message, whose holder has to release them if they are not sent."""
+def records_of(message: Message) -> Iterator[Records | None]:
+    """The fields of type Records in a message, whose holder has to release what is in them if it is not sent."""
     for field in schema_of(type(message)).fields:
         value = getattr(message, field.name)
-        if field.type.kind is Kind.RECORDS and value is not None:
+        if field.type.kind is Kind.RECORDS:
             yield value
         elif isinstance(value, Message):
             yield from records_of(value)

@@ -10,6 +10,7 @@ Behaviour:
 - READ_COMMITTED stops at the last stable offset and lists aborted transactions ([] for none); otherwise the list is null. An isolation
   level that does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
 - A full response has every partition asked for, once; one named twice is read as it is named last.
+- Many partitions are read in turns, each as it is when its turn comes; a request that waits for many is read in turns at its end.
 - Replicas: an id that is not in the partition's replica set is refused, so on a single node every one is.
 
 Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320).
@@ -21,14 +22,16 @@ Not done: preferred read replicas, quotas, authorisation (a replica needs CLUSTE
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from itertools import islice
 
 from broker.cold_reads import try_again_when_read
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
-from broker.replication.delayed_fetch import DelayedFetch
+from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
 from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import FetchContext, FetchSessionCache, PartitionKey, SessionAnswer, partition_key
+from broker.turns import Work, emptied, is_many
 from protocol.apis import APIS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
@@ -37,6 +40,7 @@ from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -49,8 +53,11 @@ from protocol.templates import (
     RecordsTemplate,
     compile_records_template,
 )
+from storage.file_slice import FileSlice
 from storage.page_cache import ColdRead
 
+PARTITIONS_AT_ONCE = TARGETS_AT_ONCE
+PARTITIONS_PER_PIECE = 64
 MAX_WAIT_MS_LIMIT = 300_000  # half of connections.max.idle.ms: a longer poll would end with the connection
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -92,10 +99,17 @@ class FetchHandler:
         self._max_bytes = services.config.fetch_max_bytes
         self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random)
 
-    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | PreparedResponse | Deferred:
+    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | PreparedResponse | Deferred | Work:
         version, listener_name = context.api_version, context.listener_name
         replica_id = request.replica_id if version < REPLICA_STATE_VERSION_MIN else request.replica_state.replica_id
         uses_topic_ids = version >= TOPIC_IDS_VERSION_MIN
+        named_count = len(request.forgotten_topics_data)
+        for topic in request.topics:
+            named_count += 1 + len(topic.partitions)
+            if named_count > PARTITIONS_AT_ONCE:
+                break
+        if named_count > PARTITIONS_AT_ONCE or (request.forgotten_topics_data and _forgets_many(request)):
+            return self._handle_in_turns(context, request, replica_id, uses_topic_ids)
         session = self.sessions.new_context(
             request.session_id,
             request.session_epoch,
@@ -108,6 +122,8 @@ class FetchHandler:
         )
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
+        if len(session.targets) > PARTITIONS_AT_ONCE:
+            return self._fetch_in_turns(session, self._params(request, replica_id, version), version, listener_name)
         readable, unknown = self._sort_out(session.targets)
         if session.watching is not None:
             for read in unknown:
@@ -143,6 +159,9 @@ class FetchHandler:
         def answer(reads: list[PartitionRead]) -> None:
             deferred.resolve(self._respond, session, reads + unknown if unknown else reads, version, listener_name)
 
+        outcome.on_many = lambda targets: deferred.complete(
+            self._answer_in_turns(params, session, targets, unknown, version, listener_name)
+        )
         operation = self._reader.park_fetch(outcome, answer)
         if operation is not None:
             deferred.on_abandon = lambda: self._purgatory.cancel(operation)
@@ -160,27 +179,146 @@ class FetchHandler:
             fetch_only_leader=replica_id >= 0 or version < FOLLOWER_READS_VERSION_MIN,
         )
 
+    # -- very many partitions, in turns -------------------------------------------------------------------------------
+
+    def _handle_in_turns(self, context: RequestContext, request: FetchRequest, replica_id: int, uses_topic_ids: bool) -> Work:
+        """As `handle`, for a request that names many."""
+        targets = yield from self._targets_in_turns(request, uses_topic_ids)
+        forgotten: list[PartitionKey] = []
+        keys = _forgotten(request, uses_topic_ids)
+        while piece := list(islice(keys, PARTITIONS_PER_PIECE)):
+            forgotten += piece
+            yield
+        session = yield from self.sessions.new_context_in_turns(
+            request.session_id,
+            request.session_epoch,
+            targets,
+            forgotten,
+            uses_topic_ids=uses_topic_ids,
+            isolation=_isolation(request, replica_id),
+            is_from_follower=replica_id >= 0,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if isinstance(session, ErrorCode):
+            return FetchResponse(error_code=session)
+        params = self._params(request, replica_id, context.api_version)
+        return (yield from self._fetch_in_turns(session, params, context.api_version, context.listener_name))
+
+    def _fetch_in_turns(self, session: FetchContext, params: FetchParams, version: int, listener_name: str) -> Work:
+        """What `handle` does once the session is known, for many targets."""
+        watching = session.watching
+        try:
+            readable, unknown = yield from self._sort_out_in_turns(session)
+            if not readable and not session.has_quiet_partitions:
+                return (yield from self._respond_in_turns(session, unknown, version, listener_name))
+            outcome = yield from self._reader.fetch_in_turns(params, readable, watching, self._run_blocking)
+            if not isinstance(outcome, DelayedFetch):
+                outcome += unknown
+                readable.clear()  # what is in them goes with the session's list and the reads, in turns
+                unknown.clear()
+                return (yield from self._respond_in_turns(session, outcome, version, listener_name))
+            operation, deferred = outcome, Deferred()
+
+            def answer(reads: list[PartitionRead]) -> None:
+                deferred.complete(self._respond_in_turns(session, reads + unknown, version, listener_name))
+
+            def read_many(targets: list[FetchTarget]) -> None:
+                deferred.complete(self._answer_in_turns(params, session, targets, unknown, version, listener_name))
+
+            deferred.on_abandon = lambda: self._purgatory.cancel(operation)
+            yield from self._reader.park_in_turns(operation, answer, read_many)
+            return deferred
+        finally:
+            if watching is not None:
+                watching.close_if_ended()
+
+    def _answer_in_turns(
+        self,
+        params: FetchParams,
+        session: FetchContext,
+        targets: list[FetchTarget],
+        unknown: list[PartitionRead],
+        version: int,
+        listener_name: str,
+    ) -> Work:
+        """The end of a wait for many: read them once more."""
+        reads = yield from self._reader.read_all_in_turns(params, targets, self._run_blocking)
+        return (yield from self._respond_in_turns(session, reads + unknown, version, listener_name))
+
+    def _respond_in_turns(
+        self, session: FetchContext, reads: list[PartitionRead], version: int, listener_name: str
+    ) -> Generator[None, None, FetchResponse]:
+        response = FetchResponse()
+        try:
+            answer = yield from session.answer_in_turns(reads)
+            response.error_code, response.session_id = answer.error_code, answer.session_id
+            for start in range(0, len(answer.reads), PARTITIONS_PER_PIECE):
+                self._add_reads(response, answer.reads[start : start + PARTITIONS_PER_PIECE], version, listener_name)
+                yield
+            yield from emptied(answer.reads, reads, session.targets)
+        except BaseException:
+            for holder in (*reads, *(partition for topic in response.responses for partition in topic.partitions)):
+                if isinstance(holder.records, FileSlice):
+                    holder.records.release()
+            raise
+        return response
+
+    def _targets_in_turns(self, request: FetchRequest, uses_topic_ids: bool) -> Generator[None, None, list[FetchTarget]]:
+        """As `_targets`. The list is filled as its elements are made: the collector looks at a young list whole, however long it is."""
+        asked: list[FetchTarget] = []
+        places: dict[PartitionKey, int] = {}
+        for topic in request.topics:
+            for start in range(0, len(topic.partitions), PARTITIONS_PER_PIECE):
+                partitions = topic.partitions[start : start + PARTITIONS_PER_PIECE]
+                piece: dict[PartitionKey, FetchTarget] = {}
+                self._add_targets(piece, FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions), uses_topic_ids)
+                for key, target in piece.items():
+                    place = places.setdefault(key, len(asked))
+                    if place == len(asked):
+                        asked.append(target)
+                    else:
+                        asked[place] = target
+                yield
+        yield from emptied(places)
+        return asked
+
+    def _sort_out_in_turns(self, session: FetchContext) -> Generator[None, None, tuple[list[FetchTarget], list[PartitionRead]]]:
+        readable: list[FetchTarget] = []
+        unknown: list[PartitionRead] = []
+        for start in range(0, len(session.targets), PARTITIONS_PER_PIECE):
+            known, missing = self._sort_out(session.targets[start : start + PARTITIONS_PER_PIECE])
+            readable += known
+            unknown += missing
+            if session.watching is not None:
+                for read in missing:
+                    session.watching.unwatch(read.target)
+            yield
+        return readable, unknown
+
     # -- the request ---------------------------------------------------------------------------------------------------
 
     def _targets(self, request: FetchRequest, uses_topic_ids: bool) -> Iterator[FetchTarget]:
         """What the request asks for, each partition once: in the first one's place with the last one's offset."""
         targets: dict[PartitionKey, FetchTarget] = {}
         for topic in request.topics:
-            topic_id = topic.topic_id
-            name = self._find_name(topic_id) if uses_topic_ids else topic.topic
-            topic_key = topic_id if uses_topic_ids else topic.topic
-            for asked in topic.partitions:
-                targets[topic_key, asked.partition] = FetchTarget(
-                    name,
-                    asked.partition,
-                    asked.fetch_offset,
-                    size if (size := asked.partition_max_bytes) > 0 else 0,
-                    topic_id,
-                    epoch if (epoch := asked.current_leader_epoch) >= 0 else NO_EPOCH,
-                    asked.last_fetched_epoch,
-                    asked.log_start_offset,
-                )
+            self._add_targets(targets, topic, uses_topic_ids)
         return iter(targets.values())
+
+    def _add_targets(self, targets: dict[PartitionKey, FetchTarget], topic: FetchTopic, uses_topic_ids: bool) -> None:
+        topic_id = topic.topic_id
+        name = self._find_name(topic_id) if uses_topic_ids else topic.topic
+        topic_key = topic_id if uses_topic_ids else topic.topic
+        for asked in topic.partitions:
+            targets[topic_key, asked.partition] = FetchTarget(
+                name,
+                asked.partition,
+                asked.fetch_offset,
+                size if (size := asked.partition_max_bytes) > 0 else 0,
+                topic_id,
+                epoch if (epoch := asked.current_leader_epoch) >= 0 else NO_EPOCH,
+                asked.last_fetched_epoch,
+                asked.log_start_offset,
+            )
 
     def _sort_out(self, targets: list[FetchTarget]) -> tuple[list[FetchTarget], list[PartitionRead]]:
         """The targets that exist, and the answers for those that do not. As in Kafka, the latter do not end a long poll."""
@@ -247,8 +385,12 @@ class FetchHandler:
 
     def _response(self, answer: SessionAnswer, version: int, listener_name: str) -> FetchResponse:
         response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
-        topic: FetchableTopicResponse | None = None
-        for read in answer.reads:
+        self._add_reads(response, answer.reads, version, listener_name)
+        return response
+
+    def _add_reads(self, response: FetchResponse, reads: list[PartitionRead], version: int, listener_name: str) -> None:
+        topic = response.responses[-1] if response.responses else None
+        for read in reads:
             target = read.target
             if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
                 read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
@@ -264,7 +406,6 @@ class FetchHandler:
             topic.partitions.append(partition)
             if name and len(read.records):
                 self._metrics.topic(name).bytes_out += len(read.records)
-        return response
 
     def _refuse_zstd(self, read: PartitionRead) -> None:
         """Consumers before v10 cannot read zstd: a topic that is set to it is not served to them."""
@@ -311,6 +452,10 @@ def _isolation(request: FetchRequest, replica_id: int) -> FetchIsolation:
     if request.isolation_level == READ_COMMITTED:
         return FetchIsolation.TXN_COMMITTED
     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _forgets_many(request: FetchRequest) -> bool:
+    return is_many((topic.partitions for topic in request.forgotten_topics_data), PARTITIONS_AT_ONCE)
 
 
 def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> Iterator[PartitionKey]:

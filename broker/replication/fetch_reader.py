@@ -9,9 +9,10 @@ Source: kafka.server.ReplicaManager.fetchMessages, readFromLog.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any
 
+from broker.cold_reads import RunBlocking, read_in_turns
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.fetch_data import FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import FetchSession
@@ -22,8 +23,13 @@ from storage.page_cache import not_waiting
 
 if TYPE_CHECKING:
     from broker.clock import Clock
+    from broker.deferred import Deferred
     from broker.replication.purgatory import Purgatory
     from broker.replication.replica_manager import ReplicaManager
+
+
+PARTITIONS_PER_PIECE = 64
+PARTITIONS_PER_READ_PIECE = 16
 
 
 class FetchReader:
@@ -87,6 +93,111 @@ class FetchReader:
             return operation
         is_done = self._purgatory.try_complete_else_watch(operation, keys, operation.params.max_wait_ms)
         return None if is_done else operation
+
+    # -- very many targets, in turns -----------------------------------------------------------------------------------
+
+    def fetch_in_turns(
+        self, params: FetchParams, targets: list[FetchTarget], session: FetchSession | None, run_blocking: RunBlocking | None
+    ) -> Generator[Deferred | None, Any, list[PartitionRead] | DelayedFetch]:
+        """As `fetch_now`; a DelayedFetch is to be given to `park_in_turns`, for what was idle at its turn may have changed since."""
+        may_wait = params.max_wait_ms > 0 and (bool(targets) or session is not None)
+        if may_wait and params.min_bytes == 1 and params.replica_id < 0:
+            idle = yield from self._find_idle_in_turns(params, targets)
+            if idle is not None:
+                if session is not None:
+                    yield from self._watch_in_turns(session, targets, is_idle=True)
+                return self._waiting(params, targets, idle, session, is_idle=False)
+        reads = yield from self.read_all_in_turns(params, targets, run_blocking, is_arrival=True)
+        try:
+            if session is not None:
+                yield from self._watch_in_turns(session, targets, is_idle=False)
+            readable_bytes = sum(len(read.records) for read in reads)
+            has_news = any(read.error_code is not ErrorCode.NONE or read.diverging_epoch is not None for read in reads)
+            if not may_wait or has_news or readable_bytes >= params.min_bytes:
+                return reads
+        except BaseException:
+            _release(reads)
+            raise
+        _release(reads)
+        by_partition: dict[Partition, FetchTarget] = {}
+        if session is None:
+            for start in range(0, len(targets), PARTITIONS_PER_PIECE):
+                by_partition |= self._by_partition(targets[start : start + PARTITIONS_PER_PIECE])
+                yield
+        return self._waiting(params, targets, by_partition, session, is_idle=False)
+
+    def park_in_turns(
+        self, operation: DelayedFetch, on_done: OnFetched, on_many: Callable[[list[FetchTarget]], None]
+    ) -> Generator[None, None, None]:
+        """As `park_fetch`. It waits first and is looked at afterwards: whatever changes in between tells it."""
+        operation.on_done, operation.on_many = on_done, on_many
+        keys = () if operation.session is not None else operation.targets_by_partition
+        self._purgatory.watch(operation, keys, operation.params.max_wait_ms)
+        try:
+            for can_complete in operation.try_complete_in_turns():
+                if operation.is_completed:
+                    return
+                if can_complete:
+                    self._purgatory.complete(operation)
+                    return
+                yield
+        except GeneratorExit:  # its connection is gone
+            self._purgatory.cancel(operation)
+            raise
+
+    def read_all_in_turns(
+        self, params: FetchParams, targets: list[FetchTarget], run_blocking: RunBlocking | None, *, is_arrival: bool = False
+    ) -> Generator[Deferred | None, Any, list[PartitionRead]]:
+        """As `_read`. Each partition is read as it is at its turn; where that waits for the disk, a thread brings it in meanwhile."""
+        reads: list[PartitionRead] = []
+        advanced: list[Partition] = []
+        left_bytes = params.max_bytes
+        is_first = True
+        try:
+            for position, target in enumerate(targets, 1):
+
+                def read_target(target: FetchTarget = target, max_bytes: int = left_bytes, minimum_one_batch: bool = is_first) -> Any:
+                    return self._read_target(
+                        params, target, min(target.max_bytes, max_bytes), minimum_one_batch, advanced if is_arrival else None
+                    )
+
+                read = yield from read_in_turns(read_target, run_blocking)
+                reads.append(read)
+                size_bytes = len(read.records)
+                if size_bytes:
+                    is_first = False
+                    left_bytes = max(0, left_bytes - size_bytes)
+                if position % PARTITIONS_PER_READ_PIECE == 0:
+                    yield
+            for partition in advanced:
+                self._hosts.on_progress(partition)
+                yield
+        except BaseException:
+            _release(reads)
+            raise
+        return reads
+
+    def _find_idle_in_turns(
+        self, params: FetchParams, targets: list[FetchTarget]
+    ) -> Generator[None, None, dict[Partition, FetchTarget] | None]:
+        idle: dict[Partition, FetchTarget] = {}
+        for start in range(0, len(targets), PARTITIONS_PER_PIECE):
+            found = self._find_idle(params, targets[start : start + PARTITIONS_PER_PIECE])
+            if found is None:
+                for partition in idle:
+                    partition.metrics.total_fetch_requests -= 1  # they are read after all, and counted then
+                return None
+            idle |= found
+            yield
+        return idle
+
+    def _watch_in_turns(self, session: FetchSession, targets: list[FetchTarget], *, is_idle: bool) -> Generator[None, None, None]:
+        for start in range(0, len(targets), PARTITIONS_PER_PIECE):
+            for partition, target in self._by_partition(targets[start : start + PARTITIONS_PER_PIECE]).items():
+                session.watch(target, partition)
+                if is_idle:
+                    session.settle(target)
+            yield
 
     def wake(self, partition: Partition) -> None:
         """`partition` changed: try the requests that wait for it, on their own or within sessions that watch it."""
@@ -153,8 +264,7 @@ class FetchReader:
                     is_first = False
                     left_bytes = max(0, left_bytes - size_bytes)
         except BaseException:
-            for read in reads:
-                read.release()  # else their segment files stay open for good
+            _release(reads)
             raise
         for partition in advanced:
             self._hosts.on_progress(partition)
@@ -195,3 +305,9 @@ class FetchReader:
             now_ms=self._clock.monotonic_ms(),
         ):
             advanced.append(partition)
+
+
+def _release(reads: list[PartitionRead]) -> None:
+    """Nobody will send them: else their segment files stay open for good."""
+    for read in reads:
+        read.release()

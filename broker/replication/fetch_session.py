@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,11 @@ FINAL_EPOCH = -1
 SESSION_ID_MAX = 2**31 - 1
 EPOCH_MAX = 2**31 - 1
 EVICTION_AGE_MS = 120_000  # min.incremental.fetch.session.eviction.ms in Kafka's code; not a property
+SESSION_PARTITIONS_MAX = 50_000
+"""A larger fetch gets no session, as when the cache is full: every client copes, and a thousand sessions of 200,000 entries each would
+take 40 GB."""
+PARTITIONS_PER_PIECE = 64
+"""Of a request that goes in turns."""
 FULL_LOOK_INTERVAL_MS = 10_000  # a net: whoever moves an offset tells the sessions, retention too
 
 PartitionKey = tuple[bytes | str, int]
@@ -113,6 +118,17 @@ class FetchSession:
             self._last_full_look_ms = now_ms
             self.changed |= dict.fromkeys(self.targets.values())
 
+    def update_in_turns(
+        self, targets: list[FetchTarget], forgotten: list[PartitionKey], isolation: FetchIsolation, now_ms: int
+    ) -> Generator[None, None, None]:
+        """As `update`, for very many."""
+        for start in range(0, len(targets), PARTITIONS_PER_PIECE):
+            self.update(targets[start : start + PARTITIONS_PER_PIECE], (), isolation, now_ms)
+            yield
+        for start in range(0, len(forgotten), PARTITIONS_PER_PIECE):
+            self.update((), forgotten[start : start + PARTITIONS_PER_PIECE], isolation, now_ms)
+            yield
+
     def note_change(self, partition: Partition) -> DelayedFetch | None:
         """`partition` changed: the next request looks at it. Returns the request that waits, if one does."""
         target = self.watched.get(partition)
@@ -162,6 +178,11 @@ class FetchSession:
             del partition.sessions[self]
         self.watched.clear()
 
+    def close_if_ended(self) -> None:
+        """A request that went in turns is over: nobody else would let go of what it began to watch after the session's end."""
+        if self._has_ended:
+            self.close()
+
     def select(self, reads: list[PartitionRead]) -> list[PartitionRead]:
         """The reads that tell the client something new. Partitions with records move to the end, so that each gets its turn."""
         selected: list[PartitionRead] = []
@@ -201,6 +222,11 @@ class FetchContext:
         """What to send of `reads`; they are the reads of all targets, in any order. Called once, when the answer leaves."""
         return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
 
+    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
+        """As `answer`, for very many."""
+        yield
+        return self.answer(reads)
+
 
 class FullFetchContext(FetchContext):
     """A full fetch that begins a session if the cache has room."""
@@ -214,10 +240,18 @@ class FullFetchContext(FetchContext):
         self._is_privileged = is_privileged
 
     def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
-        for read in reads:
-            read.target.sent_high_watermark = read.high_watermark
-            read.target.sent_log_start_offset = read.log_start_offset
-        targets = {_key(read.target): read.target for read in reads}
+        return self._begin_session(_told(reads), reads)
+
+    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
+        if len(reads) > SESSION_PARTITIONS_MAX:
+            return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
+        targets: dict[PartitionKey, FetchTarget] = {}
+        for start in range(0, len(reads), PARTITIONS_PER_PIECE):
+            targets |= _told(reads[start : start + PARTITIONS_PER_PIECE])
+            yield
+        return self._begin_session(targets, reads)
+
+    def _begin_session(self, targets: dict[PartitionKey, FetchTarget], reads: list[PartitionRead]) -> SessionAnswer:
         session_id = self._cache.maybe_create(targets, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged)
         return SessionAnswer(ErrorCode.NONE, session_id, reads)
 
@@ -225,21 +259,41 @@ class FullFetchContext(FetchContext):
 class IncrementalFetchContext(FetchContext):
     """A fetch within a session."""
 
-    __slots__ = ("_epoch", "_session")
+    __slots__ = ("_epoch", "session")
 
     def __init__(self, session: FetchSession) -> None:
         super().__init__(list(session.changed), session if session.is_watching else None)
-        self._session = session
+        self.session = session
         self._epoch = session.epoch
 
     def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
         """INVALID_FETCH_SESSION_EPOCH when a later request of the session came by while this one waited."""
-        session = self._session
+        session = self.session
         if session.epoch != self._epoch:
-            for read in reads:
-                read.release()
-            return SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id)
+            return self._refuse(reads)
         return SessionAnswer(ErrorCode.NONE, session.session_id, session.select(reads))
+
+    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
+        session = self.session
+        selected: list[PartitionRead] = []
+        for start in range(0, len(reads), PARTITIONS_PER_PIECE):
+            if session.epoch != self._epoch:
+                return self._refuse(reads)
+            selected += session.select(reads[start : start + PARTITIONS_PER_PIECE])
+            yield
+        return SessionAnswer(ErrorCode.NONE, session.session_id, selected)
+
+    def update_in_turns(
+        self, targets: list[FetchTarget], forgotten: list[PartitionKey], isolation: FetchIsolation, now_ms: int
+    ) -> Generator[None, None, None]:
+        """Add to the session what a very large request asks for."""
+        yield from self.session.update_in_turns(targets, forgotten, isolation, now_ms)
+        self.targets = list(self.session.changed)
+
+    def _refuse(self, reads: list[PartitionRead]) -> SessionAnswer:
+        for read in reads:
+            read.release()
+        return SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id)
 
 
 class FetchSessionCache:
@@ -274,15 +328,16 @@ class FetchSessionCache:
         now_ms: int,
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
     ) -> FetchContext | ErrorCode:
-        """The part this request has in a session, or the error that makes its client begin anew."""
+        """The part this request has in a session, or the error that makes its client begin anew. A list of targets is the context's."""
         self._now_ms = now_ms
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             ended = self._sessions.pop(session_id, None)
             if ended is not None:
                 ended.close()
+            asked = targets if isinstance(targets, list) else list(targets)
             if epoch == FINAL_EPOCH:
-                return FetchContext(list(targets))
-            return FullFetchContext(list(targets), self, uses_topic_ids=uses_topic_ids, is_privileged=is_from_follower)
+                return FetchContext(asked)
+            return FullFetchContext(asked, self, uses_topic_ids=uses_topic_ids, is_privileged=is_from_follower)
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -300,6 +355,39 @@ class FetchSessionCache:
         session.epoch = next_epoch(session.epoch)
         self._sessions.move_to_end(session_id)
         return IncrementalFetchContext(session)
+
+    def new_context_in_turns(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: list[FetchTarget],
+        forgotten: list[PartitionKey],
+        *,
+        uses_topic_ids: bool,
+        is_from_follower: bool,
+        now_ms: int,
+        isolation: FetchIsolation,
+    ) -> Generator[None, None, FetchContext | ErrorCode]:
+        """As `new_context`, for a request that names very many. Its place among the session's requests is the one when it begins."""
+        is_full = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        context = self.new_context(
+            session_id,
+            epoch,
+            targets if is_full else (),
+            (),
+            uses_topic_ids=uses_topic_ids,
+            is_from_follower=is_from_follower,
+            now_ms=now_ms,
+            isolation=isolation,
+        )
+        if not isinstance(context, IncrementalFetchContext):
+            return context
+        yield from context.update_in_turns(targets, forgotten, isolation, now_ms)
+        if context.session.targets:
+            return context
+        self._sessions.pop(session_id, None)
+        context.session.close()
+        return FetchContext(targets)
 
     def maybe_create(self, targets: dict[PartitionKey, FetchTarget], *, uses_topic_ids: bool, is_privileged: bool) -> int:
         """A new session's id, or NO_SESSION_ID when the cache is full of sessions with a better right to their place."""
@@ -347,6 +435,17 @@ def next_epoch(epoch: int) -> int:
 
 def partition_key(topic: str | None, topic_id: bytes, partition: int) -> PartitionKey:
     return (topic_id, partition) if topic is None or any(topic_id) else (topic, partition)
+
+
+def _told(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarget]:
+    """The targets by their keys; notes that their clients know what was read."""
+    targets: dict[PartitionKey, FetchTarget] = {}
+    for read in reads:
+        target = read.target
+        target.sent_high_watermark = read.high_watermark
+        target.sent_log_start_offset = read.log_start_offset
+        targets[_key(target)] = target
+    return targets
 
 
 def _key(target: FetchTarget) -> PartitionKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import keep
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from storage.file_slice import FileSlice
 from tests.broker.replication.world import World, batch
 from tests.broker.turn_loop import TurnLoop
 from tests.support.wire import frame
@@ -39,11 +41,17 @@ class Server:
         facts = ConnectionFacts(1, "PLAINTEXT", "127.0.0.1")
         return RequestPipeline(
             start=lambda view: self.apis.handle(view, facts),
-            send=lambda chunks: self.sent.append(b"".join(bytes(chunk) if isinstance(chunk, bytes) else chunk.read() for chunk in chunks)),
+            send=self._send,
             on_ready=lambda: None,
             on_error=self.errors.append,
             schedule=self.loop.call_soon,
         )
+
+    def _send(self, chunks: Any) -> None:
+        self.sent.append(b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in chunks))
+        for chunk in chunks:
+            if isinstance(chunk, FileSlice):
+                chunk.release()
 
     def offer(self, message: Any, version: int, *, cut: int = 0) -> None:
         key = next(key for key, api in APIS.items() if api.request_class is type(message))
@@ -162,6 +170,38 @@ def test_two_large_requests_take_turns(tmp_path: Path) -> None:
 
     counts = [len(answer.responses[0].partitions) for answer in server.answers(FETCH_KEY, 12)]
     assert counts == [300, MANY]
+
+
+def test_a_connection_that_closes_gives_the_segments_back_whatever_its_fetch_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.dispatch.LARGE_FRAME_SIZE", 100)
+    monkeypatch.setattr("broker.handlers.fetch.PARTITIONS_AT_ONCE", 20)
+    monkeypatch.setattr("broker.handlers.fetch.PARTITIONS_PER_PIECE", 8)
+    server = Server(tmp_path)
+    server.world.create_topic("a", partitions=100)
+    for index in range(100):
+        server.world.produce("a", batch("x"), index=index)
+    asked = large_fetch(100)
+    asked.topics[0].topic = "a"
+    turns_before = 0
+    while not server.sent:
+        server.pipeline.close()
+        server.loop.run()
+        server.pipeline = server.connect()
+        turns_before += 1
+        server.offer(asked, 12)
+        for _ in range(turns_before):
+            server.loop.turn()
+
+    for partition in server.world.replica_manager.partitions():
+        partition.log.close()
+
+    assert turns_before > 5
+    assert not [path for path in open_files() if path.startswith(str(tmp_path))]
+
+
+def open_files() -> list[str]:
+    paths = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+    return [os.readlink(path) for path in paths if os.path.exists(path)]
 
 
 def test_responses_have_the_versions_they_were_asked_in(tmp_path: Path) -> None:
