@@ -26,7 +26,7 @@ from broker.clock import SystemClock
 from broker.context import Services
 from broker.descriptors import raise_limit, share_out
 from broker.dispatch import KafkaApis
-from broker.garbage import THRESHOLDS, GarbageCollection
+from broker.garbage import THRESHOLDS, GarbageCollection, pause_while_busy
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
@@ -302,7 +302,7 @@ class Broker:
         self._controller = controller
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
-        apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us))
+        apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, pause_while_busy))
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:

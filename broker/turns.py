@@ -24,14 +24,23 @@ FREED_PER_PIECE = 512
 Work = Generator[Deferred | None, Any, Any]
 
 
+def _nothing(_is_busy: bool) -> None:
+    pass
+
+
 class Turns:
-    """The queue. `call_soon` is the loop's; `monotonic_us` tells how long a slice has lasted."""
+    """The queue. `call_soon` is the loop's; `monotonic_us` tells how long a slice has lasted. `on_busy` is told when works begin to
+    wait for their turns (True) and when none does any more (False)."""
 
-    __slots__ = ("_call_soon", "_is_running", "_is_scheduled", "_monotonic_us", "_queue", "_waiting")
+    __slots__ = ("_call_soon", "_is_busy", "_is_running", "_is_scheduled", "_monotonic_us", "_on_busy", "_queue", "_waiting")
 
-    def __init__(self, call_soon: Callable[..., Any], monotonic_us: Callable[[], int]) -> None:
+    def __init__(
+        self, call_soon: Callable[..., Any], monotonic_us: Callable[[], int], on_busy: Callable[[bool], object] = _nothing
+    ) -> None:
         self._call_soon = call_soon
         self._monotonic_us = monotonic_us
+        self._on_busy = on_busy
+        self._is_busy = False
         self._queue: dict[Deferred, tuple[Work, Any]] = {}  # in the order of their turns, each with what its yield is to give it
         self._waiting: dict[Deferred, tuple[Work, Deferred]] = {}  # each with what it waits for
         self._is_scheduled = False
@@ -78,15 +87,20 @@ class Turns:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._call_soon(self._take_turn)
+            if not self._is_busy:
+                self._is_busy = True
+                self._on_busy(True)
 
     def _take_turn(self) -> None:
         self._is_scheduled = False
-        if not self._queue:
-            return
-        answer = next(iter(self._queue))
-        self._run_slice(answer, *self._queue.pop(answer))
+        if self._queue:
+            answer = next(iter(self._queue))
+            self._run_slice(answer, *self._queue.pop(answer))
         if self._queue:
             self._schedule()
+        else:
+            self._is_busy = False
+            self._on_busy(False)
 
     def _run_slice(self, answer: Deferred, work: Work, value: Any = None) -> None:
         """Go on with `work` until its time is up, it waits for something, or it has ended: then `answer` is complete."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.garbage import (
+    BUSY_INTERVAL_MAX_MS,
     COLLECT_INTERVAL_MS,
     DEEP_INTERVAL_MAX_MS,
     DEEP_INTERVAL_MS,
@@ -16,6 +17,7 @@ from broker.garbage import (
     THRESHOLDS,
     TICK_MS,
     GarbageCollection,
+    pause_while_busy,
 )
 from tests.support.clock import ManualClock
 
@@ -57,6 +59,21 @@ def test_a_cycle_of_new_objects_is_gone_within_the_interval(process: Process) ->
     process.clock.advance(COLLECT_INTERVAL_MS)
 
     assert garbage() is None
+
+
+def test_collection_waits_while_large_requests_go_in_turns_but_not_for_ever(process: Process) -> None:
+    garbage = weakref.ref(Node())
+
+    pause_while_busy(True)
+    try:
+        process.clock.advance(BUSY_INTERVAL_MAX_MS - TICK_MS)
+        assert garbage() is not None
+        process.clock.advance(TICK_MS)
+        assert garbage() is None
+    finally:
+        pause_while_busy(False)
+
+    assert gc.isenabled()
 
 
 def test_many_new_objects_are_looked_at_at_the_next_tick_and_never_again(process: Process) -> None:

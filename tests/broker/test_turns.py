@@ -168,6 +168,22 @@ def test_order_is_held_until_the_work_has_ended_or_waits_for_its_answer_only() -
     assert (released, answer.holds_order, answer.is_done) == (["now"], False, False)
 
 
+def test_owner_is_told_while_works_wait_for_their_turns() -> None:
+    """The garbage collector pauses then."""
+    loop = TurnLoop()
+    told: list[bool] = []
+    turns = Turns(loop.call_soon, loop.monotonic_us, told.append)
+
+    turns.start(loop_work(1, "short"))
+    assert told == []
+    turns.start(loop_work(10, "long"))
+    turns.start(loop_work(10, "another")).abandon()
+    assert told == [True]
+    loop.run()
+
+    assert told == [True, False]
+
+
 def test_containers_are_emptied_in_pieces() -> None:
     numbers, names = list(range(2 * FREED_PER_PIECE + 1)), dict.fromkeys(range(2 * FREED_PER_PIECE))
 

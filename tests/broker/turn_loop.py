@@ -17,12 +17,12 @@ class TurnLoop:
     def __init__(self) -> None:
         self.scheduled: deque[Callable[[], Any]] = deque()
         self._now_us = 0
-        self.turns = Turns(self.call_soon, self._monotonic_us)
+        self.turns = Turns(self.call_soon, self.monotonic_us)
 
     def call_soon(self, callback: Callable[..., Any], *arguments: Any) -> None:
         self.scheduled.append(lambda: callback(*arguments))
 
-    def _monotonic_us(self) -> int:
+    def monotonic_us(self) -> int:
         self._now_us += SLICE_US // PIECES_PER_SLICE
         return self._now_us
 
