@@ -60,6 +60,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A known tagged field has to fill the size that was given for it.
 - A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a request at most {MAX_REQUEST_OBJECTS:,} array elements and tagged fields. Kafka
   counts neither. Unknown tagged fields are skipped and not kept.
+- A Fetch of more than 50,000 partitions gets no fetch session. An answer to Produce names 10,000 refused records at most. Kafka has
+  neither limit.
 - A request that has begun to arrive has to be whole within `barnabas.frame.deadline.ms`; memory for it grows as its bytes arrive. Kafka
   waits for as long as a byte comes now and then.
 - `barnabas.max.connections`, `barnabas.max.connections.per.ip` and `barnabas.queued.max.request.bytes` are finite; the corresponding
