@@ -4,6 +4,7 @@
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY barnabas barnabas
 COPY broker broker
 COPY config config
 COPY pipeline pipeline

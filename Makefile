@@ -11,7 +11,7 @@ BEFORE ?= HEAD~1
 AFTER ?= HEAD
 PYTEST_ARGS ?=
 
-SOURCES := $(shell find broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
+SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
 # The first Python >= 3.11 found, or nothing.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)

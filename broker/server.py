@@ -123,6 +123,11 @@ class Broker:
             self.stop_reason = reason
             self._stopped.set_result(exit_code)
 
+    def prepare_for_groups(self) -> None:
+        """Begin to create the topic of committed offsets now. Else the first consumer group does, whose client asks again later."""
+        assert self._controller is not None, "the broker was not started"
+        self._controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
+
     # -- the start, step by step ----------------------------------------------------------------------------------
 
     async def _start(self) -> None:
@@ -363,15 +368,26 @@ def _is_formatted(log_dir: Path) -> bool:
         return False  # locking it will tell
 
 
-def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str = "text", new_cluster_id: str = "") -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code."""
+def run(
+    config: ServerConfig,
+    *,
+    log_level: int = logging.INFO,
+    log_format: str = "text",
+    new_cluster_id: str = "",
+    on_start: Callable[[Broker], None] | None = None,
+    ready_line: Callable[[Broker], str] | None = None,
+) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code.
+
+    `on_start` is called before the broker starts, `ready_line` once it serves: for what stdout is told then. Both on the loop.
+    """
     import uvloop
 
     console = open_console(log_level, log_format)
     try:
         log_warnings(config)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(config, console, new_cluster_id))
+            return runner.run(_run(config, console, new_cluster_id, on_start, ready_line))
     except Exception:
         # Not left to the interpreter, which would wait for whoever reads stderr.
         log.critical("the broker failed", exc_info=True)
@@ -380,19 +396,27 @@ def run(config: ServerConfig, *, log_level: int = logging.INFO, log_format: str 
         console.close()
 
 
-async def _run(config: ServerConfig, console: Console, new_cluster_id: str = "") -> int:
+async def _run(
+    config: ServerConfig,
+    console: Console,
+    new_cluster_id: str = "",
+    on_start: Callable[[Broker], None] | None = None,
+    ready_line: Callable[[Broker], str] | None = None,
+) -> int:
     gc.set_threshold(*THRESHOLDS)
     gc.enable()  # `barnabas serve` imports without it
     broker = Broker(config, new_cluster_id=new_cluster_id)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.request_stop, 0, number.name)
+    if on_start is not None:
+        on_start(broker)
     try:
         await broker.start()
     except StartError as e:
         console.complain(str(e))
         return 1
-    _say_ready(broker, console)
+    _say_ready(broker, console, ready_line)
     collection = GarbageCollection(SystemClock(loop), broker.idle_ms)
     collection.start()
     exit_code = await broker.wait_stopped()
@@ -403,7 +427,7 @@ async def _run(config: ServerConfig, console: Console, new_cluster_id: str = "")
     return exit_code
 
 
-def _say_ready(broker: Broker, console: Console) -> None:
+def _say_ready(broker: Broker, console: Console, ready_line: Callable[[Broker], str] | None) -> None:
     """One line on stdout for whoever started us, one in the log with the time."""
     config = broker.config
     addresses = [
@@ -411,7 +435,8 @@ def _say_ready(broker: Broker, console: Console) -> None:
         for endpoint, listener in zip(config.client_listeners, broker.listeners, strict=True)
     ]
     data = ",".join(config.log_dirs)
-    console.announce(f"barnabas {VERSION} ready on {' '.join(addresses)} data={data} node={broker.node_id} in {_process_age_s():.2f} s")
+    line = f"barnabas {VERSION} ready on {' '.join(addresses)} data={data} node={broker.node_id} in {_process_age_s():.2f} s"
+    console.announce(line if ready_line is None else ready_line(broker))
     facts = Fields(
         version=VERSION, listeners=",".join(addresses), data=data, node=broker.node_id, cluster=broker.cluster_id, pid=os.getpid()
     )

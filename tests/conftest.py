@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.installed import environment, wheel  # noqa: F401
 from tests.support.leaked_files import closing_segment_files
 from tests.support.loop_errors import _no_unhandled_error_of_a_loop as _no_unhandled_error_of_a_loop
 from tests.support.requirements import pytest_runtest_setup as pytest_runtest_setup

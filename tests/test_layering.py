@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "config": ("config",),
     "storage": ("storage", "config", *PROTOCOL_FOR_STORAGE),
     "pipeline": ("pipeline", "config"),
+    "barnabas": (),  # what users import runs in their process, without our folders; its own modules are imported relatively
+    "barnabas.__main__": ("broker.cli.main",),  # the launcher runs in a process of its own
     "broker": (*FACTS, "storage", "protocol", "config"),  # what server.py builds beside the rooms
     "broker.clock": (),
     "broker.deferred": (),
@@ -90,12 +93,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "storage.meta_properties",
         "protocol.uuids",
         "config",
-        "barnabas",
     ),
 }
 
 FOLDERS = ("protocol", "config", "storage", "broker", "pipeline", "barnabas", "tests", "bench")
-MODULES = sorted(path for folder in FOLDERS[:5] for path in (ROOT / folder).rglob("*.py"))
+INSTALLED = ("broker", "config", "pipeline", "protocol", "storage")  # beside the modules of barnabas/, in a wheel
+MODULES = sorted(path for folder in FOLDERS[:6] for path in (ROOT / folder).rglob("*.py"))
 
 
 def covers(name: str, module: str) -> bool:
@@ -132,3 +135,37 @@ def test_imports_point_down(path: Path) -> None:
     upward = {imported for imported in imports_at_run_time(path) if not any(covers(name, imported) for name in allowed)}
 
     assert not upward, f"{module} may not import {', '.join(sorted(upward))}"
+
+
+def test_what_users_import_needs_python_s_library_only() -> None:
+    """The plugin, which pytest imports, may have pytest; the launcher is for a process of ours."""
+    for module in (ROOT / "barnabas").glob("*.py"):
+        allowed = {"pytest_plugin.py": "pytest", "__main__.py": "broker"}.get(module.name)
+        foreign = absolute_imports(module) - sys.stdlib_module_names - {allowed}
+        assert not foreign, f"{module.name} imports {foreign}"
+
+
+def absolute_imports(path: Path) -> set[str]:
+    """The top-level names of what a file imports wherever, but for relative imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_modules_of_the_package_hide_no_other() -> None:
+    """The launcher's process has the installed package's folder on its path, and our folders' names lie in the package."""
+    names = {path.stem for path in (ROOT / "barnabas").glob("*.py")} - {"__init__", "__main__"}
+
+    assert not names & (sys.stdlib_module_names | set(INSTALLED))
+    assert not {name for name in names if not name.startswith("_")} - {"pytest_plugin"}
+
+
+def test_nothing_imports_a_folder_as_part_of_the_package() -> None:
+    """In a wheel `barnabas.storage.log` would be a second copy of `storage.log`, with classes of its own."""
+    twins = [f"barnabas.{folder}" for folder in INSTALLED]
+
+    assert [path for path in MODULES for name in imports_at_run_time(path) if any(covers(twin, name) for twin in twins)] == []

@@ -6,8 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
-import sysconfig
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,36 +16,9 @@ from kafka import KafkaProducer
 
 from config.loading import load_server_config
 from tests.support.broker import BrokerProcess
+from tests.support.installed import TIMEOUT_S, run, site_packages
 
 ROOT = Path(__file__).parents[1]
-TIMEOUT_S = 120
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory))
-    return next(directory.glob("*.whl"))
-
-
-@pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel in it; the libraries it needs are borrowed from the tests' own."""
-    directory = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", "--without-pip", str(directory))
-    run(sys.executable, "-m", "pip", "--python", str(directory), "install", "--quiet", "--no-index", "--no-deps", str(wheel))
-    (site_packages(directory) / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"])
-    return directory
-
-
-def run(*command: str) -> str:
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
-
-
-def site_packages(environment: Path) -> Path:
-    return next(environment.glob("lib/python*/site-packages"))
 
 
 class InstalledBroker(BrokerProcess):
@@ -83,7 +54,8 @@ def test_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
     for folder in ("broker", "config", "pipeline", "protocol", "storage"):
         for path in (ROOT / folder).rglob("*.py"):
             assert f"barnabas/{path.relative_to(ROOT)}" in carried
-    assert "barnabas/config/server.properties" in carried
+    assert {f"barnabas/{path.name}" for path in (ROOT / "barnabas").glob("*.py")} <= carried
+    assert {"barnabas/config/server.properties", "barnabas/py.typed"} <= carried
 
 
 def test_users_own_folders_neither_break_the_command_nor_are_broken(environment: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """`barnabas serve`: load the settings and run the broker until it is told to stop.
 
-argparse is not used on this path: it takes 6 ms to import, and a start has few to spare. Four options do not need it.
+argparse is not used on this path: it takes 6 ms to import, and a start has few to spare. A few options do not need it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,23 @@ import os
 import sys
 from dataclasses import dataclass, field
 
+from config.endpoints import PORT_MAX
 from config.loading import load_server_config
 
 USAGE = """\
-usage: barnabas serve [--config FILE] [--override KEY=VALUE]… [--log-level LEVEL] [--log-format FORMAT]
+usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--log-level LEVEL] [--log-format FORMAT]
+       barnabas serve --ephemeral[=DIR] [--port PORT] [--override KEY=VALUE]… [--log-level LEVEL] [--log-format FORMAT]
 
 Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout says where it serves; the log goes to stderr.
 
   -c, --config FILE      a Kafka server.properties (default: the shipped one, one node on localhost:9092)
+  --port PORT            as --override listeners=PLAINTEXT://localhost:PORT; 0 takes a free port and tells it
   --override KEY=VALUE   set one property; may be given many times, and wins over file and environment
   --log-level LEVEL      debug, info (default), warning, error or critical: what is less important is not logged
   --log-format FORMAT    text (default), or json: one object a line, with ts, level, logger, message and the line's facts
+  --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
+                         gives one, one line of JSON when ready, and the end when standard input (a pipe) closes. Reads no file and no
+                         environment variables. With DIR the data are there and outlive a stop, but not standard input
 
 KAFKA_… environment variables set properties as in the official container image: KAFKA_LOG_DIRS is log.dirs. CLUSTER_ID is the
 cluster id of a directory that is formatted at this start.
@@ -42,6 +48,9 @@ class ServeOptions:
     overrides: list[str] = field(default_factory=list)
     log_level: int = LOG_LEVELS["info"]
     log_format: str = "text"
+    port: int | None = None
+    ephemeral_directory: str | None = None
+    """Of --ephemeral: "" for a temporary one, None without the option."""
 
 
 def serve(arguments: list[str]) -> int:
@@ -55,7 +64,13 @@ def serve(arguments: list[str]) -> int:
         print(f"barnabas serve: {e}\n{USAGE}", end="", file=sys.stderr)
         return 2
     gc.disable()  # until the broker sets its own thresholds: importing makes no garbage worth 5 ms of looking for it
-    config = load_server_config(options.config_path, os.environ, options.overrides)
+    if options.ephemeral_directory is not None:
+        from broker.cli.ephemeral import Ephemeral
+
+        with Ephemeral(options) as ephemeral:
+            return ephemeral.serve()
+    listeners = [] if options.port is None else [f"listeners=PLAINTEXT://localhost:{options.port}"]
+    config = load_server_config(options.config_path, os.environ, [*listeners, *options.overrides])
     from broker.server import run
 
     # CLUSTER_ID is what the official container image formats its directory with.
@@ -69,7 +84,9 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
     rest = iter(arguments)
     for argument in rest:
         option, has_value, value = argument.partition("=")
-        if option in ("--config", "-c", "--override", "--log-level", "--log-format"):
+        if option == "--ephemeral":
+            options.ephemeral_directory = value
+        elif option in ("--config", "-c", "--override", "--port", "--log-level", "--log-format"):
             if not has_value:
                 value = next(rest, "")
             if not value:
@@ -79,12 +96,18 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
             raise UsageError(f"unknown argument {argument}")
         else:
             options.config_path = argument
+    if options.config_path is not None and options.ephemeral_directory is not None:
+        raise UsageError("--ephemeral reads no file; give settings by --override")
     return options
 
 
 def _take_option(options: ServeOptions, option: str, value: str) -> None:
     if option == "--override":
         options.overrides.append(value)
+    elif option == "--port":
+        if not (value.isascii() and value.isdigit() and int(value) <= PORT_MAX):
+            raise UsageError(f"--port {value} is not a port")
+        options.port = int(value)
     elif option == "--log-level":
         if value.lower() not in LOG_LEVELS:
             raise UsageError(f"--log-level {value} is none of debug, info, warning, error, critical")

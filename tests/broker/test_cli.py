@@ -62,6 +62,12 @@ def test_serve_takes_level_and_format_of_the_log() -> None:
     assert parse_arguments(["--log-level", "DEBUG", "--log-format=json"]) == ServeOptions(log_level=logging.DEBUG, log_format="json")
 
 
+def test_serve_takes_a_port_and_a_directory_for_a_test() -> None:
+    assert parse_arguments(["--port=0", "--override", "a=1"]) == ServeOptions(overrides=["a=1"], port=0)
+    assert parse_arguments(["--ephemeral", "--port", "9"]) == ServeOptions(port=9, ephemeral_directory="")
+    assert parse_arguments(["--ephemeral=/a/b"]) == ServeOptions(ephemeral_directory="/a/b")
+
+
 def test_serve_reads_its_arguments_without_argparse() -> None:
     code = (
         "import sys, broker.cli.format; from broker.cli.main import main; "

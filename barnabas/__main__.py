@@ -1,0 +1,25 @@
+"""The launcher: the `barnabas` command, `python -m barnabas`, and what `barnabas.Broker` starts.
+
+Barnabas's folders import each other by their literal names (`from storage.log import Log`). In a wheel they lie beside this file, in a
+checkout beside its folder. The launcher puts the folder that holds them first on the path of its own process: it must be the process,
+and nothing of yours may run in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> int:
+    """Run the `barnabas` command and return its exit code."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    home = here if os.path.isdir(os.path.join(here, "broker")) else os.path.dirname(here)
+    sys.path.insert(0, home)
+    from broker.cli.main import main as command
+
+    return command(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

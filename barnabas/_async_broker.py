@@ -1,0 +1,98 @@
+"""`barnabas.AsyncBroker`: `barnabas.Broker` for asyncio. What would wait does so in a thread, and the loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from ._broker import START_TIMEOUT_S, Broker
+
+
+class AsyncBroker:
+    """As `Broker`, with `async with`; `start`, `stop`, `kill`, `restart`, `close` and `create_topic` are awaited."""
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        topics: Mapping[str, int] | None = None,
+        *,
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        self._broker = Broker(config, topics, start_timeout_s=start_timeout_s)
+
+    async def __aenter__(self) -> AsyncBroker:
+        return await self.start()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._broker).replace("Broker", "AsyncBroker", 1)
+
+    async def start(self) -> AsyncBroker:
+        """See `Broker.start`. When cancelled, nothing is left running."""
+        try:
+            await self._in_thread(self._broker.start)
+        except asyncio.CancelledError:
+            await self._in_thread(self._broker.close)
+            raise
+        return self
+
+    async def stop(self) -> None:
+        await self._in_thread(self._broker.stop)
+
+    async def kill(self) -> None:
+        await self._in_thread(self._broker.kill)
+
+    async def restart(self) -> None:
+        await self._in_thread(self._broker.restart)
+
+    async def close(self) -> None:
+        await self._in_thread(self._broker.close)
+
+    async def create_topic(
+        self, name: str, partitions: int | None = None, *, config: Mapping[str, object] | None = None, exist_ok: bool = False
+    ) -> None:
+        await self._in_thread(functools.partial(self._broker.create_topic, name, partitions, config=config, exist_ok=exist_ok))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._broker.bootstrap_servers
+
+    @property
+    def host(self) -> str:
+        return self._broker.host
+
+    @property
+    def port(self) -> int:
+        return self._broker.port
+
+    @property
+    def pid(self) -> int:
+        return self._broker.pid
+
+    @property
+    def data_dir(self) -> str:
+        return self._broker.data_dir
+
+    @property
+    def is_running(self) -> bool:
+        return self._broker.is_running
+
+    @property
+    def log(self) -> str:
+        return self._broker.log
+
+    async def _in_thread(self, function: Callable[[], object]) -> None:
+        """Run it to its end. A cancellation ends the broker, so that it need not be waited for long; no thread is left behind."""
+        future = asyncio.get_running_loop().run_in_executor(None, function)
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            self._broker.interrupt()
+            await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()  # seen: it failed because of us
+            raise

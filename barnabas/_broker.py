@@ -1,0 +1,185 @@
+"""`barnabas.Broker`: a broker of its own process, for as long as a `with` block."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
+from typing import Any, NoReturn
+
+from ._create_topic import create_topic
+from ._errors import BrokerError
+from ._process import BrokerProcess
+
+START_TIMEOUT_S = 30.0
+EXIT_S = 1.0
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+class Broker:
+    """One Kafka-speaking broker on 127.0.0.1, on a free port, with data in a temporary directory.
+
+    `config` holds broker properties by Kafka's names ("log.retention.ms"); a wrong key or value raises BrokerError at the start.
+    `topics` are there with so many partitions once it has started. `with` starts and closes it; without `with`, `start` and `close` do.
+    It keeps its port and its data over `stop`, `kill` and `restart`, until `close`. It ends with the process that started it, however
+    that ends. Not to be used by several threads at once, nor given to another process: `bootstrap_servers` is what others need.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        topics: Mapping[str, int] | None = None,
+        *,
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        config = config or {}
+        self._topics = dict(topics or _NONE)
+        overrides = [f"{key}={_text(value)}" for key, value in config.items()]
+        self._process = BrokerProcess(overrides, is_port_given="listeners" in config, start_timeout_s=start_timeout_s)
+        # Also for a broker that nobody closes: when it is collected, or when the interpreter ends.
+        self._release = weakref.finalize(self, self._process.release)
+
+    def __enter__(self) -> Broker:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = self._state()
+        return f"<barnabas.Broker {self._process.ready.get('bootstrap_servers', '')}{' ' if self._process.ready else ''}{state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a barnabas.Broker belongs to the process that made it; give others its bootstrap_servers")
+
+    # -- its life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> Broker:
+        """Start it, or start it again after `stop` or `kill`. Returns itself once it serves and the topics are there.
+
+        Raises BrokerError with the broker's own line (a wrong setting), or with the end of its log.
+        """
+        self._check_owner()
+        self._process.start()
+        try:
+            for name, partitions in self._topics.items():
+                self.create_topic(name, partitions, exist_ok=True)
+        except BaseException:
+            self.close()
+            raise
+        self._topics = {}
+        return self
+
+    def stop(self) -> None:
+        """Stop it in good order (SIGTERM); its data and port are kept. Does nothing to a broker that does not run."""
+        self._check_owner()
+        self._process.stop()
+
+    def kill(self) -> None:
+        """Kill it (kill -9), as a crash would; its data and port are kept. Does nothing to a broker that does not run."""
+        self._check_owner()
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it again on the same port with its data."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """End it and remove its data. May be called again. In a process that was forked from the owner's it does nothing."""
+        self._release()
+
+    def interrupt(self) -> None:
+        """For another thread: end the process at once, so that a `start` or `stop` under way fails."""
+        self._process.interrupt()
+
+    # -- what it offers -------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """ "127.0.0.1:PORT", also while the broker is stopped. Raises BrokerError before the first start."""
+        return str(self._ready("bootstrap_servers"))
+
+    @property
+    def host(self) -> str:
+        return str(self._ready("host"))
+
+    @property
+    def port(self) -> int:
+        return int(self._ready("port"))
+
+    @property
+    def pid(self) -> int:
+        """The process id of the last start."""
+        return int(self._ready("pid"))
+
+    @property
+    def data_dir(self) -> str:
+        """The directory of its data, in Kafka's format; gone after `close`."""
+        return str(self._ready("data_dir"))
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.is_running
+
+    @property
+    def log(self) -> str:
+        """What it has logged so far, over all its starts. After `close`: the last megabyte."""
+        return self._process.log
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, *, config: Mapping[str, object] | None = None, exist_ok: bool = False
+    ) -> None:
+        """Create a topic; it is usable when this returns. None partitions: the broker's num.partitions, which is 1.
+
+        `config` holds topic properties ("cleanup.policy"). Raises BrokerError where the broker refuses; one that exists already is
+        refused unless `exist_ok`, and then left as it is.
+        """
+        settings = {key: _text(value) for key, value in (config or {}).items()}
+        why = self._state()
+        if self.is_running:
+            try:
+                create_topic((self.host, self.port), name, -1 if partitions is None else partitions, settings, exist_ok=exist_ok)
+                return
+            except OSError as e:
+                # A broker that was just killed still has its connections, and is seen to be gone a moment later.
+                why = self._state() if self._process.exits_within(EXIT_S) else f"does not answer: {e}"
+        raise BrokerError(f"cannot create topic {name}: the broker {why}{self._process.log_end() if self._has_crashed() else ''}")
+
+    # -- helpers --------------------------------------------------------------------------------------------------
+
+    def _ready(self, key: str) -> Any:
+        if not self._process.ready:
+            raise BrokerError("the broker was not started: use `with barnabas.Broker() as broker:`, or call start()")
+        return self._process.ready[key]
+
+    def _state(self) -> str:
+        if self._process.released_at is not None:
+            return "is closed"
+        if self.is_running:
+            return "is running"
+        status = self._process.exit_status
+        if status is None:
+            return "was not started"
+        if self._has_crashed():
+            return f"has exited by itself with status {status}"
+        return "is stopped"
+
+    def _has_crashed(self) -> bool:
+        return not self.is_running and self._process.exit_status is not None and not self._process.was_ended
+
+    def _check_owner(self) -> None:
+        if self._process.owner_pid != os.getpid():
+            raise BrokerError(f"this broker belongs to process {self._process.owner_pid}, which forked this one")
+        if self._process.released_at is not None:
+            raise BrokerError("the broker is closed; make a new one")
+
+
+def _text(value: object) -> str:
+    """A setting as Kafka writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(_text(each) for each in value)
+    return str(value)

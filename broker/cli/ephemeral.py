@@ -1,0 +1,157 @@
+"""`barnabas serve --ephemeral`: a broker for one test run, whatever language its tests are written in.
+
+It tells its address as one line of JSON, keeps its data in a temporary directory, and ends with whoever holds the other end of its
+standard input: a pipe closes when its holder dies, however that dies. `barnabas.Broker` is built on this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import stat
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from broker.cli.serve import ServeOptions
+from broker.cli.version import VERSION
+from config.loading import load_server_config
+from config.properties import ConfigError
+from config.server import SERVER_PROPERTIES, ServerConfig
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+# For a test as for the shipped server.properties; a group's first consumer makes one partition of the internal topic instead of 50.
+SETTINGS = ("barnabas.auto.format=true", "offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+HOST = "127.0.0.1"  # not localhost: clients that try its IPv6 address first would find another broker's port there
+STDIN = 0
+STOP_TIMEOUT_S = 30.0
+REMOVE_TRIES_MAX = 20
+
+
+class Ephemeral:
+    """The settings, the ready line and the end of one ephemeral broker. Leaving its context removes its temporary directory.
+
+    With `directory` the data are there, are made if missing, and stay after a stop for the next start; they too are removed when
+    standard input has closed. A user's own log.dirs is never removed.
+    """
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._options = options
+        directory = options.ephemeral_directory
+        self._directory = Path(directory) if directory else None
+        self._is_kept = bool(directory)  # after a stop
+        self._owns_data = True
+
+    def __enter__(self) -> Ephemeral:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._is_kept:
+            self._remove()
+
+    def serve(self) -> int:
+        """Run the broker; returns its exit code. Raises ConfigError for a wrong setting."""
+        options = self._options
+        config = self._load_config(options.overrides)
+        from broker.server import run  # a wrong setting is told without it, 0.1 s sooner
+
+        return run(config, log_level=options.log_level, log_format=options.log_format, on_start=self._watch, ready_line=self._ready_line)
+
+    def _load_config(self, overrides: Sequence[str]) -> ServerConfig:
+        """The settings: ours, then `overrides`; neither a file nor the environment, so that a test means the same everywhere.
+
+        Makes the directory. Raises ConfigError, also for a key that is no property: nobody reads a test broker's warnings.
+        """
+        given = {override.partition("=")[0].strip() for override in overrides}
+        self._owns_data = not given & {"log.dirs", "log.dir"}
+        settings = [*SETTINGS, f"listeners=PLAINTEXT://{HOST}:{self._options.port or 0}"]
+        if self._owns_data:
+            settings.append(f"log.dirs={self._make_directory()}")
+        config = load_server_config(None, {}, [*settings, *overrides])
+        for key in config.unknown_keys:
+            raise ConfigError(key, "", "", message=f"Unknown configuration {key}{_suggestion(key)}")
+        return config
+
+    def _ready_line(self, broker: Broker) -> str:
+        """The one line on standard output, for programs. Addresses are those of the first listener, as clients are told it."""
+        broker.prepare_for_groups()  # librdkafka's first group waits a second for it otherwise, in each test with a broker of its own
+        endpoint = broker.config.client_advertised_listeners[0]
+        port = next(listener.port for listener in broker.listeners if listener.name == endpoint.listener_name)
+        host, port = endpoint.host, endpoint.port or port
+        return json.dumps(
+            {
+                "bootstrap_servers": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                "host": host,
+                "port": port,
+                "pid": os.getpid(),
+                "data_dir": broker.config.log_dirs[0],
+                "version": VERSION,
+            }
+        )
+
+    def _watch(self, broker: Broker) -> None:
+        """End the broker when standard input closes. Called on the loop, before the broker starts."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, broker.request_stop, 0, "SIGHUP")  # a terminal that closes
+        if _tells_of_an_end(STDIN):
+            # A thread rather than the loop: what is never in time must still end.
+            threading.Thread(target=self._wait_for_end, args=(loop, broker), name="barnabas-stdin", daemon=True).start()
+
+    def _wait_for_end(self, loop: asyncio.AbstractEventLoop, broker: Broker) -> None:
+        with contextlib.suppress(OSError):  # a socket that was reset has ended as well
+            while os.read(STDIN, 4096):
+                pass
+        if not self._owns_data:
+            with contextlib.suppress(RuntimeError):  # the loop has closed: the broker was stopping already
+                loop.call_soon_threadsafe(broker.request_stop, 0, "standard input has closed")
+            time.sleep(STOP_TIMEOUT_S)
+        # Nobody is there to read what a stop in good order would have written.
+        self._remove()
+        os._exit(0 if self._owns_data else 1)
+
+    def _make_directory(self) -> Path:
+        try:
+            if self._directory is None:
+                self._directory = Path(tempfile.mkdtemp(prefix="barnabas-"))
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+        except OSError as e:
+            where = self._directory or tempfile.gettempdir()
+            raise ConfigError("--ephemeral", where, f"cannot make a directory: {e.strerror}") from e
+        if "," in str(self._directory):
+            self._remove()
+            raise ConfigError("--ephemeral", self._directory, "log.dirs is a list: no directory's name may have a comma (see TMPDIR)")
+        return self._directory
+
+    def _remove(self) -> None:
+        """Remove the data, more than once where the broker still makes files."""
+        import shutil
+
+        for _ in range(REMOVE_TRIES_MAX):
+            if self._directory is None or not self._directory.exists():
+                return
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _tells_of_an_end(descriptor: int) -> bool:
+    """Whether a read of `descriptor` ends when another process does. /dev/null has ended before it began, a terminal answers a
+    background job's read by stopping it: neither says anything about a parent."""
+    if sys.stdin is None:  # closed: whatever has that number now is something else
+        return False
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _suggestion(key: str) -> str:
+    from difflib import get_close_matches
+
+    return "".join(f"; did you mean {known}?" for known in get_close_matches(key.replace("_", "."), SERVER_PROPERTIES, 1))

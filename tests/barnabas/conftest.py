@@ -1,0 +1,21 @@
+"""Tests of what users import: in this process from the checkout, and in projects of their own from the wheel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.installed import project  # noqa: F401
+from tests.support.process import cache_dir
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _compiled_files() -> Iterator[None]:
+    """An installed broker has its .pyc files. Where the environment keeps this checkout from getting its own, they are cached elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(cache_dir() / "pycache"))
+        yield
