@@ -24,6 +24,7 @@ MARKER = "barnabas"
 LINE = "barnabas(config={…}, topics={…}): give the test a broker of its own, with these properties and topics (name: partitions)"
 TOPIC_STEM_MAX = 60  # characters; Kafka allows 249 in all
 shared_broker = pytest.StashKey["Broker"]()
+own_count = pytest.StashKey[int]()
 own_brokers = pytest.StashKey[list["OwnBroker"]]()
 
 
@@ -96,6 +97,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("barnabas_broker", [_own_broker(marks)], indirect=True, ids=[hidden])
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """One function can be many tests; pytest would let those with the same parameter share a broker, and put them side by side."""
+    own = _own(item)
+    if own is not None:
+        callspec: Any = item.callspec  # type: ignore[attr-defined]
+        item.config.stash[own_count] = number = item.config.stash.get(own_count, 0) + 1
+        callspec.params["barnabas_broker"] = OwnBroker(own.config, own.topics)
+        callspec.indices["barnabas_broker"] = number
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before a test: the session's broker runs, whatever the last test did to it."""
@@ -132,7 +143,8 @@ def _own_broker(marks: list[pytest.Mark]) -> OwnBroker:
 
 def _own(item: pytest.Item) -> OwnBroker | None:
     callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get("barnabas_broker")
+    param = None if callspec is None else callspec.params.get("barnabas_broker")
+    return param if isinstance(param, OwnBroker) else None  # a project may give the fixture parameters of its own
 
 
 def _asks_in_vain(item: pytest.Item) -> bool:

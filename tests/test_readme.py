@@ -52,13 +52,20 @@ def run(command: list[str], directory: Path, env: dict[str, str] | None = None) 
 
 
 @pytest.mark.parametrize(
-    ("containing", "printed"), [("from kafka import", "b'hello'"), ("aiokafka", "b'1'"), ("confluent_kafka", "b'a' b'alpha'")]
+    ("containing", "printed"), [("from kafka import", "b'hello'"), ("aiokafka", "b'1'"), ("import Consumer, Producer", "b'a' b'alpha'")]
 )
 def test_python_examples(broker: BrokerProcess, tmp_path: Path, containing: str, printed: str) -> None:
     script = tmp_path / "example.py"
     script.write_text(block("python", containing).replace("localhost:9092", broker.bootstrap))
 
     assert run([sys.executable, str(script)], tmp_path).strip() == printed
+
+
+def test_example_of_a_broker_in_a_test(tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(block("python", "barnabas.Broker"))
+
+    assert run([sys.executable, str(script)], tmp_path, {"PYTHONPATH": str(CHECKOUT)}).strip() == "0"
 
 
 def test_java_example(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import barnabas
-from tests.support.installed import CHECKOUT, commands_with
+from tests.support.installed import CHECKOUT, commands_with, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def first_value(broker: barnabas.Broker, topic: str) -> bytes | None:
 
 def partition_counts(broker: barnabas.Broker) -> dict[str, int]:
     topics = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=30).topics
-    return {name: len(topic.partitions) for name, topic in topics.items()}
+    return {name: len(topic.partitions) for name, topic in topics.items() if not name.startswith("__")}
 
 
 def answers(broker: barnabas.Broker) -> bool:
@@ -69,6 +69,15 @@ def test_topics_of_the_constructor_are_there_at_once() -> None:
         broker.create_topic("defaulted")
 
         assert partition_counts(broker) == {"orders": 3, "payments": 1, "defaulted": 2}
+
+
+def test_a_group_need_not_wait_for_the_topic_of_committed_offsets(broker: barnabas.Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def topics() -> dict[str, int]:
+        return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=30).topics.items()}
+
+    wait_until(lambda: topics() == {"__consumer_offsets": 1}, 30, topics)
 
 
 def test_two_brokers_at_once_know_nothing_of_each_other() -> None:

@@ -66,8 +66,13 @@ class TestNearest:
         note(barnabas_broker)
         barnabas_broker.create_topic("payments")
 
+@pytest.mark.parametrize("number", range(2))
+@pytest.mark.barnabas
+def test_parameters(barnabas_broker, number):
+    note(barnabas_broker)
+
 def test_each_own_broker_was_another():
-    assert addresses[2] == addresses[0] and len(set(addresses)) == len(addresses) - 1
+    assert addresses[2] == addresses[0] and len(set(addresses)) == len(addresses) - 1 == 6
 """
 
 
@@ -82,7 +87,7 @@ def test_the_session_s_broker_and_a_topic_for_each_test(project: Project) -> Non
 def test_marked_tests_have_brokers_of_their_own_in_the_order_of_the_file(project: Project, arguments: str) -> None:
     outcome = project.pytest(*arguments.split(), code=MARKED)
 
-    assert outcome.outcomes == {"passed": 6}, outcome
+    assert outcome.outcomes == {"passed": 8}, outcome
     assert project.leftovers() == []
 
 

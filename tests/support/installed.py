@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -68,14 +68,14 @@ class Project:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "KAFKA_", "PYTHON"))}
         return {**kept, "TMPDIR": str(self.temporary)}
 
-    def pytest(self, *arguments: str, code: str = "", timeout_s: float = TIMEOUT_S) -> PytestRun:
+    def pytest(self, *arguments: str, code: str = "", environ: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> PytestRun:
         """Run pytest on the project's files; `code` becomes test_it.py first."""
         if code:
             self.write("test_it.py", code)
         finished = subprocess.run(
             self.command(*arguments),
             cwd=self.directory,
-            env=self.environ(),
+            env={**self.environ(), **(environ or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
