@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
+from typing import Self
 
 from ._broker import START_TIMEOUT_S, Broker
 
@@ -16,13 +17,13 @@ class AsyncBroker:
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
-        topics: Mapping[str, int] | None = None,
+        topics: Mapping[str, int] | Iterable[str] = (),
         *,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self._broker = Broker(config, topics, start_timeout_s=start_timeout_s)
 
-    async def __aenter__(self) -> AsyncBroker:
+    async def __aenter__(self) -> Self:
         return await self.start()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -31,7 +32,7 @@ class AsyncBroker:
     def __repr__(self) -> str:
         return repr(self._broker).replace("Broker", "AsyncBroker", 1)
 
-    async def start(self) -> AsyncBroker:
+    async def start(self) -> Self:
         """See `Broker.start`. When cancelled, nothing is left running."""
         try:
             await self._in_thread(self._broker.start)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
-from types import MappingProxyType, TracebackType
-from typing import Any, NoReturn
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
-from ._create_topic import create_topic
+from ._create_topic import create_topic, partitions_by_topic
 from ._errors import BrokerError
 from ._process import BrokerProcess
 
 START_TIMEOUT_S = 30.0
 EXIT_S = 1.0
-_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class Broker:
     """One Kafka-speaking broker on 127.0.0.1, on a free port, with data in a temporary directory.
 
     `config` holds broker properties by Kafka's names ("log.retention.ms"); a wrong key or value raises BrokerError at the start.
-    `topics` are there with so many partitions once it has started. `with` starts and closes it; without `with`, `start` and `close` do.
+    A value of None leaves the default. `topics` are there once it has started, with so many partitions: {"orders": 3}, or ["orders"] for
+    the broker's default. `with` starts and closes it; without `with`, `start` and `close` do.
     It keeps its port and its data over `stop`, `kill` and `restart`, until `close`. It ends with the process that started it, however
     that ends. Not to be used by several threads at once, nor given to another process: `bootstrap_servers` is what others need.
     """
@@ -29,18 +29,18 @@ class Broker:
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
-        topics: Mapping[str, int] | None = None,
+        topics: Mapping[str, int] | Iterable[str] = (),
         *,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         config = config or {}
-        self._topics = dict(topics or _NONE)
-        overrides = [f"{key}={_text(value)}" for key, value in config.items()]
+        self._topics = partitions_by_topic(topics)
+        overrides = [f"{key}={_text(value)}" for key, value in config.items() if value is not None]
         self._process = BrokerProcess(overrides, is_port_given="listeners" in config, start_timeout_s=start_timeout_s)
         # Also for a broker that nobody closes: when it is collected, or when the interpreter ends.
         self._release = weakref.finalize(self, self._process.release)
 
-    def __enter__(self) -> Broker:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -55,7 +55,7 @@ class Broker:
 
     # -- its life -------------------------------------------------------------------------------------------------
 
-    def start(self) -> Broker:
+    def start(self) -> Self:
         """Start it, or start it again after `stop` or `kill`. Returns itself once it serves and the topics are there.
 
         Raises BrokerError with the broker's own line (a wrong setting), or with the end of its log.
@@ -140,7 +140,7 @@ class Broker:
         why = self._state()
         if self.is_running:
             try:
-                create_topic((self.host, self.port), name, -1 if partitions is None else partitions, settings, exist_ok=exist_ok)
+                create_topic((self.host, self.port), name, partitions, settings, exist_ok=exist_ok)
                 return
             except OSError as e:
                 # A broker that was just killed still has its connections, and is seen to be gone a moment later.

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ._errors import BrokerError
 
 CREATE_TOPICS, VERSION = 19, 4
 TIMEOUT_S = 30.0
 TOPIC_ALREADY_EXISTS = 36
+DEFAULT = -1  # partitions and replicas as the broker's settings say
 RESPONSE_BYTES_MAX = 1 << 20
 # Request header version 1: API, version, correlation id, client id.
 HEADER = struct.pack(">hhih8s", CREATE_TOPICS, VERSION, 1, 8, b"barnabas")
 
 
-def create_topic(address: tuple[str, int], name: str, partitions: int, config: Mapping[str, str], *, exist_ok: bool) -> None:
-    """Returns once the topic is there; -1 partitions are the broker's default.
+def create_topic(address: tuple[str, int], name: str, partitions: int | None, config: Mapping[str, str], *, exist_ok: bool) -> None:
+    """Returns once the topic is there; None partitions are the broker's default.
 
     Raises BrokerError where the broker refuses, OSError where it does not answer.
     """
-    body = HEADER + struct.pack(">i", 1) + _string(name) + struct.pack(">ihi", partitions, -1, 0)
+    body = HEADER + struct.pack(">i", 1) + _string(name) + struct.pack(">ihi", DEFAULT if partitions is None else partitions, DEFAULT, 0)
     body += struct.pack(">i", len(config)) + b"".join(_string(key) + _string(value) for key, value in config.items())
     body += struct.pack(">i?", int(TIMEOUT_S * 1000), False)
     with socket.create_connection(address, TIMEOUT_S) as connection:
@@ -35,6 +36,17 @@ def create_topic(address: tuple[str, int], name: str, partitions: int, config: M
         error, message = _parse(_receive(connection, size))
     if error and not (error == TOPIC_ALREADY_EXISTS and exist_ok):
         raise BrokerError(f"cannot create topic {name}: {message or f'error {error}'}")
+
+
+def partitions_by_topic(topics: Mapping[str, int] | Iterable[str]) -> dict[str, int | None]:
+    """Topics as users name them: with their partitions, or names alone for the broker's default. Raises TypeError for anything else."""
+    if isinstance(topics, str):
+        raise TypeError(f'topics are {{"{topics}": 3}} or ["{topics}"], not a string')
+    partitions_by_name = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics)
+    for name, partitions in partitions_by_name.items():
+        if not isinstance(name, str) or not (partitions is None or isinstance(partitions, int)):
+            raise TypeError(f"topics are names with a number of partitions, not {name!r}: {partitions!r}")
+    return partitions_by_name
 
 
 def _string(text: str) -> bytes:

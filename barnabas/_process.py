@@ -29,7 +29,7 @@ from ._errors import BrokerError
 STOP_TIMEOUT_S = 30.0
 RELEASE_TIMEOUT_S = 10.0
 LOG_TAIL_LINES = 30
-LOG_TAIL_CHARACTERS = 8_000
+LOG_TAIL_BYTES = 8_000
 LOG_KEPT_BYTES = 1 << 20  # of a broker's log, once it is released
 HOST = "127.0.0.1"
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
@@ -55,7 +55,7 @@ class BrokerProcess:
         self.released_at: float | None = None  # time.time()
         self._overrides = overrides
         self._start_timeout_s = start_timeout_s
-        self._directory = os.path.join(tempfile.gettempdir(), f"barnabas-{os.urandom(8).hex()}")
+        self._directory = os.path.join(os.path.abspath(tempfile.gettempdir()), f"barnabas-{os.urandom(8).hex()}")
         self._log_fd = -1
         self._log = ""  # once released
         self._reservation = None if is_port_given else _reserve_port()
@@ -145,7 +145,8 @@ class BrokerProcess:
 
     def log_lines(self) -> list[str]:
         """The last lines of the log."""
-        return self.log[-LOG_TAIL_CHARACTERS:].splitlines()[-LOG_TAIL_LINES:]
+        log = self._log if self.released_at is not None else self._read_log(LOG_TAIL_BYTES)
+        return log[-LOG_TAIL_BYTES:].splitlines()[-LOG_TAIL_LINES:]
 
     def log_end(self) -> str:
         """The log's last lines as an appendix to a message."""

@@ -31,7 +31,7 @@ own_brokers = pytest.StashKey[list["OwnBroker"]]()
 class OwnBroker:
     """What a marked test asks for. Compared by identity: no two tests share a broker, however alike their marks."""
 
-    def __init__(self, config: Mapping[str, object], topics: Mapping[str, int]) -> None:
+    def __init__(self, config: Mapping[str, object], topics: Mapping[str, int | None]) -> None:
         self.config = config
         self.topics = topics
         self.broker: Broker | None = None
@@ -132,12 +132,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _own_broker(marks: list[pytest.Mark]) -> OwnBroker:
     config: dict[str, object] = {}
-    topics: dict[str, int] = {}
+    from ._create_topic import partitions_by_topic
+
+    topics: dict[str, int | None] = {}
     for mark in reversed(marks):  # the nearest comes first
         if mark.args or mark.kwargs.keys() - {"config", "topics"}:
             pytest.fail(f"not understood: {MARKER}{mark.args or ''} {mark.kwargs}; it is {LINE.partition(':')[0]}", pytrace=False)
         config |= mark.kwargs.get("config", {})
-        topics |= mark.kwargs.get("topics", {})
+        topics |= partitions_by_topic(mark.kwargs.get("topics", ()))
     return OwnBroker(config, topics)
 
 

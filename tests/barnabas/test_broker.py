@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -146,6 +147,27 @@ def test_a_wrong_topic_ends_the_broker_with_the_reason() -> None:
         broker.start()
 
     assert not broker.is_running
+
+
+@pytest.mark.parametrize("topics", ["orders", {"orders": "3"}, [3]])
+def test_topics_of_another_kind_are_refused(topics: Any) -> None:
+    with pytest.raises(TypeError, match=r"^topics are "):
+        barnabas.Broker(topics=topics)
+
+
+def test_topics_by_name_alone_have_the_default_number_of_partitions() -> None:
+    with barnabas.Broker({"num.partitions": 2, "log.retention.ms": None}, ["orders", "payments"]) as broker:
+        assert partition_counts(broker) == {"orders": 2, "payments": 2}
+
+
+def test_a_restart_finds_its_data_from_another_directory(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(temporary.parent)
+    monkeypatch.setattr(tempfile, "tempdir", temporary.name)
+    with barnabas.Broker(topics={"kept": 2}) as broker:
+        monkeypatch.chdir("/")
+        broker.restart()
+
+        assert partition_counts(broker) == {"kept": 2}
 
 
 def test_a_start_that_takes_too_long_says_so() -> None:
