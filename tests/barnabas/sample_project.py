@@ -59,7 +59,7 @@ class Duration(NamedTuple):
     cpu_s: float
 
     def __str__(self) -> str:
-        return f"{self.wall_s:.1f} s ({self.cpu_s:.1f} s of CPU, pytest's, its workers' and the brokers')"
+        return f"{self.wall_s:.1f} s ({self.cpu_s:.1f} s of CPU, of pytest and all brokers)"
 
 
 class Sample:
