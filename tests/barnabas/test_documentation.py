@@ -17,6 +17,8 @@ from pipeline.connector import connector_coordinates, connector_settings
 from tests.pipeline.spark_support import cache_home, needs_java
 from tests.support.installed import CHECKOUT, TIMEOUT_S, Project
 
+SPARK_TIMEOUT_S = 240  # on a machine with other work
+
 PAGE = (CHECKOUT / "docs" / "testing.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 FILES = {match[1]: text for kind, text in BLOCKS if kind == "python" and (match := re.match(r"# (\S+)\n", text))}
@@ -77,7 +79,7 @@ def test_example_for_spark(project: Project) -> None:
     settings = connector_settings(pyspark.__version__, cache_home() / "barnabas")
     project.write("spark-defaults.conf", "".join(f"{key} {value}\n" for key, value in settings.items()))
 
-    outcome = project.pytest(environ={"SPARK_CONF_DIR": str(project.directory)})
+    outcome = project.pytest(environ={"SPARK_CONF_DIR": str(project.directory)}, timeout_s=SPARK_TIMEOUT_S)
 
     assert outcome.outcomes == {"passed": 1}, outcome
     assert project.leftovers() == []
