@@ -117,6 +117,16 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - `flush.messages=1`, or `log.flush.interval.messages=1`, is group commit: one flush serves all that was written while the one before it
   ran, and neither an answer nor the high watermark goes past what is on the disk. Kafka flushes within each append.
 - A flush that fails takes the log directory offline and is never tried again.
+- A segment file, or a partition's directory, that somebody removed, moved or replaced while it is written to takes the log directory
+  offline at the next roll or flush (a minute at most). Kafka writes on into a file that nobody will find.
+- Recovery after an unclean stop ends a log before its first invalid batch, as Kafka does. Valid batches behind it are not deleted, as
+  Kafka deletes them, but set aside: the later segments are moved into `<partition>/set-aside.<n>/`, and what was behind the tear in its
+  own segment is copied there as `….log.from-<position>`. A warning names the folder. Neither broker looks into it; it stays until you
+  remove it, or the topic is deleted. A hole between valid batches ends nothing, as in Kafka: compaction leaves holes.
+- A log start offset in `log-start-offset-checkpoint` that lies beyond the end of a whole log is ignored, with a line in the log; so are
+  recovery points and high watermarks beyond the end. Kafka deletes such a log's segments and starts empty there. Where recovery itself
+  cut the log to before its start offset, the log starts empty there in both; here its segments are set aside.
+- A message of format 0 or 1 (Kafka before 0.11) that recovery meets stops the log directory; it is not taken for a torn batch.
 - `flush.ms` (`log.flush.interval.ms`) is enough for a flush by time, to a second. Kafka looks for what is due only where
   `log.flush.scheduler.interval.ms` is set too, and only that often.
 
