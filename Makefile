@@ -9,6 +9,7 @@ ROUNDS ?= 5
 ROW ?= lock-step
 BEFORE ?= HEAD~1
 AFTER ?= HEAD
+SECONDS ?= 900
 PYTEST_ARGS ?=
 
 SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
@@ -16,7 +17,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install test lint bench bench-compare bench-versus profile crash clean
+.PHONY: run install test lint bench bench-compare bench-versus profile crash attack clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -49,6 +50,10 @@ profile: $(VENV)/.installed $(VENV)/.test-dependencies
 
 crash: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.crash --rounds $(ROUNDS)
+
+# Hostile clients of every kind, with honest ones beside them: make attack SECONDS=3600. 900 seconds are a full campaign.
+attack: $(VENV)/.installed $(VENV)/.test-dependencies
+	$(BIN)/python -m tests.attack --seconds $(SECONDS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

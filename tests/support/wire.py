@@ -18,8 +18,8 @@ CLIENT_ID = "wire-test"
 class WireClient:
     """One connection. Requests may be sent ahead of reading answers; `receive` returns them in order."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sent: list[tuple[int, int]] = []  # API key and version of the requests that are not answered yet
 

@@ -1,0 +1,36 @@
+"""A short attack campaign: whatever is thrown at it, the broker serves on, lets go of what it held, and has nothing to log a traceback for.
+
+Timings are printed by `make attack`, and never asserted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.attack.attacks import ATTACKS, Attack
+from tests.attack.campaign import Campaign, Plan
+from tests.attack.report import Row
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="reads the broker's state from /proc, as Linux has it")
+
+QUICK = [attack for attack in ATTACKS if attack.is_quick]
+PLAN = Plan(seed=8, scale=0.02, attack_seconds=5.0, settle_s=10.0, is_shared=True)
+
+
+def test_the_broker_withstands_a_short_campaign(tmp_path: Path) -> None:
+    rows = list(Campaign(tmp_path, PLAN, QUICK).run())
+
+    assert {row.name: row.faults for row in rows if row.faults} == {}
+    assert all(row.answered + row.closed + row.silent for row in rows), "an attack sent nothing"
+
+
+def test_a_broker_that_gives_way_is_found(tmp_path: Path) -> None:
+    """The campaign itself can fail: an attack that kills its target is told as such."""
+    lethal = Attack("lethal", lambda attacker: attacker.broker.kill())
+
+    (row,) = Campaign(tmp_path, PLAN, [lethal]).run()
+
+    assert isinstance(row, Row)
+    assert "serves no longer" in row.faults
