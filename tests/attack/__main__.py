@@ -1,6 +1,6 @@
 """Attacks a broker of this checkout and prints what it did to it, its clients and its memory.
 
-    python -m tests.attack --seconds 900 [--seed 7] [--only NAME]… [--shared] [--stacks] [--save [FILE]]
+    python -m tests.attack --seconds 900 [--seed 7] [--only NAME]… [--shared] [--stacks] [--settle SECONDS] [--save [FILE]]
 
 900 seconds are the full campaign: every count as the attacks were meant, 100,000 mutated requests, a minute for memory to come back.
 A shorter one does less of each. Ends with status 1 when the broker gave way: a traceback, memory or descriptors that stay, silence.
@@ -14,11 +14,12 @@ import random
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from tests.attack.attacks import ATTACKS
 from tests.attack.campaign import Campaign, Plan
-from tests.attack.report import Row, save, slow_steps, table
+from tests.attack.report import HEADING, Row, line, save, slow_steps
 from tests.support.process import cache_dir
 
 
@@ -27,12 +28,14 @@ def main() -> int:
     attacks = [attack for attack in ATTACKS if not arguments.only or attack.name in arguments.only]
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="barnabas-attack-"))
     plan = Plan.of_length(arguments.seconds, len(ATTACKS), arguments.seed, is_shared=arguments.shared, with_stacks=arguments.stacks)
-    print(f"seed {arguments.seed}, scale {plan.scale:.2f}, data in {directory}", flush=True)
+    if arguments.settle is not None:
+        plan = replace(plan, settle_s=arguments.settle)
+    print(f"seed {arguments.seed}, scale {plan.scale:.2f}, data in {directory}\n\n{HEADING}", flush=True)
     rows: list[Row] = []
     for row in Campaign(directory, plan, attacks).run():
         rows.append(row)
-        print(f"{row.name}: {row.seconds:.1f} s, {row.verdict}", flush=True)
-    print(f"\n{table(rows)}\n\n{slow_steps(rows)}")
+        print(line(row), flush=True)
+    print(f"\n{slow_steps(rows)}")
     if arguments.save:
         save(rows, arguments.save)
     if any(row.faults for row in rows):
@@ -50,6 +53,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--only", action="append", choices=[attack.name for attack in ATTACKS])
+    parser.add_argument("--settle", type=float, help="seconds that memory may take to come back (default: 60 in a full campaign, else 10)")
     parser.add_argument("--shared", action="store_true", help="one broker for all, so that what one attack leaves is there at the next")
     parser.add_argument("--stacks", action="store_true", help="write what holds the loop to stacks.txt; it costs some milliseconds itself")
     parser.add_argument("--save", type=Path, nargs="?", const=cache_dir() / "attack.json", help="the rows as JSON")

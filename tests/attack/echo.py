@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -41,7 +42,7 @@ def main() -> None:
                 connection, _ = listening.accept()
             except TimeoutError:
                 continue
-            with connection:
+            with connection, contextlib.suppress(ConnectionResetError):  # a canary that is stopped
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.settimeout(None)
                 while data := connection.recv(RECEIVE_SIZE):

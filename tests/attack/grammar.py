@@ -130,7 +130,7 @@ class Grammar:
         if code == "d":
             return struct.pack(">d", source.choice((0.0, 1.5, -1.0, float("inf"), float("nan"))))
         if code == "16s":
-            return source.choice((*self._ids, bytes(16), source.randbytes(16)))
+            return bytes(source.choice((*self._ids, bytes(16), source.randbytes(16))))
         bits = _BITS[code]
         if name in _SMALL_NUMBERS and source.random() < 0.9:
             value = source.choice(_SMALL_NUMBERS[name])

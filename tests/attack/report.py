@@ -97,24 +97,25 @@ def latency_of(durations_ns: Sequence[int], failed: int) -> Latency:
     return Latency(len(durations_ns), failed, p50, p99, ordered[-1] / 1e6)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Markdown. Times in milliseconds, memory in MB."""
-    lines = [
-        "| attack | s | answered / closed / silent | canary p50 / p99 / max | machine p99 / max | honest p50 / max "
-        "| longest hold: own / CPU / wall | RSS before / peak / after | back in s | log KB | verdict |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in rows:
-        honest = ", ".join(f"{kind} {found.p50_ms:.0f} / {found.max_ms:.0f}" for kind, found in row.honest.items()) or "–"
-        lines.append(
-            f"| {row.name} | {row.seconds:.1f} | {row.answered} / {row.closed} / {row.silent} "
-            f"| {row.canary.p50_ms:.1f} / {row.canary.p99_ms:.1f} / {row.canary.max_ms:.0f} "
-            f"| {row.machine.p99_ms:.1f} / {row.machine.max_ms:.0f} | {honest} "
-            f"| {row.hold_own_ms:.1f} / {row.hold_cpu_ms:.1f} / {row.hold_late_ms:.0f} "
-            f"| {row.before_mb:.0f} / {row.peak_mb:.0f} / {row.after_mb:.0f} | {row.settled_s:.1f} | {row.log_bytes / 1000:.1f} "
-            f"| {row.verdict} |"
-        )
-    return "\n".join(lines)
+HEADING = (
+    "| attack | s | answered / closed / silent | canary p50 / p99 / max | machine p99 / max | honest p50 / max "
+    "| longest hold: own / CPU / wall | RSS before / peak / after | back in s | log KB | verdict |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
+"""Of the table, in Markdown. Times in milliseconds, memory in MB."""
+
+
+def line(row: Row) -> str:
+    """The table's line of `row`."""
+    honest = ", ".join(f"{kind} {found.p50_ms:.0f} / {found.max_ms:.0f}" for kind, found in row.honest.items()) or "–"
+    return (
+        f"| {row.name} | {row.seconds:.1f} | {row.answered} / {row.closed} / {row.silent} "
+        f"| {row.canary.p50_ms:.1f} / {row.canary.p99_ms:.1f} / {row.canary.max_ms:.0f} "
+        f"| {row.machine.p99_ms:.1f} / {row.machine.max_ms:.0f} | {honest} "
+        f"| {row.hold_own_ms:.1f} / {row.hold_cpu_ms:.1f} / {row.hold_late_ms:.0f} "
+        f"| {row.before_mb:.0f} / {row.peak_mb:.0f} / {row.after_mb:.0f} | {row.settled_s:.1f} | {row.log_bytes / 1000:.1f} "
+        f"| {row.verdict} |"
+    )
 
 
 def slow_steps(rows: Sequence[Row]) -> str:

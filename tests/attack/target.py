@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +35,7 @@ REWRITTEN_CONFIG = {"compression.type": "uncompressed", "max.message.bytes": "40
 ATTACKED_TOPIC = "attacked"
 
 OWN_TOPICS = frozenset({CANARY_TOPIC, HONEST_TOPIC, REWRITTEN_TOPIC, ATTACKED_TOPIC})
+QUIET_PORTS = (15_000, 32_000)
 DELETE_TIMEOUT_S = 60.0
 TOPICS_PER_REQUEST = 500
 GROUPS_WARMED = 16  # they meet each of the four partitions of the coordinator's topic
@@ -51,11 +54,24 @@ class Vitals(NamedTuple):
     log_bytes: int
 
 
+def _quiet_port() -> int:
+    """A free port below those that the kernel gives to outgoing connections, of which a campaign has thousands."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.SystemRandom().randrange(*QUIET_PORTS)))
+            except OSError:
+                continue
+            port: int = probe.getsockname()[1]
+            return port
+
+
 class AttackedBroker(BrokerProcess):
     """A broker with a meter on its loop, canaries beside it, and the topics that attacks and honest producers use."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, with_stacks: bool = False) -> None:
         super().__init__(directory, settings)
+        self.port = _quiet_port()
         self.holds_path = directory / "holds.bin"
         self.stacks_path = directory / "stacks.txt"
         self._with_stacks = with_stacks
