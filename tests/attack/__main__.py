@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from dataclasses import replace
@@ -25,6 +26,7 @@ from tests.support.process import cache_dir
 
 def main() -> int:
     arguments = _parse()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # the broker ends with the campaign
     attacks = [attack for attack in ATTACKS if not arguments.only or attack.name in arguments.only]
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="barnabas-attack-"))
     plan = Plan.of_length(arguments.seconds, len(ATTACKS), arguments.seed, is_shared=arguments.shared, with_stacks=arguments.stacks)

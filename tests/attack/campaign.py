@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.attack.attacker import Attacker, Step
 from tests.attack.attacks import ATTACKS, Attack
+from tests.attack.canary import with_left_out
 from tests.attack.loop_meter import Hold, between, read_holds
 from tests.attack.report import RETURNED_MB, Latency, Row, StepHold, latency_of
 from tests.attack.target import AttackedBroker, Vitals
@@ -158,8 +159,10 @@ class Campaign:
 
 
 def _latency(broker: AttackedBroker, kind: str, start_ns: int, end_ns: int) -> Latency:
-    samples = broker.canaries[kind].samples(start_ns, end_ns)
-    return latency_of([sample.duration_ns for sample in samples], sum(1 for sample in samples if sample.outcome))
+    canary = broker.canaries[kind]
+    samples = canary.samples(start_ns, end_ns)
+    durations = with_left_out((sample.duration_ns for sample in samples), canary.interval_ns)
+    return latency_of(list(durations), sum(1 for sample in samples if sample.outcome))
 
 
 def _longest(holds: Sequence[Hold]) -> Hold:

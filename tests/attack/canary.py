@@ -2,9 +2,10 @@
 
     python -m tests.attack.canary KIND PORT TOPIC SAMPLES_FILE
 
-Kinds: `small` produces a record and fetches it every 5 ms; `large` produces 1 MB, `lz4` a compressed batch; `echo` sends as many bytes
-as `small` to a trivial server (tests/attack/echo.py) and so measures the machine. A sample's time counts from when its turn was due: a
-stall shows in every sample that it delays, not in one. The process ends with its parent.
+Kinds: `small` produces a record and fetches it every 5 ms; `large` produces 1 MB, `lz4` a compressed batch; `echo` sends as many
+bytes as `small` to a trivial server (tests/attack/echo.py) and so measures the machine. Rounds that a stall left out are counted in,
+as long as the stall would have delayed them (`with_left_out`): a long round is not one sample among thousands. The process ends with
+its parent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ PRODUCE, PRODUCE_VERSION, FETCH, FETCH_VERSION = 0, 7, 1, 10
 BASE_OFFSET_POSITION = 2 + 4 + 2  # in a Produce v7 response behind the topic's name: its length, count, index, error code
 FETCHED_BYTES_MAX = 64 * 1024
 FAILED = 1
+PENDING_MIN_NS = 100_000_000  # a round that takes longer is counted before it is over
 
 _SAMPLE = struct.Struct("<qqq")
 
@@ -35,7 +37,7 @@ _SAMPLE = struct.Struct("<qqq")
 class Sample(NamedTuple):
     """One round. Times are CLOCK_MONOTONIC's nanoseconds."""
 
-    due_ns: int
+    start_ns: int
     duration_ns: int
     outcome: int
 
@@ -44,29 +46,43 @@ class CanaryProcess:
     """The process from outside."""
 
     def __init__(self, kind: str, port: int, topic: str, path: Path) -> None:
-        self.kind = kind
         self.path = path
+        self.interval_ns = int(INTERVALS_S[kind] * 1e9)
+        self.stopped_ns = 0
+        self._kind = kind
         path.touch()
         command = [sys.executable, "-m", "tests.attack.canary", kind, str(port), topic, str(path)]
         self._process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
 
     def samples(self, start_ns: int, end_ns: int) -> list[Sample]:
-        """The rounds that were due in that time and are over."""
+        """The rounds that began in that time; one that is not over counts as long as it has taken so far."""
         data = self.path.read_bytes()
         found = [Sample(*fields) for fields in _SAMPLE.iter_unpack(data[: len(data) - len(data) % _SAMPLE.size])]
-        return [sample for sample in found if start_ns <= sample.due_ns <= end_ns]
+        end_ns = min(end_ns, self.stopped_ns or end_ns)
+        pending_ns = found[-1].start_ns + max(found[-1].duration_ns, self.interval_ns) if found else start_ns
+        if end_ns - pending_ns > PENDING_MIN_NS:
+            found.append(Sample(pending_ns, end_ns - pending_ns, 0))
+        return [sample for sample in found if start_ns <= sample.start_ns <= end_ns]
 
     def wait_until_running(self, timeout_s: float = 30.0) -> None:
         """Return after the first rounds, which pay for what is done once."""
         deadline = time.monotonic() + timeout_s
         while self.path.stat().st_size < 20 * _SAMPLE.size:
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the {self.kind} canary does not get through")
+                raise AssertionError(f"the {self._kind} canary does not get through")
             time.sleep(0.01)
 
     def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        if not self.stopped_ns:
+            self.stopped_ns = time.monotonic_ns()
+            self._process.kill()
+            self._process.wait()
+
+
+def with_left_out(durations_ns: Iterable[int], interval_ns: int) -> Iterator[int]:
+    """Each round's time, and those of the rounds that would have begun while it lasted."""
+    for duration_ns in durations_ns:
+        yield from range(duration_ns, 0, -interval_ns)
 
 
 class Canary:
@@ -156,15 +172,15 @@ def run(kind: str, port: int, topic: str, path: Path) -> None:
     with path.open("ab", buffering=0) as out:
         while os.getppid() == parent:
             time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
-            outcome = 0
+            start_ns, outcome = time.monotonic_ns(), 0
             try:
                 canary.round()
             except (OSError, ValueError):
                 outcome = FAILED
                 canary.reconnect()
                 time.sleep(RETRY_S)
-            out.write(_SAMPLE.pack(due_ns, time.monotonic_ns() - due_ns, outcome))
-            due_ns += interval_ns
+            out.write(_SAMPLE.pack(start_ns, time.monotonic_ns() - start_ns, outcome))
+            due_ns = max(due_ns + interval_ns, time.monotonic_ns())
 
 
 if __name__ == "__main__":

@@ -113,7 +113,8 @@ def read_no_answers(attacker: Attacker) -> None:
                 connection.sendall(request * 100)
                 attacker.tally.silent += 100
         except OSError:
-            continue
+            continue  # the broker reads no more: as it should
+    time.sleep(max(5 * attacker.scale, 1))
     for connection in held:
         connection.close()
 

@@ -18,7 +18,7 @@ STEPS_SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of one canary during an attack, in milliseconds from when each round was due."""
+    """Of one canary's rounds during an attack, those that a stall left out included; in milliseconds."""
 
     rounds: int
     failed: int
