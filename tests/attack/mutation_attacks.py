@@ -22,7 +22,7 @@ REQUESTS = 100_000
 WORKERS = 8
 PATIENCE_S = 0.25
 """For an answer. A request may be parked by right (Fetch, JoinGroup), or wait for bytes that its mutated size promises."""
-UNCHANGED_RATE = 0.2
+UNCHANGED_RATE = 0.3
 MUTATIONS_MAX = 3
 TAGS_FLOOD = 3_000
 SUSPECTS_KEPT = 200
