@@ -34,6 +34,8 @@ REWRITTEN_CONFIG = {"compression.type": "uncompressed", "max.message.bytes": "40
 """Every compressed batch is decompressed and walked. 4 MB: a bomb of snappy needs 2."""
 ATTACKED_TOPIC = "attacked"
 
+SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+"""What a deleted topic leaves goes within the attack that deleted it, not a minute later."""
 OWN_TOPICS = frozenset({CANARY_TOPIC, HONEST_TOPIC, REWRITTEN_TOPIC, ATTACKED_TOPIC})
 QUIET_PORTS = (15_000, 32_000)
 DELETE_TIMEOUT_S = 60.0
@@ -70,7 +72,7 @@ class AttackedBroker(BrokerProcess):
     """A broker with a meter on its loop, canaries beside it, and the topics that attacks and honest producers use."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, with_stacks: bool = False) -> None:
-        super().__init__(directory, settings)
+        super().__init__(directory, {**SETTINGS, **(settings or {})})
         self.port = _quiet_port()
         self.holds_path = directory / "holds.bin"
         self.stacks_path = directory / "stacks.txt"
