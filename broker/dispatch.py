@@ -269,6 +269,8 @@ class KafkaApis:
         outcome = answering.route.handler(context, answering.request)
         if type(outcome) is GeneratorType:
             outcome = yield from outcome
+        if type(outcome) is CoroutineType:
+            outcome = self._run_in_task(outcome)
         return outcome
 
     def _deferred(
@@ -282,9 +284,11 @@ class KafkaApis:
         return answering.encoded
 
     def _awaited(self, route: _Route, context: RequestContext, request: Any, outcome: Any, started_ns: int) -> Deferred:
-        """Run a coroutine handler in a task that this object owns."""
+        return self._deferred(route, context, request, self._run_in_task(outcome), started_ns)
+
+    def _run_in_task(self, outcome: Any) -> Deferred:
+        """Run a handler's coroutine in a task that this object owns."""
         answer = Deferred()
-        encoded = self._deferred(route, context, request, answer, started_ns)
 
         async def run() -> None:
             try:
@@ -295,7 +299,7 @@ class KafkaApis:
         task = asyncio.get_running_loop().create_task(run())
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
-        return encoded
+        return answer
 
     def response_to_failure(self, route: _Route, context: RequestContext, request: Any, error: Exception) -> Any:
         """The response that tells `error`, or CloseConnection where Kafka's clients are better off with none."""
