@@ -43,7 +43,7 @@ TOPICS_PER_REQUEST = 500
 GROUPS_WARMED = 16  # they meet each of the four partitions of the coordinator's topic
 COORDINATOR_LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
-_TRACEBACK = re.compile(rb"^Traceback \(most recent call last\)|MemoryError", re.MULTILINE)
+_TRACEBACK = re.compile(rb"^\s*Traceback \(most recent call last\)|MemoryError", re.MULTILINE)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _RESET_PEAK = "5"  # for /proc/PID/clear_refs: VmHWM becomes the present size
 
