@@ -43,7 +43,7 @@ class Plan:
         scale = min(seconds / FULL_SECONDS, 1.0)
         settle_s = SETTLE_FULL_S if is_full else SETTLE_SHORT_S
         # Most attacks are over long before their time is: who takes long may have what the others leave.
-        return cls(seed, scale, max(seconds / attacks * 4, 3.0), settle_s, is_shared, with_stacks)
+        return cls(seed, scale, max(seconds / attacks * 8, 3.0), settle_s, is_shared, with_stacks)
 
 
 class Campaign:
