@@ -1,4 +1,4 @@
-"""The one table of the APIs that are served: key, versions, and where the messages are declared.
+"""The one table of APIs: key, versions, where the messages are declared, and which kinds of listeners serve each.
 
 The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1); the declarations may reach further. Message modules are
 imported at the first use of their API, so that a broker starts without them.
@@ -6,16 +6,30 @@ imported at the first use of their API, so that a broker starts without them.
 
 from __future__ import annotations
 
+from enum import Enum
 from importlib import import_module
 from typing import Any
 
 _NEVER_FLEXIBLE = 32767
 
 
+class ListenerKind(Enum):
+    """Who connects to a listener: clients (and brokers as clients of each other), or the nodes of the metadata quorum."""
+
+    CLIENT = "client"
+    CONTROLLER = "controller"
+
+
+CLIENT = (ListenerKind.CLIENT,)
+CONTROLLER = (ListenerKind.CONTROLLER,)
+BOTH = CLIENT + CONTROLLER
+NOWHERE: tuple[ListenerKind, ...] = ()  # declared, and not served yet
+
+
 class Api:
     """One API. Versions are inclusive; `advertised_min_version` may be lower than what is served."""
 
-    __slots__ = ("advertised_min_version", "flexible_since", "key", "max_version", "min_version", "name", "stem")
+    __slots__ = ("advertised_min_version", "flexible_since", "key", "listeners", "max_version", "min_version", "name", "stem")
 
     def __init__(
         self,
@@ -26,10 +40,12 @@ class Api:
         *,
         flexible: int | None = None,
         advertised_min_version: int | None = None,
+        listeners: tuple[ListenerKind, ...] = CLIENT,
     ) -> None:
         self.key = key
         self.name = name
         self.stem = stem
+        self.listeners = listeners
         self.min_version, self.max_version = versions
         self.flexible_since = _NEVER_FLEXIBLE if flexible is None else flexible
         self.advertised_min_version = self.min_version if advertised_min_version is None else advertised_min_version
@@ -62,9 +78,9 @@ class Api:
 
 API_VERSIONS_KEY = 18
 
-APIS: dict[int, Api] = {
-    served.key: served
-    for served in (
+DECLARED: dict[int, Api] = {
+    declared.key: declared
+    for declared in (
         # librdkafka before 2.8 sends uncompressed, silently, to a broker that does not advertise Produce 0 (KAFKA-18659).
         Api(0, "Produce", "produce", (3, 12), flexible=9, advertised_min_version=0),
         Api(1, "Fetch", "fetch", (4, 17), flexible=12),
@@ -85,9 +101,40 @@ APIS: dict[int, Api] = {
         Api(22, "InitProducerId", "init_producer_id", (0, 5), flexible=2),
         Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), flexible=4),
         Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4),
+        Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", (1, 2), flexible=2, listeners=NOWHERE),
+        Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), flexible=2, listeners=NOWHERE),
         Api(37, "CreatePartitions", "create_partitions", (0, 3), flexible=2),
+        Api(43, "ElectLeaders", "elect_leaders", (0, 2), flexible=2, listeners=NOWHERE),
         Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), flexible=1),
+        Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", (0, 1), flexible=0, listeners=NOWHERE),
+        Api(46, "ListPartitionReassignments", "list_partition_reassignments", (0, 0), flexible=0, listeners=NOWHERE),
+        Api(52, "Vote", "vote", (0, 2), flexible=0, listeners=NOWHERE),
+        Api(53, "BeginQuorumEpoch", "begin_quorum_epoch", (0, 1), flexible=1, listeners=NOWHERE),
+        Api(54, "EndQuorumEpoch", "end_quorum_epoch", (0, 1), flexible=1, listeners=NOWHERE),
+        Api(55, "DescribeQuorum", "describe_quorum", (0, 2), flexible=0, listeners=NOWHERE),
+        Api(56, "AlterPartition", "alter_partition", (2, 3), flexible=0, listeners=NOWHERE),
+        Api(57, "UpdateFeatures", "update_features", (0, 2), flexible=0, listeners=NOWHERE),
+        Api(58, "Envelope", "envelope", (0, 0), flexible=0, listeners=NOWHERE),
+        Api(59, "FetchSnapshot", "fetch_snapshot", (0, 1), flexible=0, listeners=NOWHERE),
         Api(60, "DescribeCluster", "describe_cluster", (0, 2), flexible=0),
+        Api(62, "BrokerRegistration", "broker_registration", (0, 4), flexible=0, listeners=NOWHERE),
+        Api(63, "BrokerHeartbeat", "broker_heartbeat", (0, 2), flexible=0, listeners=NOWHERE),
+        Api(64, "UnregisterBroker", "unregister_broker", (0, 0), flexible=0, listeners=NOWHERE),
+        Api(67, "AllocateProducerIds", "allocate_producer_ids", (0, 0), flexible=0, listeners=NOWHERE),
+        Api(70, "ControllerRegistration", "controller_registration", (0, 0), flexible=0, listeners=NOWHERE),
+        Api(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", (0, 0), flexible=0, listeners=NOWHERE),
         Api(75, "DescribeTopicPartitions", "describe_topic_partitions", (0, 0), flexible=0),
+        Api(80, "AddRaftVoter", "add_raft_voter", (0, 1), flexible=0, listeners=NOWHERE),
+        Api(81, "RemoveRaftVoter", "remove_raft_voter", (0, 0), flexible=0, listeners=NOWHERE),
+        Api(82, "UpdateRaftVoter", "update_raft_voter", (0, 0), flexible=0, listeners=NOWHERE),
     )
 }
+
+
+def apis_of(kind: ListenerKind) -> dict[int, Api]:
+    """What listeners of this kind serve, by key."""
+    return {key: api for key, api in DECLARED.items() if kind in api.listeners}
+
+
+APIS = apis_of(ListenerKind.CLIENT)
+"""What clients are served."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.apis import APIS
+from protocol.apis import DECLARED
 from protocol.schema import Field, FieldType, Kind, Message, schema_of
 
 STORED_MODULES = ("metadata_records", "group_records", "control_records", "voters_record", "consumer_protocol", "producer_snapshot")
@@ -26,7 +26,7 @@ _LONGEST_ARRAY = 2
 
 
 def api_messages() -> Iterator[type[Message]]:
-    for api in APIS.values():
+    for api in DECLARED.values():
         yield api.request_class
         yield api.response_class
 

@@ -1,4 +1,5 @@
-"""Goal: the declarations are Kafka's, field by field. Kafka's own message definitions come inside the kafka-python wheel.
+"""Goal: the declarations are Kafka's, field by field. Kafka's own message definitions come inside the kafka-python wheel; those of the
+requests between brokers and controllers are in Apache Kafka's jars.
 
 kafka-python keeps some fields of versions that Kafka has removed; what no valid version carries is not compared.
 """
@@ -7,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from importlib.resources import files
 from typing import Any
 
 import pytest
 
+from protocol.apis import APIS
 from protocol.schema import Field, FieldType, Kind, Message, schema_of
 from protocol.uuids import ZERO_UUID
+from tests.support.kafka import KAFKA_VERSION, kafka_jars
 from tests.wire.messages import api_messages, header_messages, identify, stored_messages
 
 SCHEMAS = files("kafka.protocol") / "schemas" / "resources"
@@ -26,42 +30,60 @@ COMPARED = [
 ]  # fmt: skip
 
 
-def test_every_request_and_response_is_compared() -> None:
-    assert set(api_messages()) | set(header_messages()) <= set(COMPARED)
+BETWEEN_NODES = [cls for cls in api_messages() if cls not in COMPARED]
+
+
+def test_every_message_of_clients_is_compared_without_the_jars() -> None:
+    of_clients = {cls for api in APIS.values() for cls in (api.request_class, api.response_class)}
+
+    assert of_clients | set(header_messages()) <= set(COMPARED)
+
+
+@pytest.mark.parametrize("cls", BETWEEN_NODES, ids=identify)
+def test_declaration_between_nodes_is_kafkas(cls: type[Message]) -> None:
+    with zipfile.ZipFile(kafka_jars() / f"kafka-clients-{KAFKA_VERSION}.jar") as jar:
+        text = jar.read(f"common/message/{cls.__name__}.json").decode()
+
+    compare_message(cls, parse(text))
 
 
 @pytest.mark.parametrize("cls", COMPARED, ids=identify)
 def test_declaration_is_kafkas(cls: type[Message]) -> None:
-    schema = load(cls.__name__)
+    compare_message(cls, load(cls.__name__))
+
+
+def compare_message(cls: type[Message], schema: dict[str, Any]) -> None:
     versions = version_range(schema["validVersions"])
 
     assert schema_of(cls).versions == versions
     assert schema_of(cls).flexible_since == flexible_since(schema["flexibleVersions"])
     if schema["type"] == "request":
         assert schema_of(cls).key == schema["apiKey"]
-    compare(cls, schema["fields"], {shared["name"]: shared["fields"] for shared in schema.get("commonStructs", ())}, versions)
+    compare(cls, schema["fields"], {shared["name"]: shared["fields"] for shared in schema.get("commonStructs", ())}, versions, cls.__name__)
 
 
-def compare(cls: type[Message], fields: list[dict[str, Any]], shared: dict[str, Any], versions: tuple[int, int]) -> None:
+def compare(cls: type[Message], fields: list[dict[str, Any]], shared: dict[str, Any], versions: tuple[int, int], message_name: str) -> None:
+    """`message_name` may stand before a struct's own name: requests and responses of one module have structs of one name."""
     fields = [field for field in fields if intersection(version_range(field["versions"]), versions)]
     assert [field.name for field in schema_of(cls).fields] == [snake_case(field["name"]) for field in fields]
     for declared, field in zip(schema_of(cls).fields, fields, strict=True):
         where = f"{cls.__name__}.{declared.name}"
         present = intersection(version_range(field["versions"]), versions)
         assert present is not None
-        assert facts(declared, versions) == kafkas_facts(field, present), where
+        assert facts(declared, versions, message_name) == kafkas_facts(field, present, message_name), where
         inner = innermost(declared.type)
         if inner.cls is not None:
-            assert inner.cls.__name__ == field["type"].removeprefix("[]"), where
-            compare(inner.cls, field.get("fields") or shared[inner.cls.__name__], shared, present)
+            kafkas_name = field["type"].removeprefix("[]")
+            assert inner.cls.__name__.removeprefix(message_name) == kafkas_name.removeprefix(message_name), where
+            compare(inner.cls, field.get("fields") or shared[kafkas_name], shared, present, message_name)
 
 
-def facts(field: Field, versions: tuple[int, int]) -> dict[str, Any]:
+def facts(field: Field, versions: tuple[int, int], message_name: str) -> dict[str, Any]:
     first, last = max(field.first_version, versions[0]), min(field.last_version, versions[1])
-    default = field.default.__name__ if isinstance(field.default, type) else field.default
+    default = field.default.__name__.removeprefix(message_name) if isinstance(field.default, type) else field.default
     return {
         "versions": (first, last),
-        "type": type_name(field.type),
+        "type": type_name(field.type).replace(message_name, ""),
         "nullable": [version for version in range(first, last + 1) if field.is_nullable_in(version)],
         "tag": field.tag,
         "default": default,
@@ -70,16 +92,16 @@ def facts(field: Field, versions: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def kafkas_facts(field: dict[str, Any], versions: tuple[int, int]) -> dict[str, Any]:
+def kafkas_facts(field: dict[str, Any], versions: tuple[int, int], message_name: str) -> dict[str, Any]:
     nullable = version_range(field.get("nullableVersions", "none"))
     tagged = version_range(field.get("taggedVersions", "none"))
     assert intersection(tagged, versions) in (None, versions), "a field is tagged in all its versions or in none"
     return {
         "versions": versions,
-        "type": field["type"],
+        "type": field["type"].replace(message_name, ""),
         "nullable": [version for version in range(versions[0], versions[1] + 1) if nullable[0] <= version <= nullable[1]],
         "tag": field.get("tag"),
-        "default": kafkas_default(field["type"], field.get("default")),
+        "default": kafkas_default(field["type"].replace(message_name, ""), field.get("default")),
         "ignorable": field.get("ignorable") in (True, "true"),
         "compact": field.get("flexibleVersions") != "none",
     }
@@ -111,7 +133,10 @@ def innermost(field_type: FieldType) -> FieldType:
 
 
 def load(name: str) -> dict[str, Any]:
-    text = (SCHEMAS / f"{name}.json").read_text()
+    return parse((SCHEMAS / f"{name}.json").read_text())
+
+
+def parse(text: str) -> dict[str, Any]:
     without_comments = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*', lambda found: found.group(1) or "", text)
     loaded: dict[str, Any] = json.loads(without_comments)
     return loaded

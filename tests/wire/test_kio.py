@@ -16,14 +16,14 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from protocol.apis import APIS
+from protocol.apis import APIS, DECLARED
 from protocol.codec import decode, encode
 from protocol.schema import Message
 from tests.wire.messages import values, versions_of
 
 KIO_VERSIONS = [
     pytest.param(cls, version, api.key, entity_type, id=f"{cls.__name__}-v{version}")
-    for api in APIS.values()
+    for api in DECLARED.values()
     for cls, entity_type in ((api.request_class, EntityType.request), (api.response_class, EntityType.response))
     for _, version in versions_of(iter([cls]))
     if entity_type in schema_name_map[api_key_map[api.key]].get(version, {})
