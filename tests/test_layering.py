@@ -59,6 +59,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     "broker.groups": ("broker.groups", "broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
+    "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",

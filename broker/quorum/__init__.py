@@ -1,0 +1,1 @@
+"""The metadata quorum: the raft core (KIP-595), its log, and what drives both."""

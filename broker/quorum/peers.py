@@ -1,0 +1,110 @@
+"""Which requests of the raft core are on their way, and to whom the next may go. At most one request a peer.
+
+A peer that failed is left alone for `retry_backoff_ms`; a request that is not answered in `request_timeout_ms` is given up.
+Bootstrap servers, whose node ids are not known yet, have ids below -1.
+
+Source: org.apache.kafka.raft.RequestManager.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.quorum.voters import Address
+
+FIRST_BOOTSTRAP_ID = -2
+NEVER_MS = 2**62  # a deadline that never comes
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A peer and its address."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A peer that a request is on its way to, or that failed: `correlation_id` is None while it is left alone."""
+
+    correlation_id: int | None
+    until_ms: int
+
+
+class Peers:
+    """See the module's docstring. Owner: Raft."""
+
+    def __init__(
+        self, bootstrap: Sequence[Address], *, retry_backoff_ms: int, request_timeout_ms: int, random_source: random.Random
+    ) -> None:
+        self._bootstrap = [Node(FIRST_BOOTSTRAP_ID - index, host, port) for index, (host, port) in enumerate(bootstrap)]
+        self._retry_backoff_ms = retry_backoff_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._random = random_source
+        self._connections: dict[int, _Connection] = {}
+        self._next_correlation_id = 1
+
+    def is_ready(self, node: Node, now_ms: int) -> bool:
+        """Whether a request may be sent to `node` now."""
+        connection = self._connections.get(node.node_id)
+        return connection is None or now_ms >= connection.until_ms
+
+    def is_backing_off(self, node: Node, now_ms: int) -> bool:
+        connection = self._connections.get(node.node_id)
+        return connection is not None and connection.correlation_id is None and now_ms < connection.until_ms
+
+    def has_timed_out(self, node: Node, now_ms: int) -> bool:
+        connection = self._connections.get(node.node_id)
+        return connection is not None and connection.correlation_id is not None and now_ms >= connection.until_ms
+
+    def has_request_under_way(self, now_ms: int) -> bool:
+        return any(connection.correlation_id is not None and now_ms < connection.until_ms for connection in self._connections.values())
+
+    def wait_until_ms(self, node: Node) -> int:
+        """When a request may be sent to `node`."""
+        connection = self._connections.get(node.node_id)
+        return 0 if connection is None else connection.until_ms
+
+    def earliest_wait_ms(self, now_ms: int) -> int:
+        """When the first of the peers' waits that have not ended does; a back-off from now where nobody is waited for."""
+        waits = [connection.until_ms for connection in self._connections.values() if connection.until_ms > now_ms]
+        return min(waits, default=now_ms + self._retry_backoff_ms)
+
+    def find_bootstrap(self, now_ms: int) -> Node | None:
+        """A bootstrap server that may be asked, drawn anew each time; None while any request is on its way."""
+        if not self._bootstrap or self.has_request_under_way(now_ms):
+            return None
+        start = self._random.randrange(len(self._bootstrap))
+        rotated = self._bootstrap[start:] + self._bootstrap[:start]
+        return next((node for node in rotated if self.is_ready(node, now_ms)), None)
+
+    def note_sent(self, node: Node, now_ms: int) -> int:
+        """A request goes to `node`; returns its correlation id."""
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id += 1
+        self._connections[node.node_id] = _Connection(correlation_id, now_ms + self._request_timeout_ms)
+        return correlation_id
+
+    def is_expected(self, node: Node, correlation_id: int) -> bool:
+        connection = self._connections.get(node.node_id)
+        return connection is not None and connection.correlation_id == correlation_id
+
+    def note_answered(self, node: Node, correlation_id: int, *, is_good: bool, now_ms: int) -> None:
+        """The answer was handled. What was handled may have forgotten the request meanwhile."""
+        if not self.is_expected(node, correlation_id):
+            return
+        if is_good:
+            del self._connections[node.node_id]
+        else:
+            self._connections[node.node_id] = _Connection(None, now_ms + self._retry_backoff_ms)
+
+    def reset(self, node: Node | None = None) -> None:
+        """Expect nothing more from `node`, or from anyone."""
+        if node is None:
+            self._connections.clear()
+        else:
+            self._connections.pop(node.node_id, None)

@@ -1,0 +1,523 @@
+"""The raft core of the metadata quorum, without I/O (KIP-595, KIP-996, KIP-853, KIP-630).
+
+Followers fetch from the leader, as partitions' replicas do; votes, announcements and resignations are requests of their own. The core is
+stepped with requests, responses and the time, and says through `take_ready` what to write and what to send. The rule of its driver: write
+the vote before anything of the same Ready is sent, and tell `log_is_durable` when the log is. So nothing is promised that a power cut
+could take back: a vote is on the disk before its answer leaves, and a voter's next fetch, which acknowledges, waits for its own fsync.
+
+Raft holds the roles together: what is sent when, and proposals. RaftRequests answers requests, RaftResponses takes answers.
+
+Source: org.apache.kafka.raft.KafkaRaftClient.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from broker.quorum import raft_messages as messages
+from broker.quorum.leadership import Leadership
+from broker.quorum.peers import NEVER_MS, Node, Peers
+from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch, RaftLog
+from broker.quorum.raft_state import Candidate, Election, Follower, Prospective, RaftState, Resigned, Unattached, Vote
+from broker.quorum.voter_changes import VoterChange
+from broker.quorum.voters import NO_NODE, Address, Endpoints, LogHistory, ReplicaKey, Voter, VoterSet
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord, LeaderChangeMessage
+from protocol.messages.stored.control_records import Voter as VoterId
+
+logger = logging.getLogger(__name__)
+
+KRAFT_VERSIONS = (0, 1)
+"""The range of kraft.version that this node supports (inclusive); from 1 on the voters are in the log."""
+RECONFIGURABLE = 1
+POLL_STEPS_MAX = 8  # changes of role at one moment: from follower to leader, in a quorum of one, takes three
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """This replica and its settings; times in ms. `bootstrap` are addresses to look for a leader at."""
+
+    me: ReplicaKey
+    cluster_id: str
+    listener_name: str
+    endpoints: Endpoints
+    bootstrap: Sequence[Address]
+    static_voters: VoterSet
+    can_become_voter: bool = True
+    auto_join: bool = False
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    request_timeout_ms: int = 2_000
+    retry_backoff_ms: int = 20
+    election_backoff_max_ms: int = 1_000
+
+
+class Outgoing(NamedTuple):
+    """A request to be sent. Its answer, or that there is none, comes back to `Raft.handle_response` with it."""
+
+    node: Node
+    correlation_id: int
+    request: Any
+
+
+class Reply(NamedTuple):
+    """The answer to a request that was handed in with `token`."""
+
+    token: Any
+    response: Any
+
+
+@dataclass(slots=True)
+class Ready:
+    """What the core wants done, in this order: write `vote` durably if there is one, then send the others."""
+
+    vote: Vote | None = None
+    outgoing: list[Outgoing] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+
+class Raft:
+    """One replica. `vote` is what it remembers of its last life, `control_records` are those of its snapshot and log, in order."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        log: RaftLog,
+        vote: Vote | None,
+        control_records: Iterable[ControlRecord],
+        *,
+        random_source: random.Random,
+        now_ms: int,
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.state = RaftState(config.me)
+        self.peers = Peers(
+            config.bootstrap,
+            retry_backoff_ms=config.retry_backoff_ms,
+            request_timeout_ms=config.request_timeout_ms,
+            random_source=random_source,
+        )
+        self.voter_history: LogHistory[VoterSet] = LogHistory(config.static_voters)
+        self.version_history: LogHistory[int] = LogHistory(0)
+        self.is_stopping = False
+        self.on_high_watermark: Callable[[], None] = lambda: None
+        """Called when the high watermark has moved: parked fetches and voter changes look again."""
+        self.on_leadership_lost: Callable[[VoterChange | None], None] = lambda change: None
+        """Called before the leader's role ends, with the change of voters that was under way."""
+        self._random = random_source
+        self._ready = Ready()
+        self.note_control_records(control_records)
+        self._restore(vote or Vote(), now_ms)
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """NO_NODE when it is not known."""
+        return self.state.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self.state.leadership is not None
+
+    @property
+    def high_watermark(self) -> int | None:
+        return self.state.high_watermark
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest set, committed or not: it counts from its append on."""
+        return self.voter_history.last
+
+    @property
+    def kraft_version(self) -> int:
+        return self.version_history.last
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.is_voter(self.config.me)
+
+    @property
+    def log_end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
+
+    @property
+    def as_voter(self) -> Voter:
+        return Voter(self.config.me, self.config.endpoints, KRAFT_VERSIONS)
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether this replica's log has to be made durable before it goes on: observers acknowledge nothing."""
+        return (self.is_voter or self.config.can_become_voter) and self.log.durable_end_offset < self.log.end_offset
+
+    def draw_election_deadline(self, now_ms: int) -> int:
+        timeout_ms = self.config.election_timeout_ms
+        return now_ms + timeout_ms + (self._random.randrange(timeout_ms) if timeout_ms else 0)
+
+    # -- what the driver calls -------------------------------------------------------------------------------------
+
+    def poll(self, now_ms: int) -> int:
+        """Do what is due; returns when to call again (ms), at the latest. To be called after everything else too."""
+        for _ in range(POLL_STEPS_MAX):
+            role = self.state.role
+            wake_ms = self._poll_role(now_ms)
+            if self.state.role is role:
+                return wake_ms
+        return now_ms
+
+    def take_ready(self) -> Ready:
+        ready, self._ready = self._ready, Ready()
+        if self.state.is_vote_changed:
+            self.state.is_vote_changed = False
+            ready.vote = self.state.vote
+        return ready
+
+    def log_is_durable(self, now_ms: int) -> None:
+        """The log was synchronised: the leader counts itself, a follower may fetch on."""
+        leadership = self.state.leadership
+        if leadership is not None and leadership.note_local_end(self.log.durable_end_offset, self.voters):
+            self.advance_high_watermark(leadership.high_watermark)
+
+    def propose(self, epoch: int, records: Sequence[Any], *, now_ms: int) -> int:
+        """Append `records` as one batch to be committed together; returns the offset of the last. KafkaError NOT_CONTROLLER unless
+        this node leads `epoch`; StorageError when the disk fails."""
+        leadership = self.state.leadership
+        if leadership is None or leadership.epoch != epoch or leadership.is_resigning or self.is_stopping:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum in the epoch of the proposal.")
+        return self.log.append_records(records, epoch=epoch, now_ms=now_ms)
+
+    def resign(self, epoch: int) -> None:
+        """Give up the leadership of `epoch`, at the next poll."""
+        leadership = self.state.leadership
+        if leadership is not None and leadership.epoch == epoch:
+            leadership.is_resigning = True
+
+    def stop(self) -> None:
+        """Take part no more: a leader resigns, so that the others need not wait for its silence."""
+        self.is_stopping = True
+
+    def leader_has_crashed(self, node_id: int, now_ms: int) -> None:
+        """It is proven that the leader's process is gone: look for another without waiting for the fetch timeout."""
+        role = self.state.role
+        if isinstance(role, Follower) and self.state.leader_id == node_id:
+            role.has_fetched = False
+            if self.is_voter:
+                # A little apart, or all voters ask at once and each is refused by none and elected by none.
+                role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + self._random.randrange(self.config.retry_backoff_ms + 1))
+
+    # -- transitions -----------------------------------------------------------------------------------------------
+
+    def become_unattached(self, epoch: int, now_ms: int, *, leader_id: int = NO_NODE) -> None:
+        role = self.state.role
+        if not self.is_voter:
+            deadline_ms = NEVER_MS
+        elif isinstance(role, (Candidate, Unattached, Resigned)) or (isinstance(role, Prospective) and not role.election.is_lost):
+            deadline_ms = role.election_deadline_ms  # a new epoch of others does not postpone our own candidacy
+        else:
+            deadline_ms = self.draw_election_deadline(now_ms)
+        self._leave_leadership()
+        self.state.become_unattached(epoch, deadline_ms, leader_id=leader_id)
+        self.peers.reset()
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+        self._leave_leadership()
+        self.state.become_follower(epoch, leader_id, endpoints, now_ms=now_ms, fetch_timeout_ms=self.config.fetch_timeout_ms)
+        self.peers.reset()
+        logger.info("the metadata quorum's epoch %d is led by node %d", epoch, leader_id)
+
+    def become_prospective(self, now_ms: int) -> None:
+        self.state.become_prospective(self.voters, self.draw_election_deadline(now_ms))
+        self.peers.reset()
+        self.maybe_advance_election(now_ms)
+
+    def become_candidate(self, now_ms: int) -> None:
+        self.state.become_candidate(self.voters, self.draw_election_deadline(now_ms))
+        self.peers.reset()
+        self.maybe_advance_election(now_ms)
+
+    def maybe_advance_election(self, now_ms: int) -> None:
+        """A majority of pre-votes makes a candidate, a majority of votes a leader."""
+        role = self.state.role
+        if isinstance(role, Prospective) and role.election.is_won:
+            self.become_candidate(now_ms)
+        elif isinstance(role, Candidate) and role.election.is_won:
+            self._become_leader(role.election, now_ms)
+
+    def end_lost_election(self, now_ms: int) -> None:
+        """The pre-votes were refused, or not given in time: back to the leader of this epoch if one is known."""
+        state = self.state
+        if state.leader_id != NO_NODE and state.leader_endpoints:
+            self.become_follower(state.epoch, state.leader_id, state.leader_endpoints, now_ms)
+        else:
+            self.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
+
+    def advance_high_watermark(self, offset: int | None) -> None:
+        if offset is not None and self.state.advance_high_watermark(offset):
+            self.log.set_high_watermark(offset)
+            self.on_high_watermark()
+
+    def note_control_records(self, records: Iterable[ControlRecord]) -> None:
+        for record in records:
+            if record.type is ControlRecordType.KRAFT_VERSION:
+                self.version_history.add(record.offset, record.value.k_raft_version)
+            elif record.type is ControlRecordType.KRAFT_VOTERS:
+                self.voter_history.add(record.offset, VoterSet.from_record(record.value))
+
+    def append_voters(self, voters: VoterSet, now_ms: int) -> int:
+        """Write the new set to the log, from where on it counts; returns the record's offset."""
+        record = voters.to_record()
+        offset = self.log.append_control_records([(ControlRecordType.KRAFT_VOTERS, record)], epoch=self.epoch, now_ms=now_ms)
+        self.voter_history.add(offset, voters)
+        return offset
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def reply(self, token: Any, response: Any) -> None:
+        self._ready.replies.append(Reply(token, response))
+
+    def send(self, node: Node, make_request: Callable[[], Any], now_ms: int) -> int:
+        """Send if the peer may be asked now; returns when to look at it again."""
+        if self.peers.is_ready(node, now_ms):
+            self._ready.outgoing.append(Outgoing(node, self.peers.note_sent(node, now_ms), make_request()))
+        return self.peers.wait_until_ms(node)
+
+    def node_of(self, node_id: int, endpoints: Endpoints) -> Node:
+        """KeyError when the peer has no address on our listener."""
+        host, port = endpoints[self.config.listener_name]
+        return Node(node_id, host, port)
+
+    def fetch_request(self) -> Any:
+        return messages.fetch_request(self.config.cluster_id, self.epoch, self.config.me, self.log_end, self.high_watermark)
+
+    # -- roles -----------------------------------------------------------------------------------------------------
+
+    def _poll_role(self, now_ms: int) -> int:
+        role = self.state.role
+        if isinstance(role, Leadership):
+            return self._poll_leader(role, now_ms)
+        if isinstance(role, (Candidate, Prospective)):
+            return self._poll_nominee(role, now_ms)
+        if isinstance(role, Follower):
+            return self._poll_follower(role, now_ms)
+        if isinstance(role, Unattached):
+            return self._poll_unattached(role, now_ms)
+        return self._poll_resigned(role, now_ms)
+
+    def _poll_leader(self, role: Leadership, now_ms: int) -> int:
+        if self.is_stopping or role.is_resigning or now_ms >= role.check_quorum_deadline_ms:
+            logger.info("resigning from epoch %d of the metadata quorum", role.epoch)
+            voters, successors = self.voters, role.successors()
+            self._leave_leadership()
+            self.state.become_resigned(voters, successors, self.draw_election_deadline(now_ms))
+            self.peers.reset()
+            return now_ms
+        role.forget_silent_observers(now_ms)
+        wake_ms = min(role.check_quorum_deadline_ms, role.begin_quorum_deadline_ms)
+        if now_ms >= role.begin_quorum_deadline_ms:
+            for key in role.voters_to_notify(now_ms):
+                self._send_to_voter(key, lambda key=key: self._begin_quorum_request(key), now_ms)  # type: ignore[misc]
+            wake_ms = min(role.check_quorum_deadline_ms, role.begin_quorum_deadline_ms)
+        return wake_ms if role.change is None else min(wake_ms, role.change.deadline_ms)
+
+    def _poll_nominee(self, role: Candidate | Prospective, now_ms: int) -> int:
+        if now_ms >= role.election_deadline_ms and not self.is_stopping:
+            if isinstance(role, Candidate):
+                self.become_prospective(now_ms)
+            else:
+                self.end_lost_election(now_ms)
+            return now_ms
+        wake_ms = role.election_deadline_ms if not self.is_stopping else NEVER_MS
+        if not role.election.is_lost:
+            for key in role.election.unanswered:
+                wake_ms = min(wake_ms, self._send_to_voter(key, lambda key=key: self._vote_request(key), now_ms))  # type: ignore[misc]
+        return wake_ms
+
+    def _poll_follower(self, role: Follower, now_ms: int) -> int:
+        if self.is_stopping:
+            return NEVER_MS
+        if not self.is_voter:
+            return self._poll_observer(role, now_ms)
+        if now_ms >= role.fetch_deadline_ms:
+            self.become_prospective(now_ms)
+            return now_ms
+        if now_ms >= role.update_voter_deadline_ms:
+            leader = self._leader_node()
+            is_due = self.voters.needs_update(self.as_voter) if self.kraft_version >= RECONFIGURABLE else not role.has_updated_leader
+            if not is_due or self.peers.is_ready(leader, now_ms):
+                role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
+            if is_due:
+                return min(self.send(leader, self._update_voter_request, now_ms), role.fetch_deadline_ms)
+        return min(self._fetch(role, now_ms), role.fetch_deadline_ms)
+
+    def _poll_observer(self, role: Follower, now_ms: int) -> int:
+        wants_to_join = self.config.auto_join and self.config.can_become_voter and self.kraft_version >= RECONFIGURABLE
+        if wants_to_join and now_ms >= role.update_voter_deadline_ms:
+            leader = self._leader_node()
+            if self.peers.is_ready(leader, now_ms):
+                role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
+            namesake = self.voters.find(self.config.me.node_id)
+            if namesake is not None:  # this node with another disk: that voter will never vote again
+                key = namesake.key
+                return self.send(leader, lambda: messages.remove_voter_request(self.config.cluster_id, key), now_ms)
+            return self.send(leader, self._add_voter_request, now_ms)
+        return self._fetch(role, now_ms)
+
+    def _fetch(self, role: Follower, now_ms: int) -> int:
+        """Fetch from the leader, or, where it does not answer, ask the bootstrap servers for another."""
+        if self.needs_flush:
+            return NEVER_MS  # the fetch would acknowledge what is not durable; `poll` is called after the flush
+        leader = self._leader_node()
+        if self.peers.has_timed_out(leader, now_ms):
+            self.peers.reset(leader)
+            return self._fetch_from_bootstrap(now_ms)
+        if self.peers.is_backing_off(leader, now_ms):
+            return self._fetch_from_bootstrap(now_ms)
+        if self.peers.has_request_under_way(now_ms):
+            return self.peers.earliest_wait_ms(now_ms)
+        return self.send(leader, lambda: self._fetch_or_snapshot_request(role), now_ms)
+
+    def _fetch_from_bootstrap(self, now_ms: int) -> int:
+        node = self.peers.find_bootstrap(now_ms)
+        return self.peers.earliest_wait_ms(now_ms) if node is None else self.send(node, self.fetch_request, now_ms)
+
+    def _poll_unattached(self, role: Unattached, now_ms: int) -> int:
+        if self.is_stopping:
+            return NEVER_MS
+        if self.is_voter and now_ms >= role.election_deadline_ms:
+            self.become_prospective(now_ms)
+            return now_ms
+        if self.needs_flush:
+            return role.election_deadline_ms
+        return min(self._fetch_from_bootstrap(now_ms), role.election_deadline_ms)
+
+    def _poll_resigned(self, role: Resigned, now_ms: int) -> int:
+        if now_ms >= role.election_deadline_ms and not self.is_stopping:
+            self.become_unattached(self.epoch + 1, now_ms)
+            return now_ms
+        wake_ms = role.election_deadline_ms if not self.is_stopping else NEVER_MS
+        for node_id in list(role.unacknowledged):
+            voter = self.voters.find(node_id)
+            if voter is None:
+                del role.unacknowledged[node_id]
+            else:
+                wake_ms = min(wake_ms, self._send_to_voter(voter.key, lambda: self._end_quorum_request(role), now_ms))
+        return wake_ms
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _restore(self, vote: Vote, now_ms: int) -> None:
+        """Begin where the last life ended; never as leader, whose followers may have another one by now."""
+        state, me = self.state, self.config.me
+        last_epoch = self.log.last_epoch
+        deadline_ms = self.draw_election_deadline(now_ms) if self.is_voter else NEVER_MS
+        if vote.epoch < last_epoch:
+            state.vote, state.is_vote_changed = Vote(last_epoch), True
+            state.role = Unattached(deadline_ms)
+        elif vote.leader_id == me.node_id:
+            state.vote = vote
+            others = {voter_id: None for voter_id in self.voters.ids if voter_id != me.node_id}
+            state.role = Resigned(self.draw_election_deadline(now_ms), others, [])  # also one that is no voter any more
+        elif vote.voted == me and self.is_voter:
+            state.vote = vote
+            state.role = Candidate(Election(self.voters, {me.node_id: None}), deadline_ms)
+        elif vote.leader_id != NO_NODE and self.voters.endpoints_of(vote.leader_id):
+            state.vote = vote
+            state.leader_endpoints = self.voters.endpoints_of(vote.leader_id)
+            fetch_deadline_ms = now_ms + self.config.fetch_timeout_ms
+            state.role = Follower(fetch_deadline_ms, fetch_deadline_ms)
+        else:
+            state.vote = vote
+            state.role = Unattached(deadline_ms)
+        if self.voters.is_only_voter(me):
+            if not isinstance(state.role, Candidate):
+                self.become_prospective(now_ms)  # there is nobody to wait for
+            else:
+                self.maybe_advance_election(now_ms)
+
+    def _become_leader(self, election: Election, now_ms: int) -> None:
+        me, epoch = self.as_voter, self.epoch
+        leadership = Leadership(
+            me,
+            epoch,
+            self.log.end_offset,
+            self.voters,
+            list(election.granted),
+            now_ms=now_ms,
+            fetch_timeout_ms=self.config.fetch_timeout_ms,
+        )
+        if self.kraft_version < RECONFIGURABLE:
+            leadership.volatile_voters = self.voters.update(me, is_directory_ignored=True)
+        self.state.become_leader(leadership, self.config.endpoints)
+        self.peers.reset()
+        self.log.begin_epoch(epoch)
+        self._append_start_of_epoch(leadership, now_ms)
+        logger.info("leading epoch %d of the metadata quorum from offset %d", epoch, leadership.epoch_start_offset)
+
+    def _append_start_of_epoch(self, leadership: Leadership, now_ms: int) -> None:
+        change = LeaderChangeMessage(
+            leader_id=leadership.me.key.node_id,
+            voters=[VoterId(voter_id=node_id) for node_id in leadership.voters],
+            granting_voters=[VoterId(voter_id=node_id) for node_id in leadership.granting_voters],
+        )
+        records: list[tuple[ControlRecordType, Any]] = [(ControlRecordType.LEADER_CHANGE, change)]
+        voters = None
+        if self.kraft_version >= RECONFIGURABLE and (self.voter_history.last_offset == -1 or self.voters.needs_update(leadership.me)):
+            # The voters came with the format's snapshot, or the leader has moved: the log says so from here on.
+            voters = self.voters.update(leadership.me)
+            assert voters is not None, "only a voter leads"
+            records.append((ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=self.kraft_version)))
+            records.append((ControlRecordType.KRAFT_VOTERS, voters.to_record()))
+        last_offset = self.log.append_control_records(records, epoch=leadership.epoch, now_ms=now_ms)
+        if voters is not None:
+            self.version_history.add(last_offset - 1, self.kraft_version)
+            self.voter_history.add(last_offset, voters)
+
+    def _leave_leadership(self) -> None:
+        """Who waits for this leader is told that it is none any more; RaftRequests answers the parked fetches."""
+        leadership = self.state.leadership
+        if leadership is not None:
+            self.on_leadership_lost(leadership.change)
+            leadership.change = None
+
+    def _leader_node(self) -> Node:
+        return self.node_of(self.state.leader_id, self.state.leader_endpoints)
+
+    def _send_to_voter(self, key: ReplicaKey, make_request: Callable[[], Any], now_ms: int) -> int:
+        endpoints = self.voters.endpoints_of(key.node_id)
+        if self.config.listener_name not in endpoints:
+            return NEVER_MS
+        return self.send(self.node_of(key.node_id, endpoints), make_request, now_ms)
+
+    def _vote_request(self, to: ReplicaKey) -> Any:
+        is_pre_vote = isinstance(self.state.role, Prospective)
+        return messages.vote_request(self.config.cluster_id, self.epoch, self.config.me, to, self.log_end, is_pre_vote=is_pre_vote)
+
+    def _begin_quorum_request(self, to: ReplicaKey) -> Any:
+        return messages.begin_quorum_epoch_request(self.config.cluster_id, self.epoch, self.config.me.node_id, self.config.endpoints, to)
+
+    def _end_quorum_request(self, role: Resigned) -> Any:
+        return messages.end_quorum_epoch_request(
+            self.config.cluster_id, self.epoch, self.config.me.node_id, self.config.endpoints, role.successors
+        )
+
+    def _fetch_or_snapshot_request(self, role: Follower) -> Any:
+        if role.fetching_snapshot is None:
+            return self.fetch_request()
+        return messages.fetch_snapshot_request(
+            self.config.cluster_id, self.epoch, self.config.me, role.fetching_snapshot, role.snapshot_position
+        )
+
+    def _update_voter_request(self) -> Any:
+        return messages.update_voter_request(self.config.cluster_id, self.epoch, self.config.me, self.config.endpoints, KRAFT_VERSIONS)
+
+    def _add_voter_request(self) -> Any:
+        return messages.add_voter_request(self.config.cluster_id, self.config.request_timeout_ms, self.config.me, self.config.endpoints)

@@ -1,0 +1,206 @@
+"""The state of one raft replica: its epoch, its vote, the leader it knows, and its role; and every legal change of them.
+
+    Unattached ──election timeout──► Prospective ──majority of pre-votes──► Candidate ──majority of votes──► Leader
+        ▲  ▲                            │     ▲                                │                               │
+        │  └──────pre-votes refused─────┘     └────────election timeout────────┘                               │ lost its
+        │                                                                                                      ▼ majority
+    any role: a higher epoch ─► Unattached, a leader of this epoch ─► Follower ──fetch timeout──► Prospective   Resigned
+
+What must survive a restart (epoch, vote, leader) is marked as changed; the driver writes it before anything is sent.
+
+Source: org.apache.kafka.raft.QuorumState and its EpochState classes; KIP-595, KIP-996 (pre-vote).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.quorum.leadership import Leadership
+from broker.quorum.peers import NEVER_MS
+from broker.quorum.raft_log import OffsetAndEpoch
+from broker.quorum.voters import NO_ENDPOINTS, NO_NODE, Endpoints, ReplicaKey, VoterSet
+
+
+@dataclass(slots=True)
+class Election:
+    """The votes of one round. Voters are those of its beginning; the candidate has voted for itself."""
+
+    voters: VoterSet
+    granted: dict[int, None]
+    refused: dict[int, None] = field(default_factory=dict)
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    @property
+    def is_won(self) -> bool:
+        return len(self.granted) >= self.majority
+
+    @property
+    def is_lost(self) -> bool:
+        return len(self.voters) - len(self.refused) < self.majority
+
+    @property
+    def unanswered(self) -> list[ReplicaKey]:
+        return [voter.key for voter in self.voters if voter.key.node_id not in self.granted and voter.key.node_id not in self.refused]
+
+    def note(self, node_id: int, *, is_granted: bool) -> None:
+        if self.voters.find(node_id) is None:
+            return
+        to, other = (self.granted, self.refused) if is_granted else (self.refused, self.granted)
+        other.pop(node_id, None)
+        to[node_id] = None
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Knows the epoch and perhaps who leads it, but not how to reach that leader. May have voted in it."""
+
+    election_deadline_ms: int
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks whether it would be voted for, before it disturbs anyone with a new epoch."""
+
+    election: Election
+    election_deadline_ms: int
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Has voted for itself in a new epoch and asks for votes."""
+
+    election: Election
+    election_deadline_ms: int
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of its epoch."""
+
+    fetch_deadline_ms: int
+    update_voter_deadline_ms: int
+    has_fetched: bool = False
+    """Whether a fetch from this leader succeeded: then the leader lives, and nobody else gets a pre-vote."""
+    fetching_snapshot: OffsetAndEpoch | None = None
+    snapshot_position: int = 0
+    has_updated_leader: bool = False
+    """Whether the leader knows this voter's endpoints (kraft.version 0, where they are not in the log)."""
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch and does not any more; tells the voters, so that they need not wait for their timeouts."""
+
+    election_deadline_ms: int
+    unacknowledged: dict[int, None]
+    successors: list[ReplicaKey]
+
+
+Role = Unattached | Prospective | Candidate | Follower | Leadership | Resigned
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What a replica must remember over a restart: in which epoch it is, whom it voted for there, who leads it."""
+
+    epoch: int = 0
+    leader_id: int = NO_NODE
+    voted: ReplicaKey | None = None
+
+
+class RaftState:
+    """See the module's docstring. Owner: Raft. `high_watermark` never goes back, None until it is known."""
+
+    def __init__(self, me: ReplicaKey) -> None:
+        self.me = me
+        self.vote = Vote()
+        self.is_vote_changed = False
+        self.leader_endpoints: Endpoints = NO_ENDPOINTS
+        self.role: Role = Unattached(NEVER_MS)
+        self.high_watermark: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.vote.epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self.vote.leader_id
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """What this replica knows as the leader; None when it does not lead."""
+        return self.role if isinstance(self.role, Leadership) else None
+
+    def become_unattached(self, epoch: int, deadline_ms: int, *, leader_id: int = NO_NODE) -> None:
+        assert epoch > self.epoch or (epoch == self.epoch and isinstance(self.role, Prospective))
+        voted = self.vote.voted if epoch == self.epoch else None
+        self._change(Unattached(deadline_ms), Vote(epoch, leader_id, voted))
+
+    def become_prospective(self, voters: VoterSet, deadline_ms: int) -> None:
+        """In memory only: nothing is promised to anyone."""
+        assert not isinstance(self.role, (Leadership, Prospective))
+        self.role = Prospective(Election(voters, {self.me.node_id: None}), deadline_ms)
+
+    def become_candidate(self, voters: VoterSet, deadline_ms: int) -> None:
+        assert isinstance(self.role, Prospective)
+        self.leader_endpoints = NO_ENDPOINTS
+        self._change(Candidate(Election(voters, {self.me.node_id: None}), deadline_ms), Vote(self.epoch + 1, NO_NODE, self.me))
+
+    def become_leader(self, leadership: Leadership, endpoints: Endpoints) -> None:
+        assert isinstance(self.role, Candidate) and self.role.election.is_won
+        self.leader_endpoints = endpoints
+        self._change(leadership, Vote(self.epoch, self.me.node_id, self.vote.voted))
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, *, now_ms: int, fetch_timeout_ms: int) -> None:
+        assert epoch >= self.epoch and leader_id != self.me.node_id and endpoints
+        assert epoch > self.epoch or not isinstance(self.role, Leadership), "an epoch has one leader"
+        voted = self.vote.voted if epoch == self.epoch else None
+        self.leader_endpoints = endpoints
+        deadline_ms = now_ms + fetch_timeout_ms
+        self._change(Follower(fetch_deadline_ms=deadline_ms, update_voter_deadline_ms=deadline_ms), Vote(epoch, leader_id, voted))
+
+    def become_resigned(self, voters: VoterSet, successors: list[ReplicaKey], deadline_ms: int) -> None:
+        assert isinstance(self.role, Leadership)
+        others = {voter_id: None for voter_id in voters.ids if voter_id != self.me.node_id}
+        self.role = Resigned(deadline_ms, others, successors)
+
+    def add_vote(self, candidate: ReplicaKey, deadline_ms: int) -> None:
+        """Promise this epoch's vote to `candidate`; the election timeout begins anew."""
+        assert isinstance(self.role, (Unattached, Prospective)) and self.vote.voted is None and candidate.node_id != self.me.node_id
+        self.role.election_deadline_ms = deadline_ms
+        self._change(self.role, Vote(self.epoch, self.leader_id, candidate))
+
+    def would_vote_for(self, candidate: ReplicaKey, *, is_log_current: bool, is_pre_vote: bool) -> bool:
+        """Whether `candidate`, of this epoch, gets a vote or a pre-vote. `is_log_current`: its log is not behind ours."""
+        role = self.role
+        if isinstance(role, Follower):
+            return is_pre_vote and not role.has_fetched and is_log_current
+        if isinstance(role, (Leadership, Candidate)):
+            return is_pre_vote and is_log_current and isinstance(role, Candidate)
+        if isinstance(role, Resigned):
+            return is_pre_vote and is_log_current
+        if is_pre_vote:
+            return is_log_current
+        if self.vote.voted is not None:
+            voted = self.vote.voted
+            return voted.node_id == candidate.node_id and voted.directory_id in (bytes(16), candidate.directory_id)
+        return self.leader_id == NO_NODE and is_log_current
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Returns whether it moved; it never goes back."""
+        if self.high_watermark is not None and offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    def _change(self, role: Role, vote: Vote) -> None:
+        if isinstance(role, Unattached):
+            self.leader_endpoints = NO_ENDPOINTS
+        self.role = role
+        if vote != self.vote:
+            self.vote = vote
+            self.is_vote_changed = True

@@ -1,0 +1,132 @@
+"""RaftReplica: one replica of the metadata quorum without I/O, as its driver sees it: requests, responses and time in, a Ready out.
+
+It wires the parts of the core together and keeps the rule that after every event the roles are polled.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from broker.quorum.raft import Outgoing, Raft, RaftConfig, Ready
+from broker.quorum.raft_log import ControlRecord, RaftLog
+from broker.quorum.raft_requests import RaftRequests
+from broker.quorum.raft_responses import RaftResponses
+from broker.quorum.raft_state import Vote
+from broker.quorum.voter_changes import VoterChange
+from broker.quorum.voter_handlers import VoterHandlers
+from protocol.messages.add_raft_voter import AddRaftVoterRequest
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+
+
+class RaftReplica:
+    """Every method takes the monotonic time in ms; `wake_ms` says when `poll` has to be called next, at the latest.
+
+    After any call the driver takes the Ready: it writes the vote, then sends; and it synchronises the log while `needs_flush`, then calls
+    `log_is_durable`. `on_high_watermark` is called when more is committed.
+    """
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        log: RaftLog,
+        vote: Vote | None,
+        control_records: Iterable[ControlRecord],
+        *,
+        random_source: random.Random,
+        now_ms: int,
+    ) -> None:
+        self.raft = Raft(config, log, vote, control_records, random_source=random_source, now_ms=now_ms)
+        self.on_high_watermark: Callable[[], None] = lambda: None
+        self.wake_ms = now_ms
+        self._requests = RaftRequests(self.raft)
+        self._responses = RaftResponses(self.raft)
+        self._voters = VoterHandlers(self.raft)
+        self._has_progress = False
+        self.raft.on_high_watermark = self._high_watermark_moved
+        self.raft.on_leadership_lost = self._leadership_lost
+        self._responses.on_api_versions = self._voters.api_versions_answered
+        self.poll(now_ms)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def handle_request(self, token: Any, message: Any, version: int, listener_name: str, now_ms: int) -> None:
+        """Answer a peer's or a client's request; the answer comes with a Ready, now or later."""
+        kind = type(message)
+        if kind is AddRaftVoterRequest:
+            self._voters.add(token, message, version, now_ms)
+        elif kind is RemoveRaftVoterRequest:
+            self._voters.remove(token, message, version, now_ms)
+        elif kind is UpdateRaftVoterRequest:
+            self._voters.update(token, message, listener_name, now_ms)
+        else:
+            self._requests.handle(token, message, version, listener_name, now_ms)
+        self.poll(now_ms)
+
+    def handle_response(self, outgoing: Outgoing, response: Any | None, now_ms: int) -> None:
+        """The answer to a request of ours, None when there will be none."""
+        self._responses.handle(outgoing, response, now_ms)
+        self.poll(now_ms)
+
+    def log_is_durable(self, now_ms: int) -> None:
+        """The log was synchronised up to its `durable_end_offset`."""
+        self.raft.log_is_durable(now_ms)
+        self.poll(now_ms)
+
+    def propose(self, epoch: int, records: Sequence[Any], *, now_ms: int) -> int:
+        """See `Raft.propose`. Followers that wait get the records at once."""
+        offset = self.raft.propose(epoch, records, now_ms=now_ms)
+        self._has_progress = True
+        self.poll(now_ms)
+        return offset
+
+    def upgrade_kraft_version(self, level: int, *, is_validated_only: bool, now_ms: int) -> int | None:
+        offset = self._voters.upgrade_kraft_version(level, is_validated_only=is_validated_only, now_ms=now_ms)
+        self.poll(now_ms)
+        return offset
+
+    def resign(self, epoch: int, now_ms: int) -> None:
+        self.raft.resign(epoch)
+        self.poll(now_ms)
+
+    def stop(self, now_ms: int) -> None:
+        self.raft.stop()
+        self.poll(now_ms)
+
+    def leader_has_crashed(self, node_id: int, now_ms: int) -> None:
+        self.raft.leader_has_crashed(node_id, now_ms)
+        self.poll(now_ms)
+
+    # -- what is to be done ----------------------------------------------------------------------------------------
+
+    def poll(self, now_ms: int) -> None:
+        """Do what is due, until nothing is."""
+        end_offset = self.raft.log.end_offset
+        self._voters.expire(now_ms)
+        wake_ms = self.raft.poll(now_ms)
+        while self._has_progress or self.raft.log.end_offset != end_offset:
+            self._has_progress = False
+            end_offset = self.raft.log.end_offset
+            self._requests.progress(now_ms)  # a fetch that is answered may move the high watermark, which others wait for
+            wake_ms = min(wake_ms, self.raft.poll(now_ms))
+        self.wake_ms = min(wake_ms, self._requests.expire(now_ms))
+
+    def take_ready(self) -> Ready:
+        return self.raft.take_ready()
+
+    @property
+    def needs_flush(self) -> bool:
+        return self.raft.needs_flush
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _high_watermark_moved(self) -> None:
+        self._has_progress = True
+        self._voters.high_watermark_moved()
+        self.on_high_watermark()
+
+    def _leadership_lost(self, change: VoterChange | None) -> None:
+        self._voters.leadership_lost(change)
+        self._requests.leadership_ends()
