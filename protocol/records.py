@@ -316,6 +316,11 @@ def assemble_batch(header: BatchHeader, payload: Buffer) -> bytearray:
     return batch
 
 
+def encode_control_record_key(control_type: ControlType) -> bytes:
+    """Returns the key of a control record."""
+    return _CONTROL_KEY.pack(0, control_type)
+
+
 def build_control_batch(
     control_type: ControlType,
     value: bytes,
@@ -328,7 +333,7 @@ def build_control_batch(
 ) -> bytearray:
     """Returns a batch of one control record. A transaction's end names its producer; the quorum's records have none."""
     return build_batch(
-        [SimpleRecord(_CONTROL_KEY.pack(0, control_type), value, (), timestamp)],
+        [SimpleRecord(encode_control_record_key(control_type), value, (), timestamp)],
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
         producer_id=producer_id,

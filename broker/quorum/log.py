@@ -1,0 +1,248 @@
+"""`__cluster_metadata-0` on disk: the quorum's log over a storage Log, with its snapshots. Satisfies RaftLog.
+
+Offsets and epochs are assigned by the leader of the quorum, so batches are appended as a follower appends them: nothing validates or
+changes them again. Only the FlushWork that `log.take_flush` makes and the deletion of files leave the loop.
+
+Source: kafka.raft.KafkaMetadataLog.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch
+from broker.quorum.raft_messages import METADATA_TOPIC, METADATA_TOPIC_ID, PARTITION
+from broker.quorum.snapshot_files import SnapshotFiles
+from config.topic import LONG_MAX, LogConfig
+from protocol import codec
+from protocol.errors import DecodeError, KafkaError
+from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord, decode_control_key
+from protocol.messages.stored.voters_record import VotersRecord
+from protocol.records import ControlType, SimpleRecord, build_batch, encode_control_record_key, iterate_headers, iterate_records
+from protocol.uuids import uuid_to_text
+from storage.errors import StorageError, storage_errors
+from storage.files import PARTITION_METADATA, delete_if_exists, partition_directory_name, replace_file, sync_directory
+from storage.log import Log
+
+logger = logging.getLogger("barnabas.quorum")
+
+MESSAGE_BYTES_MAX = 2**31 - 1
+_KEPT: dict[ControlRecordType, type[Any]] = {
+    ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: VotersRecord,
+}
+
+
+class EncodeBatch(Protocol):
+    """Makes one batch of metadata records, with its offsets and epoch."""
+
+    def __call__(self, records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray: ...
+
+
+class QuorumLog:
+    """The metadata log of this node. Make one with `QuorumLog.open`."""
+
+    def __init__(self, log: Log, encode_batch: EncodeBatch) -> None:
+        self.log = log
+        self.snapshots = SnapshotFiles(log.directory)
+        self.appended_bytes = 0
+        """Of all batches of records since this start."""
+        self._encode_batch = encode_batch
+
+    @classmethod
+    def open(cls, root: Path, config: LogConfig, encode_batch: EncodeBatch, *, now_ms: int) -> QuorumLog:
+        """The log in `root`, the metadata log directory; made if it is not there. Blocks. Raises StorageError."""
+        directory = root / partition_directory_name(METADATA_TOPIC, PARTITION)
+        with storage_errors("create", directory):
+            directory.mkdir(exist_ok=True)
+        if not (directory / PARTITION_METADATA).exists():
+            replace_file(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {uuid_to_text(METADATA_TOPIC_ID)}".encode())
+            sync_directory(root)
+        log = Log.open(directory, METADATA_TOPIC, PARTITION, METADATA_TOPIC_ID, config, now_ms=now_ms)
+        opened = cls(log, encode_batch)
+        opened._check_start(now_ms)
+        return opened
+
+    # -- RaftLog ---------------------------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        return self.log.durable_end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        latest = self.log.leader_epochs.latest_epoch
+        if latest is not None:
+            return latest
+        snapshot = self.latest_snapshot
+        return 0 if snapshot is None else snapshot.epoch
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return self.snapshots.latest
+
+    @property
+    def earliest_snapshot(self) -> OffsetAndEpoch | None:
+        return self.snapshots.earliest
+
+    def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
+        end = self.log.end_offset_for_epoch(epoch)
+        if not end.is_defined:
+            return OffsetAndEpoch(self.end_offset, self.last_epoch)
+        earliest = self.earliest_snapshot
+        if earliest is not None and end.end_offset == earliest.offset and end.epoch == epoch:
+            return earliest  # the epoch is older than all that the log has: the snapshot says which was the last before it
+        return OffsetAndEpoch(end.end_offset, end.epoch)
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.log.assign_leader_epoch(epoch)
+
+    def append_records(self, records: Sequence[Any], *, epoch: int, now_ms: int) -> int:
+        return self._append(self._encode_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms), now_ms)
+
+    def append_control_records(self, records: Sequence[tuple[ControlRecordType, Any]], *, epoch: int, now_ms: int) -> int:
+        encoded = [
+            SimpleRecord(encode_control_record_key(ControlType(kind)), codec.encode(value, value.version), (), now_ms)
+            for kind, value in records
+        ]
+        batch = build_batch(encoded, base_offset=self.end_offset, partition_leader_epoch=epoch, is_control=True)
+        return self._append(batch, now_ms)
+
+    def append_fetched(self, records: Any, *, leader_epoch: int, now_ms: int) -> list[ControlRecord]:
+        view = memoryview(records)
+        end, next_offset = 0, self.end_offset
+        found: list[ControlRecord] = []
+        try:
+            for position, header in iterate_headers(view):
+                if header.partition_leader_epoch > leader_epoch or header.base_offset != next_offset:
+                    break
+                if header.is_control:
+                    found += _control_records(view, position)
+                end, next_offset = position + header.size_bytes, header.next_offset
+            self.log.append_as_follower(view[:end], now_ms=now_ms)
+        except (DecodeError, KafkaError) as error:
+            # Kafka's follower goes on fetching too: what is damaged on the way comes again.
+            logger.warning("batches from the leader of the metadata quorum are left out offset=%d error=%s", self.end_offset, error)
+            return []
+        self.appended_bytes += end
+        return found
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        self.log.truncate_to(offset, now_ms=now_ms)
+
+    def read(self, start_offset: int, *, max_bytes: int) -> Any:
+        return self.log.read(start_offset, max_bytes=max_bytes, end_offset=self.end_offset, minimum_one_batch=True).records
+
+    def set_high_watermark(self, offset: int) -> None:
+        self.log.set_high_watermark(offset)
+
+    def read_snapshot(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[bytes, int] | None:
+        return self.snapshots.read(snapshot, position, max_bytes)
+
+    def begin_snapshot(self, snapshot: OffsetAndEpoch) -> int | None:
+        if snapshot in self.snapshots:
+            return None
+        self.snapshots.begin(snapshot)
+        return 0
+
+    def append_snapshot(self, snapshot: OffsetAndEpoch, position: int, content: Any) -> None:
+        self.snapshots.append(snapshot, position, content)
+
+    def finish_snapshot(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> list[ControlRecord]:
+        path = self.snapshots.finish(snapshot)
+        self.log.truncate_fully_and_start_at(snapshot.offset, now_ms=now_ms)
+        for older in self.snapshots.all():
+            if older < snapshot:
+                delete_if_exists(self.snapshots.forget(older))
+        return _snapshot_control_records(path, snapshot)
+
+    # -- the start -------------------------------------------------------------------------------------------------
+
+    def control_records(self) -> Iterator[ControlRecord]:
+        """Voters and kraft versions of the newest snapshot and of the log behind it, in order. Blocks for the disk."""
+        snapshot = self.latest_snapshot
+        offset = self.start_offset
+        if snapshot is not None and snapshot.offset >= offset:
+            yield from _snapshot_control_records(self.snapshots.path_of(snapshot), snapshot)
+            offset = snapshot.offset
+        for segment in self.log.segments:
+            for position, header in segment.iterate_batches():
+                if header.is_control and header.base_offset >= offset:
+                    yield from _control_records(memoryview(segment.read_batch(position, header.size_bytes)), 0)
+
+    def _check_start(self, now_ms: int) -> None:
+        """The log begins at 0, or where a snapshot ends; a snapshot beyond its end takes its place (a crash came between the two)."""
+        latest = self.latest_snapshot
+        if latest is not None and latest.offset > self.end_offset:
+            self.log.truncate_fully_and_start_at(latest.offset, now_ms=now_ms)
+        elif self.start_offset > 0 and (latest is None or latest.offset < self.start_offset):
+            raise StorageError(f"{self.log.directory} starts at offset {self.start_offset}, and the snapshot that leads there is missing")
+
+    # -- retention -------------------------------------------------------------------------------------------------
+
+    def delete_before(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> None:
+        """`snapshot` holds the state there: remove whole segments before it, if they are committed. Raises StorageError."""
+        self.log.set_log_start_offset(min(snapshot.offset, self.log.high_watermark))
+        self.log.delete_old_segments(now_ms)
+
+    def take_deletions(self, others: Sequence[Path]) -> Callable[[], None]:
+        """What removes the files of removed segments, and `others`; to be run off the loop. Raises StorageError."""
+        deletions = self.log.deletions.take_due(LONG_MAX)
+        paths = [*others, *(path for deletion in deletions for path in deletion.paths)]
+
+        def run() -> None:
+            for path in paths:
+                delete_if_exists(path)
+
+        return run
+
+    def close(self) -> None:
+        self.log.close()
+
+    def _append(self, batch: bytearray, now_ms: int) -> int:
+        self.log.append_as_follower(memoryview(batch), now_ms=now_ms)
+        self.appended_bytes += len(batch)
+        return self.end_offset - 1
+
+
+def _control_records(view: memoryview, position: int) -> list[ControlRecord]:
+    found = []
+    for record in iterate_records(view, position):
+        kind = decode_control_key(record.key or b"")
+        value_class = _KEPT.get(kind)
+        if value_class is not None:
+            found.append(ControlRecord(record.offset, kind, codec.decode(value_class, 0, record.value or b"")[0]))
+    return found
+
+
+def _snapshot_control_records(path: Path, snapshot: OffsetAndEpoch) -> list[ControlRecord]:
+    """At the offset before the snapshot's end: they hold from there on."""
+    with storage_errors("read", path):
+        content = memoryview(path.read_bytes())
+    found: list[ControlRecord] = []
+    try:
+        for position, header in iterate_headers(content):
+            if header.is_control:
+                found += _control_records(content, position)
+    except DecodeError as error:
+        raise StorageError(f"{path} cannot be read: {error}", path=path) from error
+    newest = {record.type: record for record in found}
+    return [ControlRecord(snapshot.offset - 1, kind, record.value) for kind, record in newest.items()]
+
+
+def log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
+    """Never deleted from: snapshots alone may shorten the metadata log."""
+    return LogConfig(
+        segment_bytes=segment_bytes, segment_ms=segment_ms, retention_ms=-1, retention_bytes=-1, max_message_bytes=MESSAGE_BYTES_MAX
+    )

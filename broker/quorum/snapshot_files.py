@@ -1,0 +1,122 @@
+"""The snapshot files of the metadata log: `<20-digit end offset>-<10-digit epoch>.checkpoint`, whole or not there at all (KIP-630).
+
+One that is being fetched is written under `.checkpoint.part` and gets its name once it is whole and durable; leftovers go at a start.
+Owner: QuorumLog. All calls block for the disk; a piece of PIECE_BYTES takes well under a millisecond from the page cache.
+
+Source: org.apache.kafka.snapshot.Snapshots, FileRawSnapshotReader, FileRawSnapshotWriter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from broker.quorum.raft_log import OffsetAndEpoch
+from storage.errors import StorageError, storage_errors
+from storage.files import delete_if_exists, rename, sync_directory, write_fully
+
+SUFFIX = ".checkpoint"
+PART_SUFFIX = ".checkpoint.part"
+PIECE_BYTES = 1024 * 1024
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+def snapshot_name(snapshot: OffsetAndEpoch) -> str:
+    return f"{snapshot.offset:020d}-{snapshot.epoch:010d}{SUFFIX}"
+
+
+class SnapshotFiles:
+    """The snapshots in one directory, by what they cover."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._known: dict[OffsetAndEpoch, Path] = {}
+        with storage_errors("list", directory):
+            names = sorted(os.listdir(directory))
+        for name in names:
+            match = _NAME.fullmatch(name)
+            if match is not None:
+                self._known[OffsetAndEpoch(int(match[1]), int(match[2]))] = directory / name
+            elif name.endswith(PART_SUFFIX):
+                delete_if_exists(directory / name)
+
+    def __contains__(self, snapshot: OffsetAndEpoch) -> bool:
+        return snapshot in self._known
+
+    @property
+    def latest(self) -> OffsetAndEpoch | None:
+        return max(self._known, default=None)
+
+    @property
+    def earliest(self) -> OffsetAndEpoch | None:
+        return min(self._known, default=None)
+
+    def all(self) -> list[OffsetAndEpoch]:
+        """Oldest first."""
+        return sorted(self._known)
+
+    def path_of(self, snapshot: OffsetAndEpoch) -> Path:
+        return self._known[snapshot]
+
+    def note_written(self, snapshot: OffsetAndEpoch) -> None:
+        """The file is there now, durably: somebody else wrote it."""
+        self._known[snapshot] = self.directory / snapshot_name(snapshot)
+
+    def forget(self, snapshot: OffsetAndEpoch) -> Path:
+        """It counts no more; the caller deletes the file that is returned."""
+        return self._known.pop(snapshot)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def read(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[bytes, int] | None:
+        """Bytes from `position`, and the file's size; None when there is no such snapshot."""
+        path = self._known.get(snapshot)
+        if path is None:
+            return None
+        with storage_errors("read", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                size = os.fstat(descriptor).st_size
+                return os.pread(descriptor, min(max_bytes, PIECE_BYTES), position), size
+            finally:
+                os.close(descriptor)
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def begin(self, snapshot: OffsetAndEpoch) -> None:
+        """Make an empty file for a snapshot that will be fetched."""
+        path = self._part(snapshot)
+        with storage_errors("create", path):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+
+    def append(self, snapshot: OffsetAndEpoch, position: int, content: bytes | memoryview) -> None:
+        path = self._part(snapshot)
+        with storage_errors("write", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_size != position:
+                    raise StorageError(f"{path} does not end at {position}", path=path)
+                os.lseek(descriptor, position, os.SEEK_SET)
+                write_fully(descriptor, content)
+            finally:
+                os.close(descriptor)
+
+    def finish(self, snapshot: OffsetAndEpoch) -> Path:
+        """The file is whole: make it durable under its name."""
+        part = self._part(snapshot)
+        with storage_errors("synchronise", part):
+            descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        path = self.directory / snapshot_name(snapshot)
+        rename(part, path)
+        sync_directory(self.directory)
+        self._known[snapshot] = path
+        return path
+
+    def _part(self, snapshot: OffsetAndEpoch) -> Path:
+        return self.directory / snapshot_name(snapshot).replace(SUFFIX, PART_SUFFIX)
