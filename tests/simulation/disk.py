@@ -1,0 +1,452 @@
+"""A simulated disk: a page cache over durable pages, with the calls of `os` that the storage makes.
+
+What was written is read back at once, as from a page cache. Only the fsync family makes it durable. A power cut keeps a random subset
+of the pages that were not synchronised (a file may then hold zeros and valid later data), and of each directory's creations, renames
+and deletions a random beginning. That is harsher than ext4 in its default mode, and no harsher than what file systems promise.
+
+A killed process loses nothing but its descriptors and locks. Faults to be switched on: a full disk, errors of writes and syncs, pages
+that are not in the cache.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+PAGE_BYTES = 512  # smaller than a real page: more torn shapes for the same bytes
+FIRST_DESCRIPTOR = 1_000_000  # no real descriptor: a call that slips past the adapter fails instead of touching one
+KEEP_SHARES = (0.0, 0.5, 0.9, 1.0)  # of a file's dirty pages that a power cut keeps
+
+
+class SimulatedStat(NamedTuple):
+    """What callers look at of an os.stat_result."""
+
+    st_size: int
+    st_nlink: int
+    st_mtime: float
+    st_mtime_ns: int
+
+
+class DirectoryEntry(NamedTuple):
+    """One entry of a directory, as `Disk.scan` tells it. `size_bytes` is 0 for a directory."""
+
+    name: str
+    is_directory: bool
+    size_bytes: int
+
+
+class _File:
+    """An inode. `content` is what is read; `durable` what a power cut leaves at least."""
+
+    def __init__(self, now_s: float) -> None:
+        self.content = bytearray()
+        self.durable = b""
+        self.dirty_pages: dict[int, None] = {}
+        self.least_size = 0  # the smallest size since the last sync: what was beyond may or may not be gone
+        self.links = 1
+        self.modified_s = now_s
+        self.lock_owner: DiskView | None = None
+
+    def write(self, data: bytes, position: int, now_s: float) -> None:
+        end = position + len(data)
+        if position > len(self.content):
+            self.content += bytes(position - len(self.content))
+        self.content[position:end] = data
+        for page in range(position // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1):
+            self.dirty_pages[page] = None
+        self.modified_s = now_s
+
+    def truncate(self, size: int) -> None:
+        if size < len(self.content):
+            del self.content[size:]
+            self.least_size = min(self.least_size, size)
+            for page in [page for page in self.dirty_pages if page * PAGE_BYTES >= size]:
+                del self.dirty_pages[page]
+        elif size > len(self.content):
+            self.write(bytes(size - len(self.content)), len(self.content), self.modified_s)
+
+    def sync(self) -> None:
+        self.durable = bytes(self.content)
+        self.dirty_pages.clear()
+        self.least_size = len(self.durable)
+
+    def lose_power(self, draw: random.Random) -> None:
+        left = bytearray(self.durable)
+        if self.least_size < len(left) and draw.random() < 0.5:
+            del left[self.least_size :]
+        share = draw.choice(KEEP_SHARES)
+        for page in sorted(self.dirty_pages):
+            if draw.random() < share:
+                start = page * PAGE_BYTES
+                data = self.content[start : start + PAGE_BYTES]
+                if start > len(left):
+                    left += bytes(start - len(left))
+                left[start : start + len(data)] = data
+        self.content = left
+        self.sync()
+
+
+class _Directory:
+    """Names and what they stand for. `pending` are changes that a power cut may undo, oldest first:."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _File | _Directory] = {}
+        self.durable: dict[str, _File | _Directory] = {}
+        self.pending: list[dict[str, _File | _Directory]] = []  # the entries after each change
+
+    def changed(self) -> None:
+        self.pending.append(dict(self.entries))
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.pending.clear()
+
+    def lose_power(self, draw: random.Random) -> None:
+        states = [self.durable, *self.pending]
+        self.entries = dict(draw.choice(states))
+        self.sync()
+
+
+class SimulatedDisk:
+    """One node's disk; it outlives the node's processes. `now_s` is the wall clock for modification times."""
+
+    def __init__(self, draw: random.Random, now_s: Callable[[], float], note: Callable[[str, str], None]) -> None:
+        self._draw = draw
+        self.now_s = now_s
+        self.note = note
+        self.root = _Directory()
+        self.capacity_bytes: int | None = None
+        self.write_error_share = 0.0  # of the writes that fail with EIO
+        self.sync_error_share = 0.0
+        self.cold_share = 0.0  # of the reads that may not wait and would have to
+        self.syncs_count = 0
+
+    def boot(self) -> DiskView:
+        """The calls of one process that uses this disk."""
+        return DiskView(self)
+
+    def cut_power(self) -> None:
+        """Everything that is not durable may be lost. No process may use the disk meanwhile."""
+        reachable = [self.root]
+        for directory in reachable:  # what a directory holds afterwards is known only once it lost power itself
+            directory.lose_power(self._draw)
+            reachable += [entry for entry in directory.entries.values() if isinstance(entry, _Directory)]
+        for file in self._files():
+            file.lose_power(self._draw)
+            file.lock_owner = None
+            file.links = 1
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(len(file.content) for file in self._files())
+
+    # -- for DiskView ----------------------------------------------------------------------------------------------
+
+    def find(self, path: str) -> _File | _Directory | None:
+        found: _File | _Directory = self.root
+        for part in _parts(path):
+            if not isinstance(found, _Directory):
+                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+            inside = found.entries.get(part)
+            if inside is None:
+                return None
+            found = inside
+        return found
+
+    def parent_of(self, path: str) -> tuple[_Directory, str]:
+        *above, name = _parts(path)
+        parent = self.find("/".join(above))
+        if not isinstance(parent, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return parent, name
+
+    def check_room(self, growth: int) -> int:
+        """How many of `growth` bytes fit; OSError when none does."""
+        if self.capacity_bytes is None or growth <= 0:
+            return growth
+        room = self.capacity_bytes - self.used_bytes
+        if room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return min(room, growth)
+
+    def maybe_fail(self, share: float, what: str) -> None:
+        if share and self._draw.random() < share:
+            self.note("disk error", what)
+            raise OSError(errno.EIO, "Input/output error")
+
+    def is_cold(self) -> bool:
+        return bool(self.cold_share) and self._draw.random() < self.cold_share
+
+    def sync_all(self) -> None:
+        for directory in self._directories():
+            directory.sync()
+        for file in self._files():
+            file.sync()
+
+    def _directories(self) -> list[_Directory]:
+        found = [self.root]
+        for directory in found:
+            found += [entry for entry in directory.entries.values() if isinstance(entry, _Directory)]
+        return found
+
+    def _files(self) -> list[_File]:
+        files = (entry for directory in self._directories() for entry in directory.entries.values() if isinstance(entry, _File))
+        return list(dict.fromkeys(files))
+
+
+class _Open:
+    """An open file description."""
+
+    def __init__(self, target: _File | _Directory, flags: int) -> None:
+        self.target = target
+        self.flags = flags
+        self.position = 0
+
+
+class DiskView:
+    """The disk as one process sees it: `os`'s names and errors. Once the process died every call fails."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self._open: dict[int, _Open] = {}
+        self._next = FIRST_DESCRIPTOR
+        self._is_dead = False
+
+    def die(self) -> None:
+        """The process is gone: its descriptors and locks with it."""
+        self._is_dead = True
+        self._open.clear()
+        for file in self._disk._files():
+            if file.lock_owner is self:
+                file.lock_owner = None
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    # -- descriptors -----------------------------------------------------------------------------------------------
+
+    def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
+        self._check()
+        name = os.fspath(path)
+        found = self._disk.find(name)
+        if found is None:
+            if not flags & os.O_CREAT:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", name)
+            self._disk.check_room(1)
+            parent, entry = self._disk.parent_of(name)
+            found = parent.entries[entry] = _File(self._disk.now_s())
+            parent.changed()
+        elif flags & os.O_EXCL and flags & os.O_CREAT:
+            raise FileExistsError(errno.EEXIST, "File exists", name)
+        if isinstance(found, _Directory) and flags & (os.O_WRONLY | os.O_RDWR):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", name)
+        if flags & os.O_TRUNC and isinstance(found, _File):
+            found.truncate(0)
+        return self._new_descriptor(_Open(found, flags))
+
+    def close(self, fd: int) -> None:
+        if self._is_dead:
+            return
+        self._at(fd)
+        del self._open[fd]
+
+    def dup(self, fd: int) -> int:
+        return self._new_descriptor(self._at(fd))
+
+    def fstat(self, fd: int) -> SimulatedStat:
+        return _stat(self._at(fd).target)
+
+    # -- reading and writing ---------------------------------------------------------------------------------------
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        return bytes(self._file(fd).content[position : position + size])
+
+    def preadv(self, fd: int, buffers: list[bytearray | memoryview], position: int, flags: int = 0) -> int:
+        content = self._file(fd).content
+        if flags and self._disk.is_cold():
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        total = 0
+        for buffer in buffers:
+            data = content[position + total : position + total + len(buffer)]
+            buffer[: len(data)] = data
+            total += len(data)
+        return total
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        return self._write(self._file(fd), data, position)
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
+        opened = self._at(fd)
+        file = self._file(fd)
+        position = len(file.content) if opened.flags & os.O_APPEND else opened.position
+        count = self._write(file, data, position)
+        opened.position = position + count
+        return count
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        self._file(fd).truncate(size)
+
+    def truncate(self, path: str | Path, size: int) -> None:
+        self._get_file(path).truncate(size)
+
+    # -- durability ------------------------------------------------------------------------------------------------
+
+    def fdatasync(self, fd: int) -> None:
+        target = self._at(fd).target
+        self._disk.maybe_fail(self._disk.sync_error_share, "sync")
+        self._disk.syncs_count += 1
+        target.sync()
+
+    def fsync(self, fd: int) -> None:
+        self.fdatasync(fd)
+
+    def syncfs(self, fd: int) -> None:
+        self._at(fd)
+        self._disk.maybe_fail(self._disk.sync_error_share, "sync")
+        self._disk.syncs_count += 1
+        self._disk.sync_all()
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def stat(self, path: str | Path) -> SimulatedStat:
+        self._check()
+        found = self._disk.find(os.fspath(path))
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
+        return _stat(found)
+
+    def exists(self, path: str | Path) -> bool:
+        self._check()
+        return self._disk.find(os.fspath(path)) is not None
+
+    def replace(self, source: str | Path, target: str | Path) -> None:
+        self._check()
+        old_parent, old_name = self._disk.parent_of(os.fspath(source))
+        new_parent, new_name = self._disk.parent_of(os.fspath(target))
+        if old_name not in old_parent.entries:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(source))
+        assert old_parent is new_parent, "nothing in a log directory is renamed across directories"
+        replaced = new_parent.entries.get(new_name)
+        moved = old_parent.entries.pop(old_name)
+        if isinstance(replaced, _File) and replaced is not moved:
+            replaced.links = 0
+        new_parent.entries[new_name] = moved
+        new_parent.changed()
+
+    def unlink(self, path: str | Path) -> None:
+        self._check()
+        parent, name = self._disk.parent_of(os.fspath(path))
+        found = parent.entries.get(name)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
+        if isinstance(found, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", os.fspath(path))
+        del parent.entries[name]
+        found.links = 0
+        parent.changed()
+
+    def mkdir(self, path: str | Path, *, parents: bool = False, exist_ok: bool = False) -> None:
+        self._check()
+        if self._disk.find(os.fspath(path)) is not None:
+            if exist_ok:
+                return
+            raise FileExistsError(errno.EEXIST, "File exists", os.fspath(path))
+        if parents:
+            above = Path(path).parent
+            if self._disk.find(os.fspath(above)) is None:
+                self.mkdir(above, parents=True, exist_ok=True)
+        parent, name = self._disk.parent_of(os.fspath(path))
+        parent.entries[name] = _Directory()
+        parent.changed()
+
+    def rmdir(self, path: str | Path) -> None:
+        self._check()
+        parent, name = self._disk.parent_of(os.fspath(path))
+        found = parent.entries.get(name)
+        if not isinstance(found, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", os.fspath(path))
+        if found.entries:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", os.fspath(path))
+        del parent.entries[name]
+        parent.changed()
+
+    def scan(self, path: str | Path) -> list[DirectoryEntry]:
+        """The directory's entries, by name."""
+        self._check()
+        found = self._disk.find(os.fspath(path))
+        if not isinstance(found, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
+        return [
+            DirectoryEntry(name, isinstance(entry, _Directory), len(entry.content) if isinstance(entry, _File) else 0)
+            for name, entry in sorted(found.entries.items())
+        ]
+
+    def lock(self, fd: int) -> bool:
+        """Whether the exclusive lock on the file is this process's now."""
+        file = self._file(fd)
+        if file.lock_owner is not None and file.lock_owner is not self:
+            return False
+        file.lock_owner = self
+        return True
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._is_dead:
+            raise OSError(errno.EIO, "the process of this disk view is dead")
+
+    def _at(self, fd: int) -> _Open:
+        self._check()
+        found = self._open.get(fd)
+        if found is None:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        return found
+
+    def _file(self, fd: int) -> _File:
+        target = self._at(fd).target
+        if isinstance(target, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory")
+        return target
+
+    def _get_file(self, path: str | Path) -> _File:
+        self._check()
+        found = self._disk.find(os.fspath(path))
+        if not isinstance(found, _File):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
+        return found
+
+    def _write(self, file: _File, data: bytes | bytearray | memoryview, position: int) -> int:
+        self._disk.maybe_fail(self._disk.write_error_share, "write")
+        growth = position + len(data) - len(file.content)
+        room = self._disk.check_room(growth)
+        count = len(data) if growth <= 0 else len(data) - (growth - room)
+        file.write(bytes(data[:count]), position, self._disk.now_s())
+        return count
+
+    def _new_descriptor(self, opened: _Open) -> int:
+        self._next += 1
+        self._open[self._next] = opened
+        return self._next
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _stat(target: _File | _Directory) -> SimulatedStat:
+    if isinstance(target, _Directory):
+        return SimulatedStat(0, 2, 0.0, 0)
+    return SimulatedStat(len(target.content), target.links, target.modified_s, int(target.modified_s * 1e9))
+
+
+def tree(view: DiskView, path: str, *, indent: str = "") -> Iterable[str]:
+    """The directory's entries with sizes, for a failing seed's report."""
+    for entry in view.scan(path):
+        yield f"{indent}{entry.name} {entry.size_bytes if not entry.is_directory else '/'}"
+        if entry.is_directory:
+            yield from tree(view, f"{path}/{entry.name}", indent=indent + "  ")

@@ -1,0 +1,228 @@
+"""An event loop in virtual time: asyncio code runs on it unchanged, and time moves only when nothing is ready.
+
+Tasks, futures and timeouts are asyncio's own. The order of callbacks is asyncio's too (first in, first out), so that no schedule is
+tried that production cannot have; what varies is drawn elsewhere: latencies of the network, durations of the disk, pauses of a node.
+
+Each callback belongs to the node in whose context it was scheduled (`Life`). A killed node's callbacks are dropped where they stand,
+those of a paused one wait: that is what SIGKILL and SIGSTOP do to a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tests.simulation.trace import Trace
+
+STEPS_WITHOUT_TIME_MAX = 200_000  # callbacks at one moment; more of them is a loop that polls, which would stop virtual time
+CLOCK_RESOLUTION_S = 1e-9
+
+
+class DeadlockError(AssertionError):
+    """Nothing is ready, no timer is armed, and the run has not ended."""
+
+
+class LivelockError(AssertionError):
+    """Callbacks schedule each other without end, and time stands still."""
+
+
+class Life:
+    """One run of a node, from its start to its end. `name` is for the trace."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+        self.is_paused = False
+        self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self.parked: deque[asyncio.Handle] = deque()  # what would have run while the node was paused
+
+
+_life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("simulated_life", default=None)
+
+
+def current_life() -> Life | None:
+    return _life.get()
+
+
+class _LivingHandle(asyncio.Handle):
+    """A callback of a node: runs only while the node does."""
+
+    __slots__ = ("life",)
+
+    def __init__(self, life: Life, callback: Callable[..., Any], args: Any, loop: SimulatedLoop, context: contextvars.Context) -> None:
+        super().__init__(callback, args, loop, context)
+        self.life = life
+
+    def _run(self) -> None:
+        if self.life.is_dead:
+            return
+        if self.life.is_paused:
+            self.life.parked.append(self)
+            return
+        super()._run()
+
+
+class _LivingTimerHandle(asyncio.TimerHandle):
+    """A timer of a node."""
+
+    __slots__ = ("life",)
+
+    def __init__(
+        self, life: Life, when: float, callback: Callable[..., Any], args: Any, loop: SimulatedLoop, context: contextvars.Context
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.life = life
+
+    def _run(self) -> None:
+        if self.life.is_dead:
+            return
+        if self.life.is_paused:
+            self.life.parked.append(self)
+            return
+        super()._run()
+
+
+class _VirtualSelector:
+    """Stands where the loop would wait for sockets: it moves the clock to the next timer instead."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise DeadlockError("nothing is scheduled and the run has not ended")
+        if timeout > 0:
+            self._loop.move_to_next_timer()
+        else:
+            self._loop.count_step()
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """See the module's docstring. `errors` are what asyncio's exception handler was told: a run with one has failed."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+        self.errors: list[dict[str, Any]] = []
+        self._now_s = 0.0
+        self._graveyard: list[asyncio.Task[Any]] = []
+        self._steps_at_this_time = 0
+        self._selector = _VirtualSelector(self)
+        self._clock_resolution = CLOCK_RESOLUTION_S
+        self.set_exception_handler(lambda _, context: self.errors.append(context))
+        self.set_task_factory(_make_task)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._now_s
+
+    @property
+    def now_us(self) -> int:
+        return round(self._now_s * 1_000_000)
+
+    def note(self, kind: str, text: str = "") -> None:
+        self.trace.note(self.now_us, kind, text)
+
+    def move_to_next_timer(self) -> None:
+        self._now_s = max(self._now_s, self._scheduled[0].when())  # type: ignore[attr-defined]
+        self._steps_at_this_time = 0
+
+    def count_step(self) -> None:
+        self._steps_at_this_time += 1
+        if self._steps_at_this_time > STEPS_WITHOUT_TIME_MAX:
+            raise LivelockError(f"{STEPS_WITHOUT_TIME_MAX} turns of the loop at {self._now_s:.6f} s")
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def start_in(self, life: Life, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run `coroutine` as a task of `life`; whatever it schedules belongs to that life too."""
+        context = contextvars.copy_context()
+        context.run(_life.set, life)
+        return context.run(self.create_task, coroutine)
+
+    def call_in(self, life: Life | None, callback: Callable[..., Any], *args: Any) -> asyncio.Handle:
+        """Schedule a callback that belongs to `life`: the network and the disk call their owners so."""
+        return self.call_soon(callback, *args, context=_context_of(life))
+
+    def call_in_later(self, life: Life | None, delay_s: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        return self.call_later(delay_s, callback, *args, context=_context_of(life))
+
+    def call_in_at(self, life: Life | None, when_s: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        return self.call_at(when_s, callback, *args, context=_context_of(life))
+
+    def kill(self, life: Life) -> None:
+        """The node's process is gone: nothing of it runs any more, not even the `finally` of its tasks, which are therefore kept."""
+        life.is_dead = True
+        life.parked.clear()
+        for task in life.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            self._graveyard.append(task)
+
+    def pause(self, life: Life) -> None:
+        life.is_paused = True
+
+    def resume(self, life: Life) -> None:
+        """Run what has fallen due meanwhile, in the order in which it did."""
+        life.is_paused = False
+        parked, life.parked = life.parked, deque()
+        for handle in parked:
+            if not handle.cancelled():
+                self._ready.append(handle)  # type: ignore[attr-defined]
+
+    # -- asyncio's hooks -------------------------------------------------------------------------------------------
+
+    def _call_soon(self, callback: Callable[..., Any], args: Any, context: contextvars.Context | None) -> asyncio.Handle:
+        context = contextvars.copy_context() if context is None else context
+        life = context.get(_life)
+        handle = asyncio.Handle(callback, args, self, context) if life is None else _LivingHandle(life, callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        context = contextvars.copy_context() if context is None else context
+        life = context.get(_life)
+        if life is None:
+            timer = asyncio.TimerHandle(when, callback, args, self, context)
+        else:
+            timer = _LivingTimerHandle(life, when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        raise AssertionError("a simulated run has no threads: run_blocking is the disk's")
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+def _context_of(life: Life | None) -> contextvars.Context:
+    context = contextvars.Context()
+    context.run(_life.set, life)
+    return context
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **named: Any) -> asyncio.Task[Any]:
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **named)
+    life = current_life() if named.get("context") is None else named["context"].get(_life)
+    if life is not None:
+        life.tasks.add(task)
+    return task
