@@ -1,0 +1,350 @@
+"""This broker as a client of other nodes: one connection to a peer, with reconnects, negotiated versions and answers by correlation id.
+
+Requests are answered in their order, as every Kafka server answers them; the correlation id is checked all the same. At most
+`in_flight_max` are on their way, the others wait here, and a bounded number of them. A request that is not answered within its time ends
+the connection: what comes late could be taken for the answer to something else. Every `send` ends in exactly one call of its callback.
+
+Source: org.apache.kafka.clients.NetworkClient, InFlightRequests, NodeApiVersions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, cast
+
+from broker.clock import Clock, Timer
+from broker.limited_log import LimitedLog
+from protocol import codec
+from protocol.apis import API_VERSIONS_KEY, DECLARED, Api
+from protocol.errors import DecodeError, ErrorCode
+from protocol.framing import BufferPool, FrameAssembler, skip_tags
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+log = logging.getLogger("barnabas.network")
+
+WAITING_MAX = 1_000  # requests that wait for their turn; more are refused at once
+BACKOFF_MIN_MS = 50
+BACKOFF_MAX_MS = 1_000
+API_VERSIONS_VERSION = 3
+SOFTWARE_NAME = "barnabas"
+LOST_CONNECTIONS = "connections to peers lost"  # a kind of log line
+
+_HEADER = struct.Struct(">ihhih")  # size, API key, API version, correlation id, client id's size
+_CORRELATION_ID = struct.Struct(">i")
+
+OnAnswer = Callable[[Any | None], None]
+"""Called once: with the response, or None when there is none (not connected, lost, timed out, not spoken by the peer)."""
+
+Connect = Callable[[str, int, Callable[[], asyncio.BaseProtocol]], Awaitable[tuple[Any, Any]]]
+"""Opens a connection: (host, port, protocol factory) → (transport, protocol). OSError when it cannot be."""
+
+
+class State(Enum):
+    IDLE = "idle"
+    """Not connected, and nothing to send."""
+    BACKING_OFF = "backing off"
+    CONNECTING = "connecting"
+    NEGOTIATING = "negotiating"
+    """Connected; the peer's API versions are on their way."""
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class _Request:
+    """One request: `version` is None for the newest that both sides speak."""
+
+    __slots__ = ("api", "correlation_id", "message", "on_answer", "sent_version", "timer", "version")
+
+    def __init__(self, message: Any, api: Api, version: int | None, on_answer: OnAnswer) -> None:
+        self.message = message
+        self.api = api
+        self.version = version
+        self.on_answer = on_answer
+        self.correlation_id = 0
+        self.sent_version = 0
+        self.timer: Timer | None = None
+
+
+class PeerConnection:
+    """One peer at one address; connects at the first request and again after a loss, as long as there is something to send.
+
+    Owner: whoever speaks to the peer. Callbacks come on the loop, never from inside `send`."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect: Connect,
+        clock: Clock,
+        pool: BufferPool,
+        call_soon: Callable[..., Any],
+        run_in_background: Callable[[Awaitable[Any]], Any],
+        request_timeout_ms: int,
+        max_frame_size: int,
+        in_flight_max: int = 5,
+        software_version: str = "0",
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.state = State.IDLE
+        self._client_id = client_id.encode()
+        self._connect = connect
+        self._clock = clock
+        self._pool = pool
+        self._call_soon = call_soon
+        self._run_in_background = run_in_background
+        self._request_timeout_ms = request_timeout_ms
+        self._max_frame_size = max_frame_size
+        self._in_flight_max = in_flight_max
+        self._software_version = software_version
+        self._log = LimitedLog(log, clock)
+        self._protocol: _Protocol | None = None
+        self._waiting: deque[_Request] = deque()
+        self._in_flight: deque[_Request] = deque()
+        self._next_correlation_id = 1
+        self._backoff_ms = 0
+        self._backoff_timer: Timer | None = None
+        self.versions: dict[int, tuple[int, int]] = {}
+        """What the peer speaks: API key → (lowest, highest version), both inclusive; empty before the first connection."""
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when an established connection has ended."""
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(self, message: Any, on_answer: OnAnswer, *, version: int | None = None, timeout_ms: int | None = None) -> None:
+        """Send `message` in `version`, by default the newest that both sides speak."""
+        api = api_of(message)
+        request = _Request(message, api, version, on_answer)
+        if self.state is State.CLOSED or len(self._waiting) >= WAITING_MAX:
+            self._call_soon(on_answer, None)
+            return
+        request.timer = self._clock.call_later(timeout_ms or self._request_timeout_ms, self._timed_out, request)
+        self._waiting.append(request)
+        if self.state is State.IDLE:
+            self._begin_connecting()
+        elif self.state is State.READY:
+            self._send_waiting()
+
+    def find_version(self, api: Api) -> int | None:
+        """The newest version of `api` that both sides speak; None when there is none, or the peer is not known yet."""
+        theirs = self.versions.get(api.key)
+        if theirs is None:
+            return None
+        newest = min(api.max_version, theirs[1])
+        return newest if newest >= max(api.min_version, theirs[0]) else None
+
+    def close(self) -> None:
+        """Close now; what was not answered gets None. Idempotent."""
+        self.state = State.CLOSED
+        if self._backoff_timer is not None:
+            self._backoff_timer.cancel()
+        self._drop_connection()
+        self._fail_all()
+
+    # -- connecting ------------------------------------------------------------------------------------------------
+
+    def _begin_connecting(self) -> None:
+        self.state = State.CONNECTING
+        self._run_in_background(self._open())
+
+    async def _open(self) -> None:
+        protocol = _Protocol(self, self._pool, self._max_frame_size)
+        try:
+            transport, _ = await self._connect(self.host, self.port, lambda: protocol)
+        except OSError as error:
+            if self.state is State.CONNECTING:
+                self._lost(f"cannot connect: {error}")
+            return
+        if self.state is not State.CONNECTING:
+            transport.abort()
+            return
+        self._protocol = protocol
+        self.state = State.NEGOTIATING
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=self._software_version)
+        negotiation = _Request(request, DECLARED[API_VERSIONS_KEY], API_VERSIONS_VERSION, self._negotiated)
+        negotiation.timer = self._clock.call_later(self._request_timeout_ms, self._timed_out, negotiation)
+        self._write(negotiation, API_VERSIONS_VERSION)
+
+    def _negotiated(self, response: ApiVersionsResponse | None) -> None:
+        if response is None or self.state is not State.NEGOTIATING:
+            return
+        if response.error_code:
+            self._lost(f"ApiVersions is answered {ErrorCode(response.error_code).name}")
+            return
+        self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        self.state = State.READY
+        self._backoff_ms = 0
+        self._send_waiting()
+
+    def _lost(self, reason: str) -> None:
+        """The connection ended, or never was: what is under way is answered None, what waits is tried again after a while."""
+        if self.state is State.CLOSED:
+            return
+        was_established = self.state in (State.NEGOTIATING, State.READY)
+        self._log.info(LOST_CONNECTIONS, "connection lost peer=%s:%d reason=%s", self.host, self.port, reason)
+        self.state = State.BACKING_OFF
+        self._drop_connection()
+        under_way, self._in_flight = self._in_flight, deque()
+        for request in under_way:
+            self._finish(request, None)
+        self._backoff_ms = min(max(2 * self._backoff_ms, BACKOFF_MIN_MS), BACKOFF_MAX_MS)
+        self._backoff_timer = self._clock.call_later(self._backoff_ms, self._backoff_over)
+        if not was_established:
+            self._fail_all()  # nobody is there: whoever waits decides whom to ask instead
+        if was_established:
+            self.on_lost()
+
+    def _backoff_over(self) -> None:
+        self._backoff_timer = None
+        if self.state is State.BACKING_OFF:
+            self.state = State.IDLE
+            if self._waiting:
+                self._begin_connecting()
+
+    def _drop_connection(self) -> None:
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.abort()
+
+    # -- requests and answers --------------------------------------------------------------------------------------
+
+    def _send_waiting(self) -> None:
+        while self._waiting and len(self._in_flight) < self._in_flight_max and self.state is State.READY:
+            request = self._waiting.popleft()
+            version = request.version if request.version is not None else self.find_version(request.api)
+            if version is None:
+                self._finish(request, None)
+            else:
+                self._write(request, version)
+
+    def _write(self, request: _Request, version: int) -> None:
+        request.correlation_id, request.sent_version = self._next_correlation_id, version
+        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        api, client_id = request.api, self._client_id
+        tags = b"\x00" if api.request_header_version(version) >= 2 else b""
+        body = codec.encode(request.message, version)
+        size = _HEADER.size - 4 + len(client_id) + len(tags) + len(body)
+        self._in_flight.append(request)
+        assert self._protocol is not None
+        self._protocol.write(_HEADER.pack(size, api.key, version, request.correlation_id, len(client_id)) + client_id + tags + body)
+
+    def frame_received(self, frame: memoryview) -> None:
+        """One response; DecodeError when it is not the one that is expected."""
+        if len(frame) < _CORRELATION_ID.size or not self._in_flight:
+            raise DecodeError("a response that nobody asked for")
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        request = self._in_flight[0]
+        if correlation_id != request.correlation_id:
+            raise DecodeError(f"a response to request {correlation_id}, {request.correlation_id} is expected")
+        position = _CORRELATION_ID.size
+        if request.api.response_header_version(request.sent_version) >= 1:
+            position = skip_tags(frame, position)
+        response, _ = codec.decode(request.api.response_class, request.sent_version, frame, position)
+        self._in_flight.popleft()
+        self._answer(request, response)
+        self._send_waiting()
+
+    def connection_ended(self, protocol: _Protocol, reason: str) -> None:
+        if protocol is self._protocol:
+            self._protocol = None
+            self._lost(reason)
+
+    def _timed_out(self, request: _Request) -> None:
+        request.timer = None
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self._answer(request, None)
+        elif request in self._in_flight:
+            self._lost(f"{request.api.name} was not answered in time")
+
+    def _fail_all(self) -> None:
+        for requests in (self._in_flight, self._waiting):
+            while requests:
+                self._finish(requests.popleft(), None)
+
+    def _finish(self, request: _Request, response: Any | None) -> None:
+        """Answer in a later turn: the caller may be in the middle of something."""
+        if request.timer is not None:
+            request.timer.cancel()
+            request.timer = None
+        self._call_soon(request.on_answer, response)
+
+    def _answer(self, request: _Request, response: Any | None) -> None:
+        """Answer at once: views in the response are valid during this call only."""
+        if request.timer is not None:
+            request.timer.cancel()
+            request.timer = None
+        request.on_answer(response)
+
+
+class _Protocol(asyncio.BufferedProtocol):
+    """asyncio's side of one connection."""
+
+    def __init__(self, peer: PeerConnection, pool: BufferPool, max_frame_size: int) -> None:
+        self._peer: PeerConnection | None = peer
+        self._assembler = FrameAssembler(self._frame, max_frame_size=max_frame_size, pool=pool)
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports don't inherit asyncio's
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._assembler.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            self._assembler.buffer_updated(nbytes)
+        except DecodeError as error:
+            self._end(f"malformed answer: {error}")
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._end(str(exc) if exc is not None else "closed by the peer")
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def abort(self) -> None:
+        self._peer = None
+        self._assembler.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _frame(self, frame: memoryview) -> bool:
+        if self._peer is not None:
+            self._peer.frame_received(frame)
+        return True
+
+    def _end(self, reason: str) -> None:
+        peer, self._peer = self._peer, None
+        self._assembler.close()
+        if self._transport is not None:
+            self._transport.abort()
+        if peer is not None:
+            peer.connection_ended(self, reason)
+
+
+_apis_by_request: dict[type, Api] = {}
+
+
+@functools.cache
+def _api_named(request_class: type) -> Api:
+    name = request_class.__name__.removesuffix("Request")
+    return next(each for each in DECLARED.values() if each.name == name)
+
+
+def api_of(message: Any) -> Api:
+    """The API that `message` is a request of."""
+    return _api_named(type(message))
