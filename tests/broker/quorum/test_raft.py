@@ -1,0 +1,399 @@
+"""Transcripts of one raft replica: what happens to it, and what it sends. Names follow KIP-595, KIP-996 and KIP-853."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from broker.quorum import raft_messages as messages
+from broker.quorum.leadership import Leadership
+from broker.quorum.raft import Outgoing, RaftConfig
+from broker.quorum.raft_log import OffsetAndEpoch
+from broker.quorum.raft_state import Candidate, Follower, Prospective, Resigned, Unattached, Vote
+from broker.quorum.replica import RaftReplica
+from broker.quorum.voters import ReplicaKey, Voter, VoterSet
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import fetch_snapshot
+from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from protocol.messages.fetch import EpochEndOffset, FetchRequest, PartitionData, SnapshotId
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.messages.vote import VoteRequest
+from protocol.schema import schema_of
+from tests.broker.quorum.memory_log import Entry, MemoryRaftLog, Slice
+
+LISTENER, CLUSTER = "CONTROLLER", "cluster"
+ELECTION_MS, FETCH_MS = 1_000, 2_000
+
+
+def endpoints(node_id: int) -> dict[str, tuple[str, int]]:
+    return {LISTENER: ("host", node_id)}
+
+
+def key(node_id: int) -> ReplicaKey:
+    return ReplicaKey(node_id, bytes([node_id]) * 16)
+
+
+class Room:
+    """Replica 1 of voters 1, 2, 3; the test plays the others."""
+
+    def __init__(self, *, vote: Vote | None = None, entries: list[Entry] | None = None, voters: int = 3) -> None:
+        self.now_ms = 0
+        self.log = MemoryRaftLog()
+        self.log.entries = list(entries or [])
+        self.log.durable_end_offset = self.log.end_offset
+        self.votes: list[Vote] = []
+        self.sent: list[Outgoing] = []
+        self.replies: list[Any] = []
+        config = RaftConfig(
+            me=key(1),
+            cluster_id=CLUSTER,
+            listener_name=LISTENER,
+            endpoints=endpoints(1),
+            bootstrap=[("host", node_id) for node_id in range(2, voters + 1)],
+            static_voters=VoterSet(Voter(ReplicaKey(node_id), endpoints(node_id)) for node_id in range(1, voters + 1)),
+            election_timeout_ms=ELECTION_MS,
+            fetch_timeout_ms=FETCH_MS,
+        )
+        self.replica = RaftReplica(config, self.log, vote, [], random_source=random.Random(1), now_ms=0)
+        self.take()
+
+    @property
+    def raft(self) -> Any:
+        return self.replica.raft
+
+    def take(self) -> list[Outgoing]:
+        """What a driver does; returns the requests of this step."""
+        ready = self.replica.take_ready()
+        if ready.vote is not None:
+            self.votes.append(ready.vote)
+        self.sent += ready.outgoing
+        self.replies += [reply.response for reply in ready.replies]
+        return ready.outgoing
+
+    def pass_time(self, ms: int) -> list[Outgoing]:
+        self.now_ms += ms
+        self.replica.poll(self.now_ms)
+        return self.take()
+
+    def flush(self) -> list[Outgoing]:
+        self.log.durable_end_offset = self.log.end_offset
+        self.replica.log_is_durable(self.now_ms)
+        return self.take()
+
+    def ask(self, request: Any) -> Any:
+        """The answer of replica 1, None when it is parked."""
+        before = len(self.replies)
+        self.replica.handle_request("token", request, schema_of(type(request)).versions[1], LISTENER, self.now_ms)
+        self.take()
+        return self.replies[-1] if len(self.replies) > before else None
+
+    def answer(self, outgoing: Outgoing, response: Any | None) -> list[Outgoing]:
+        self.replica.handle_response(outgoing, response, self.now_ms)
+        return self.take()
+
+    def vote_request(self, candidate: int, epoch: int, end: OffsetAndEpoch, *, is_pre_vote: bool = False) -> Any:
+        request = messages.vote_request(CLUSTER, epoch, key(candidate), ReplicaKey(1), end, is_pre_vote=is_pre_vote)
+        return self.ask(request).topics[0].partitions[0]
+
+    def follow(self, leader: int, epoch: int) -> None:
+        self.ask(messages.begin_quorum_epoch_request(CLUSTER, epoch, leader, endpoints(leader), ReplicaKey(1)))
+        assert isinstance(self.raft.state.role, Follower)
+
+    def fetched(self, leader: int, epoch: int, data: PartitionData) -> list[Outgoing]:
+        """Answer the fetch that is under way."""
+        facts = messages.LeaderFacts(epoch, leader, endpoints(leader), LISTENER)
+        fetch = next(each for each in reversed(self.sent) if isinstance(each.request, FetchRequest))
+        return self.answer(fetch, messages.fetch_response(facts, 17, data))
+
+    def win(self) -> None:
+        """Become leader by the votes of node 2."""
+        self.pass_time(2 * ELECTION_MS + FETCH_MS)
+        for _ in range(2):
+            request = next(each for each in reversed(self.sent) if isinstance(each.request, VoteRequest) and each.node.node_id == 2)
+            facts = messages.LeaderFacts(self.raft.epoch, -1, {}, LISTENER)
+            self.answer(request, messages.vote_response(facts, 2, ErrorCode.NONE, is_granted=True))
+        assert self.raft.is_leader
+        self.flush()
+
+    def fetch_from(self, follower: int, offset: int, last_epoch: int, *, wait_ms: int = 500) -> Any:
+        request = messages.fetch_request(
+            CLUSTER, self.raft.epoch, key(follower), OffsetAndEpoch(offset, last_epoch), self.raft.high_watermark
+        )
+        request.max_wait_ms = wait_ms
+        response = self.ask(request)
+        return None if response is None else response.responses[0].partitions[0]
+
+
+def data(*entries: Entry, at: int = 0, high_watermark: int = -1) -> PartitionData:
+    return PartitionData(records=Slice(at, list(entries)), high_watermark=high_watermark)
+
+
+# -- elections -----------------------------------------------------------------------------------------------------
+
+
+def test_a_single_voter_leads_at_once_and_commits_what_is_durable() -> None:
+    room = Room(voters=1)
+    assert room.raft.is_leader and room.votes[-1].epoch == 1
+    assert room.raft.high_watermark is None
+
+    room.flush()
+
+    assert room.raft.high_watermark == room.log.end_offset == 1
+
+
+def test_an_election_begins_with_pre_votes_of_the_same_epoch() -> None:
+    room = Room()
+
+    room.pass_time(2 * ELECTION_MS)
+
+    assert isinstance(room.raft.state.role, Prospective)
+    asked = [each.request.topics[0].partitions[0] for each in room.sent if isinstance(each.request, VoteRequest)]
+    assert [(each.pre_vote, each.replica_epoch) for each in asked] == [(True, 0), (True, 0)]
+    assert not room.votes, "a pre-vote promises nothing"
+
+
+def test_a_majority_of_pre_votes_makes_a_candidate_that_has_voted_durably_before_it_asks() -> None:
+    room = Room()
+    asked = room.pass_time(2 * ELECTION_MS)
+
+    facts = messages.LeaderFacts(0, -1, {}, LISTENER)
+    sent = room.answer(asked[0], messages.vote_response(facts, 2, ErrorCode.NONE, is_granted=True))
+
+    assert isinstance(room.raft.state.role, Candidate)
+    assert room.votes[-1] == Vote(1, -1, key(1))
+    assert {each.request.topics[0].partitions[0].pre_vote for each in sent} == {False}
+
+
+def test_refused_pre_votes_end_the_attempt() -> None:
+    room = Room()
+    asked = room.pass_time(2 * ELECTION_MS)
+
+    for outgoing in asked:
+        room.answer(outgoing, messages.vote_response(messages.LeaderFacts(0, -1, {}, LISTENER), 2, ErrorCode.NONE))
+
+    assert isinstance(room.raft.state.role, Unattached)
+    assert room.raft.epoch == 0
+
+
+def test_a_voter_votes_once_in_an_epoch_and_remembers_it() -> None:
+    room = Room()
+
+    assert room.vote_request(2, 5, OffsetAndEpoch(0, 0)).vote_granted
+    assert not room.vote_request(3, 5, OffsetAndEpoch(9, 4)).vote_granted
+    assert room.votes[-1] == Vote(5, -1, key(2))
+
+    restarted = Room(vote=room.votes[-1])
+    assert restarted.vote_request(2, 5, OffsetAndEpoch(0, 0)).vote_granted
+    assert not restarted.vote_request(3, 5, OffsetAndEpoch(9, 4)).vote_granted
+
+
+@pytest.mark.parametrize(("end", "is_granted"), [((1, 3), False), ((2, 2), False), ((2, 3), True), ((1, 4), True)])
+def test_a_vote_goes_to_logs_that_are_not_behind(end: tuple[int, int], is_granted: bool) -> None:
+    room = Room(entries=[Entry(1, "a"), Entry(3, "b")])
+
+    assert room.vote_request(2, 9, OffsetAndEpoch(*end)).vote_granted is is_granted
+
+
+def test_a_follower_that_has_fetched_from_its_leader_gives_no_pre_vote() -> None:
+    room = Room()
+    room.follow(2, 1)
+    assert room.vote_request(3, 1, OffsetAndEpoch(0, 0), is_pre_vote=True).vote_granted
+
+    room.fetched(2, 1, data())
+
+    assert not room.vote_request(3, 1, OffsetAndEpoch(9, 1), is_pre_vote=True).vote_granted
+
+
+def test_a_proven_crash_of_the_leader_frees_the_pre_vote_and_starts_an_election() -> None:
+    room = Room()
+    room.follow(2, 1)
+    room.fetched(2, 1, data())
+
+    room.replica.leader_has_crashed(2, room.now_ms)
+
+    assert room.vote_request(3, 1, OffsetAndEpoch(9, 1), is_pre_vote=True).vote_granted
+    room.pass_time(50)
+    assert isinstance(room.raft.state.role, Prospective)
+
+
+def test_a_request_of_an_older_epoch_is_fenced_and_told_the_leader() -> None:
+    room = Room()
+    room.follow(2, 7)
+
+    answer = room.vote_request(3, 6, OffsetAndEpoch(0, 0))
+
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 2, 7)
+
+
+def test_another_cluster_is_refused() -> None:
+    request = messages.vote_request("other", 1, key(2), ReplicaKey(1), OffsetAndEpoch(0, 0), is_pre_vote=False)
+
+    assert Room().ask(request).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+@pytest.mark.parametrize("request_class", [VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, FetchSnapshotRequest])
+def test_a_request_about_nothing_is_refused(request_class: type) -> None:
+    """CVE-2026-83525: empty topics killed Kafka's controller."""
+    assert Room().ask(request_class()).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_vote_for_another_replica_of_this_node_is_refused() -> None:
+    request = messages.vote_request(CLUSTER, 1, key(2), ReplicaKey(1, bytes([9]) * 16), OffsetAndEpoch(0, 0), is_pre_vote=False)
+
+    assert Room().ask(request).topics[0].partitions[0].error_code == ErrorCode.INVALID_VOTER_KEY
+
+
+# -- leading -------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_committed_by_a_majority_once_the_epochs_first_record_is() -> None:
+    room = Room(entries=[Entry(1, "old")], vote=Vote(1))
+    room.win()
+    assert room.fetch_from(2, 1, 1) is not None
+    assert room.raft.high_watermark is None, "the record of epoch 1 is not committed by counting"
+
+    room.fetch_from(2, 2, room.raft.epoch)
+
+    assert room.raft.high_watermark == 2
+
+
+def test_a_leaders_own_log_counts_only_once_it_is_durable() -> None:
+    room = Room()
+    room.win()
+    room.replica.propose(room.raft.epoch, ["a"], now_ms=room.now_ms)
+    room.take()
+
+    room.fetch_from(2, 2, room.raft.epoch)
+    assert room.raft.high_watermark in (None, 1)
+
+    room.flush()
+    assert room.raft.high_watermark == 2
+
+
+def test_a_parked_fetch_is_answered_by_the_next_proposal() -> None:
+    room = Room()
+    room.win()
+    room.fetch_from(2, 1, room.raft.epoch)
+    assert room.fetch_from(2, 1, room.raft.epoch) is None
+
+    room.replica.propose(room.raft.epoch, ["a"], now_ms=room.now_ms)
+    room.take()
+
+    assert len(room.replies[-1].responses[0].partitions[0].records) == 1
+
+
+def test_a_parked_fetch_is_answered_empty_when_its_wait_is_over() -> None:
+    room = Room()
+    room.win()
+    room.fetch_from(2, 1, room.raft.epoch)
+    assert room.fetch_from(2, 1, room.raft.epoch) is None
+
+    room.pass_time(500)
+
+    assert len(room.replies[-1].responses[0].partitions[0].records) == 0
+
+
+def test_a_proposal_of_another_epoch_is_refused() -> None:
+    room = Room()
+    room.win()
+
+    with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+        room.replica.propose(room.raft.epoch - 1, ["late"], now_ms=room.now_ms)
+
+
+def test_a_diverging_follower_is_told_where_its_epoch_ends() -> None:
+    room = Room(entries=[Entry(1, "a"), Entry(2, "b")], vote=Vote(2))
+    room.win()
+
+    answer = room.fetch_from(2, 5, 1)
+
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (1, 1)
+
+
+def test_a_leader_that_nobody_fetches_from_resigns_and_tells_the_voters() -> None:
+    room = Room()
+    room.win()
+
+    sent = room.pass_time(int(1.5 * FETCH_MS))
+
+    assert isinstance(room.raft.state.role, Resigned)
+    assert {type(each.request) for each in sent} == {EndQuorumEpochRequest}
+
+
+def test_a_leader_that_learns_of_a_newer_epoch_answers_who_waits_and_follows() -> None:
+    room = Room()
+    room.win()
+    room.fetch_from(2, 1, room.raft.epoch)
+    assert room.fetch_from(2, 1, room.raft.epoch) is None
+
+    room.follow(3, room.raft.epoch + 1)
+
+    errors = [reply.responses[0].partitions[0].error_code for reply in room.replies if hasattr(reply, "responses")]
+    assert errors[-1] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not isinstance(room.raft.state.role, Leadership)
+
+
+# -- following -----------------------------------------------------------------------------------------------------
+
+
+def test_a_followers_next_fetch_waits_for_its_own_fsync() -> None:
+    room = Room()
+    room.follow(2, 1)
+    before = len(room.sent)
+
+    assert not room.fetched(2, 1, data(Entry(1, "a")))
+    assert len(room.sent) == before
+
+    sent = room.flush()
+    assert [each.request.topics[0].partitions[0].fetch_offset for each in sent] == [1]
+
+
+def test_a_follower_cuts_its_log_where_it_diverges() -> None:
+    room = Room(entries=[Entry(1, "a"), Entry(1, "b"), Entry(2, "c")], vote=Vote(2))
+    room.follow(2, 3)
+
+    diverging = PartitionData(records=Slice(0, []), diverging_epoch=EpochEndOffset(epoch=1, end_offset=1))
+    room.fetched(2, 3, diverging)
+
+    assert room.log.end_offset == 1
+
+
+def test_a_follower_far_behind_loads_a_snapshot_and_goes_on_behind_it() -> None:
+    room = Room()
+    room.follow(2, 3)
+    sent = room.fetched(2, 3, PartitionData(records=Slice(0, []), snapshot_id=SnapshotId(end_offset=10, epoch=2)))
+    assert [type(each.request) for each in sent] == [FetchSnapshotRequest]
+
+    facts = messages.LeaderFacts(3, 2, endpoints(2), LISTENER)
+    piece = fetch_snapshot.FetchSnapshotResponsePartitionSnapshot(
+        snapshot_id=fetch_snapshot.SnapshotId(end_offset=10, epoch=2), size=10, position=0, unaligned_records=[Entry(2, "x")] * 10
+    )
+    sent = room.answer(sent[0], messages.fetch_snapshot_response(facts, 1, piece))
+
+    assert (room.log.start_offset, room.raft.high_watermark) == (10, 10)
+    asked = sent[0].request.topics[0].partitions[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (10, 2)
+
+
+def test_a_follower_whose_leader_is_silent_stands_for_election() -> None:
+    room = Room()
+    room.follow(2, 1)
+
+    room.pass_time(FETCH_MS)
+
+    assert isinstance(room.raft.state.role, Prospective)
+    assert room.raft.leader_id == 2, "the leader of the epoch is remembered: a refused attempt goes back to it"
+
+
+def test_the_first_successor_of_a_resigning_leader_stands_at_once() -> None:
+    room = Room()
+    room.follow(2, 1)
+    room.fetched(2, 1, data())
+
+    room.ask(messages.end_quorum_epoch_request(CLUSTER, 1, 2, endpoints(2), [key(1), key(3)]))
+    room.pass_time(1)
+
+    assert isinstance(room.raft.state.role, Prospective)
