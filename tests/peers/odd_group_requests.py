@@ -136,8 +136,8 @@ GROUPS: list[Row] = [
     ("join with an unknown member id", joining(member_id="x"), 5),
     ("join an unknown group with a member id", joining(group_id="none", member_id="x"), 3),
     ("join a group without members, with a member id", joining(group_id="committed", member_id="x"), 5),
-    ("join with instance id ''", joining(group_instance_id=""), 5),
-    ("join with a bad instance id", joining(group_instance_id="a/b"), 5),
+    ("join with instance id ''", joining(group_id="empty instance id", group_instance_id=""), 5),
+    ("join with a bad instance id", joining(group_id="bad instance id", group_instance_id="a/b"), 5),
     ("join with rebalance timeout -1", joining(rebalance_timeout_ms=-1, group_id="negative"), 3),
 ]
 for key_type in (0, 2, 3, -1):
