@@ -51,7 +51,7 @@ class RaftConfig:
     auto_join: bool = False
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
-    request_timeout_ms: int = 2_000
+    answer_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     election_backoff_max_ms: int = 1_000
 
@@ -99,7 +99,7 @@ class Raft:
         self.peers = Peers(
             config.bootstrap,
             retry_backoff_ms=config.retry_backoff_ms,
-            request_timeout_ms=config.request_timeout_ms,
+            request_timeout_ms=config.answer_timeout_ms,
             random_source=random_source,
         )
         self.voter_history: LogHistory[VoterSet] = LogHistory(config.static_voters)
@@ -520,4 +520,4 @@ class Raft:
         return messages.update_voter_request(self.config.cluster_id, self.epoch, self.config.me, self.config.endpoints, KRAFT_VERSIONS)
 
     def _add_voter_request(self) -> Any:
-        return messages.add_voter_request(self.config.cluster_id, self.config.request_timeout_ms, self.config.me, self.config.endpoints)
+        return messages.add_voter_request(self.config.cluster_id, self.config.answer_timeout_ms, self.config.me, self.config.endpoints)

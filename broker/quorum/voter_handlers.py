@@ -57,7 +57,7 @@ class VoterHandlers:
             self._answer(ChangeKind.ADD, token, error.code, error.message)
             return
         is_early = version >= 1 and not request.ack_when_committed
-        deadline_ms = now_ms + raft.config.request_timeout_ms
+        deadline_ms = now_ms + raft.config.answer_timeout_ms
         leadership.change = VoterChange(ChangeKind.ADD, token, key, endpoints, deadline_ms, is_early)
         raft.send(newcomer, _api_versions_request, now_ms)
 
@@ -75,7 +75,7 @@ class VoterHandlers:
         except KafkaError as error:
             self._answer(ChangeKind.REMOVE, token, error.code, error.message)
             return
-        change = VoterChange(ChangeKind.REMOVE, token, key, {}, now_ms + raft.config.request_timeout_ms)
+        change = VoterChange(ChangeKind.REMOVE, token, key, {}, now_ms + raft.config.answer_timeout_ms)
         change.offset = raft.append_voters(voters, now_ms)
         leadership.change = change
 
