@@ -35,21 +35,36 @@ def check_own_batches(
     return batches
 
 
-def read_replicated_batches(records: memoryview, log_end_offset: int) -> list[BatchHeader]:
-    """The headers of the whole batches in `records`, each checked: checksum, format, offsets that ascend from the log's end."""
-    headers: list[BatchHeader] = []
+class ReplicatedBatch(NamedTuple):
+    """A batch that a leader sent: its place in what was sent, its header, and the marker in it if it ends a transaction."""
+
+    position: int
+    header: BatchHeader
+    marker: EndTransactionMarker | None
+
+
+def read_replicated_batches(records: memoryview, log_end_offset: int, leader_epoch: int) -> list[ReplicatedBatch]:
+    """The whole batches in `records` up to the first of a higher epoch than `leader_epoch`, each checked before any is written:
+    checksum, format, offsets that ascend from the log's end, the content of control batches.
+
+    A fetch that was sent in one epoch may be answered in the next: the follower has not truncated for that one yet (KAFKA-18723)."""
+    batches: list[ReplicatedBatch] = []
     next_offset = log_end_offset
     try:
         for position, header in iterate_headers(records):
+            if header.partition_leader_epoch > leader_epoch:
+                break
             if header.magic != MAGIC_V2 or not crc_is_valid(records, position, header.size_bytes):
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} from the leader is corrupt")
             if header.base_offset < next_offset or header.last_offset_delta < 0:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {header.base_offset} came where {next_offset} was next")
-            headers.append(header)
+            is_marker = header.is_control and header.producer_id >= 0
+            marker = read_end_transaction_marker(records, position, header) if is_marker else None
+            batches.append(ReplicatedBatch(position, header, marker))
             next_offset = header.next_offset
     except DecodeError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a malformed batch came from the leader: {error}") from error
-    return headers
+    return batches
 
 
 def _split_batches(records: memoryview) -> Iterator[memoryview]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import NO_TIMESTAMP, EndTransactionMarker
+from protocol.records import NO_TIMESTAMP, BatchHeader, EndTransactionMarker
 from storage import retention
 from storage.batches import check_own_batches, read_replicated_batches
 from storage.errors import StorageError
@@ -23,11 +23,13 @@ from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.log_results import AppendResult, LogRead
 from storage.log_segments import LogSegments, OpenSegments
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
-from storage.recovery import complete_transaction, load_log, rebuild_producer_state, replay_batch
+from storage.recovery import complete_transaction, load_log, rebuild_producer_state
 from storage.segment import LogSegment, TimestampOffset
 from storage.timestamp_search import find_max_timestamp, find_offset_by_timestamp
 from storage.transaction_index import AbortedTransaction
 from storage.validation import AppendOrigin, PreparedBatch, ValidatedBatch, assign_offsets, check_batch
+
+LATEST_EPOCH = 2**31 - 1  # of a writer that has no other leader beside it
 
 
 class Log:
@@ -132,29 +134,30 @@ class Log:
             self.log_start_offset, batch.records_count, batch.size_bytes, False, True,
         )  # fmt: skip
 
-    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendResult:
-        """Write batches that a leader has assigned offsets to. A partial last batch is left out, as fetches may end with one.
+    def append_as_follower(self, records: memoryview, *, now_ms: int, leader_epoch: int = LATEST_EPOCH) -> AppendResult:
+        """Write batches that a leader has assigned offsets to. Left out are a partial last batch, as fetches may end with one, and
+        everything from the first batch on that is of a higher epoch than `leader_epoch`, in which the fetch was sent.
 
-        KafkaError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE when the first batch lies before the log end offset."""
-        headers = read_replicated_batches(records, self.log_end_offset)
-        if not headers:
+        All are checked before the first is written. KafkaError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE when the first batch lies
+        before the log end offset; nothing was appended."""
+        batches = read_replicated_batches(records, self.log_end_offset, leader_epoch)
+        if not batches:
             end = self.log_end_offset
             return AppendResult(end, end - 1, NO_TIMESTAMP, self.log_start_offset, 0, 0, False, False)
+        headers = [batch.header for batch in batches]
         first, last = headers[0], headers[-1]
-        size_bytes = sum(header.size_bytes for header in headers)
+        size_bytes = batches[-1].position + last.size_bytes
         max_timestamp = max(header.max_timestamp for header in headers)
         segment = self._segment_for(size_bytes, max_timestamp, first.base_offset, last.last_offset, now_ms)
         try:
             segment.append_batches(records[:size_bytes], headers)
         except OSError as error:
             raise self._storage_error("append to", error) from error
-        position = 0
-        for header in headers:
+        for _, header, marker in batches:
             if header.partition_leader_epoch >= 0:
                 self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                self._note_aborted(replay_batch(self.producers, header, records[position : position + header.size_bytes]))
-            position += header.size_bytes
+                self._note_producer(header, header.base_offset, header.max_timestamp, marker)
         self._end_append(last.next_offset, now_ms)
         count = sum(header.records_count for header in headers)
         return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start_offset, count, size_bytes, False, True)
@@ -430,9 +433,7 @@ class Log:
             self.leader_epochs.assign(leader_epoch, base_offset)
             self._latest_epoch = leader_epoch
         if (header := batch.header).producer_id >= 0:
-            completed = self.producers.record_append(header, base_offset=base_offset, timestamp=batch.max_timestamp, marker=marker)
-            if completed is not None:
-                self._note_aborted(complete_transaction(self.producers, completed))
+            self._note_producer(header, base_offset, batch.max_timestamp, marker)
             self._update_last_stable_offset()
         self._end_append(last_offset + 1, now_ms)
 
@@ -450,7 +451,10 @@ class Log:
             active = self.segments.active
         return active
 
-    def _note_aborted(self, aborted: AbortedTransaction | None) -> None:
+    def _note_producer(self, header: BatchHeader, base_offset: int, max_timestamp: int, marker: EndTransactionMarker | None) -> None:
+        """A producer's batch is in the log; an aborted transaction that it ends goes into the transaction index."""
+        completed = self.producers.record_append(header, base_offset=base_offset, timestamp=max_timestamp, marker=marker)
+        aborted = None if completed is None else complete_transaction(self.producers, completed)
         if aborted is not None:
             self.segments.active.transaction_index.append(aborted)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.topic import LogConfig
+from protocol.uuids import uuid_to_text
 from storage import retention
 from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, is_descriptor_shortage, storage_errors
 from storage.files import (
@@ -174,11 +175,15 @@ class LogManager:
         return list(self._logs.values())
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """The partition's log, made if it is not there, in the directory with the fewest logs. StorageError when no disk takes it.
+        """The partition's log, made if it is not there, in the directory with the fewest logs. StorageError when no disk takes it, and
+        when the log that is there is another topic's of that name: its records are not this topic's.
 
         No checkpoint names it: entries go with their logs. While a log of that name `is_leaving`, this blocks until it has left."""
         found = self.find_log(topic, partition)
         if found is not None:
+            if topic_id not in (found.topic_id, NO_TOPIC_ID) and found.topic_id != NO_TOPIC_ID:
+                known, asked = uuid_to_text(found.topic_id), uuid_to_text(topic_id)
+                raise StorageError(f"{found.directory} is of topic id {known}, not {asked}", path=found.directory)
             return found
         if (leaving := self._leaving.get((topic, partition))) is not None:
             self._remove_now([leaving.work])

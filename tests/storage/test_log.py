@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import ControlType, build_control_batch, encode_end_transaction_value
+from protocol.records import (
+    ControlType,
+    SimpleRecord,
+    build_batch,
+    build_control_batch,
+    encode_control_record_key,
+    encode_end_transaction_value,
+)
 from storage.errors import StorageError
 from storage.file_slice import FileSlice
 from storage.leader_epochs import EpochEndOffset, EpochEntry
@@ -147,6 +154,45 @@ def test_follower_refuses_a_batch_before_its_end(log: Log) -> None:
         log.append_as_follower(batch(2, base_offset=4), now_ms=NOW_MS)
 
     assert log.log_end_offset == 5
+
+
+def test_follower_leaves_out_what_is_of_a_higher_epoch_than_its_fetch(log: Log) -> None:
+    """KAFKA-18723: the answer was made after another election, for whose epoch this follower has not truncated yet."""
+    records = bytes(batch(2, base_offset=0, partition_leader_epoch=3)) + bytes(batch(1, base_offset=2, partition_leader_epoch=4))
+
+    result = log.append_as_follower(memoryview(records), now_ms=NOW_MS, leader_epoch=3)
+
+    assert (result.last_offset, log.log_end_offset, log.leader_epochs.latest_epoch) == (1, 2, 3)
+
+
+def test_follower_checks_control_batches_before_it_writes_any(log: Log) -> None:
+    """A leader's bad bytes must not leave half an append, or take our disk for broken."""
+    good = bytes(batch(2, base_offset=0, partition_leader_epoch=1))
+    bad = build_batch(
+        [SimpleRecord(encode_control_record_key(ControlType.COMMIT), b"")],
+        base_offset=2,
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_follower(memoryview(good + bytes(bad)), now_ms=NOW_MS)
+
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert (log.log_end_offset, log.segments.active.size_bytes) == (0, 0)
+
+
+def test_follower_follows_transactions(log: Log) -> None:
+    records = bytes(batch(2, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+    marker = build_control_batch(
+        ControlType.ABORT, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=7, producer_epoch=0, base_offset=2
+    )
+
+    log.append_as_follower(memoryview(records + bytes(marker)), now_ms=NOW_MS)
+
+    assert [(aborted.first_offset, aborted.last_offset) for aborted in log.aborted_transactions(0, 3)] == [(0, 2)]
 
 
 # -- read --------------------------------------------------------------------------------------------------------------

@@ -54,6 +54,16 @@ def test_created_log_is_found_again_after_a_kill(log_dir: Path) -> None:
     assert (found.topic_id, found.log_end_offset, found.high_watermark) == (TOPIC_ID, 5, 0)
 
 
+def test_another_topics_log_of_the_same_name_is_refused(log_dir: Path) -> None:
+    manager = start(log_dir)
+    log = manager.create_log("t", 3, TOPIC_ID, CONFIG, NOW_MS)
+
+    with pytest.raises(StorageError, match="t-3 is of topic id"):
+        manager.create_log("t", 3, bytes(15) + b"x", CONFIG, NOW_MS)
+
+    assert manager.create_log("t", 3, TOPIC_ID, CONFIG, NOW_MS) is log
+
+
 def test_closed_segments_of_all_logs_share_one_limit(log_dir: Path) -> None:
     """Neither readers nor the retention check of many partitions may use up the process's descriptors."""
     manager = start(log_dir)
