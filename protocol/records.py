@@ -283,7 +283,7 @@ def build_batch(
     max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
     payload = bytearray()
     for offset_delta, record in enumerate(records):
-        _append_record(payload, record, offset_delta, record.timestamp - base_timestamp)
+        append_record(payload, record, offset_delta, record.timestamp - base_timestamp)
     attributes = compression | (TRANSACTIONAL_FLAG if is_transactional else 0) | (CONTROL_FLAG if is_control else 0)
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_FLAG
@@ -304,6 +304,26 @@ def build_batch(
         records_count=len(records),
     )
     return assemble_batch(header, payload if compression is Compression.NONE else compress(compression, payload, compression_level))
+
+
+def build_batch_of(payload: Buffer, records_count: int, *, timestamp: int, base_offset: int, partition_leader_epoch: int) -> bytearray:
+    """Returns the batch of records that `append_record` encoded, uncompressed and all of one time: their timestamp deltas are 0."""
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=Compression.NONE,
+        last_offset_delta=max(records_count - 1, 0),
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        records_count=records_count,
+    )
+    return assemble_batch(header, payload)
 
 
 def assemble_batch(header: BatchHeader, payload: Buffer) -> bytearray:
@@ -412,7 +432,8 @@ def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, 
     return payload[position : position + size], position + size
 
 
-def _append_record(out: bytearray, record: SimpleRecord, offset_delta: int, timestamp_delta: int) -> None:
+def append_record(out: bytearray, record: SimpleRecord, offset_delta: int, timestamp_delta: int) -> None:
+    """Append the record to a batch's payload, before its compression."""
     body = bytearray(1)  # the record's attributes, unused
     _append_varint(body, timestamp_delta)
     _append_varint(body, offset_delta)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,8 @@ from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 logger = logging.getLogger("barnabas.storage")
 
 DELETE_AT_ONCE = 0
+CLOSED_PIECE_LOGS = 50  # closed between two yields, 20 µs each
+LEAVING_PIECE_LOGS = 1_000
 OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their three descriptors
 NO_TOPIC_ID = bytes(16)
 _HEX_BITS = 128
@@ -213,11 +215,25 @@ class LogManager:
         return log
 
     def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> list[RemovalWork]:
+        """`delete_logs_in_pieces` at once, for few logs."""
+        pieces = self.delete_logs_in_pieces(partitions)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as e:
+                works: list[RemovalWork] = e.value
+                return works
+
+    def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
-        out of the way: run it off the loop, then hand it to `removed`. The files go after file.delete.delay.ms."""
+        out of the way: run it off the loop, then hand it to `removed`. The files go after file.delete.delay.ms.
+
+        Yields after each piece of a millisecond. From the first on until it returns, the caller asks for no log of these names."""
         departures: dict[str, list[Departure]] = {}
         deletions: dict[tuple[str, int], _DeletedDirectory] = {}
-        for topic, partition in partitions:
+        for count, (topic, partition) in enumerate(partitions, 1):
+            if count % CLOSED_PIECE_LOGS == 0:
+                yield
             log = self._logs.pop((topic, partition), None)
             if log is not None:
                 log.abandon()
@@ -225,8 +241,16 @@ class LogManager:
                 departures.setdefault(log.log_dir, []).append(Departure((topic, partition), log.directory, target))
                 deletions[topic, partition] = _DeletedDirectory(target, log.config.file_delete_delay_ms)
         works = [each.take_removal(departures[str(each.path)]) for each in self.online_directories if str(each.path) in departures]
+        leaving: dict[RemovalWork, dict[tuple[str, int], _LeavingLog]] = {work: {} for work in works}
         for work in works:
-            self._leaving.update((each.key, _LeavingLog(work, deletions[each.key])) for each in work.departures)
+            for count, departure in enumerate(work.departures, 1):
+                leaving[work][departure.key] = _LeavingLog(work, deletions[departure.key])
+                if count % LEAVING_PIECE_LOGS == 0:
+                    yield
+        online = {directory.path for directory in self.online_directories}  # one may have failed meanwhile
+        works = [work for work in works if work.path in online]
+        for work in works:
+            self._leaving.update(leaving[work])
         return works
 
     def is_leaving(self, topic: str, partition: int) -> bool:

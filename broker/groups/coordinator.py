@@ -13,6 +13,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from broker.answer_size import AnswerSize
@@ -100,7 +101,8 @@ class GroupCoordinator:
         elif deleted_topics:
             for shard in list(self._shards.values()):
                 shard.delete_topics(deleted_topics)
-        for change in delta.changed_partitions:
+        added = (change for each in delta.added_partitions if each.topic.name == GROUP_METADATA_TOPIC for change in each.changes())
+        for change in chain(delta.changed_partitions, added):
             if change.topic.name != GROUP_METADATA_TOPIC:
                 continue
             if change.image.leader == self._metadata.node_id:

@@ -94,7 +94,7 @@ class ReplicatedCoordinatorLog:
         )
 
     def read(self, partition: int) -> Iterator[Buffer]:
-        replica = self._replica_manager.get_partition(self._topic, partition)
+        replica = self._replica_manager.get_for_loading(self._topic, partition)
         leader_epoch = replica.leader_epoch
         offset = replica.log.log_start_offset
         end_offset = replica.log.log_end_offset

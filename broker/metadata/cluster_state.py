@@ -13,11 +13,12 @@ ProducerIdControlManager and OffsetControlManager (KIP-868 for transactions).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.metadata.image import INTERNAL_TOPICS, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
+from broker.metadata.image import INTERNAL_TOPICS, AddedPartitions, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
+from broker.metadata.prepared_records import PreparedRecords, partition_image
 from broker.metadata.topic_names import collision_key, has_collision_characters
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
@@ -65,6 +66,16 @@ class ClusterState:
             self._buffered.append(record)
         else:
             self._apply(record)
+
+    def replay_batch(self, batch: Sequence[Any]) -> None:
+        """Apply the records of one batch, as `replay` would one by one."""
+        if not isinstance(batch, PreparedRecords) or self.is_in_transaction:
+            for record in batch:
+                self.replay(record)
+            return
+        for record in batch.heading:
+            self.replay(record)
+        self._add_partitions(batch)
 
     def take_delta(self) -> MetadataDelta:
         """What changed since the last call."""
@@ -139,19 +150,7 @@ class ClusterState:
 
     def _apply_partition(self, record: records.PartitionRecord) -> None:
         topic = self._topic_by_id(record.topic_id, "PartitionRecord")
-        image = PartitionImage(
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            replicas=tuple(record.replicas),
-            isr=tuple(record.isr),
-            leader_recovery_state=record.leader_recovery_state,
-            directories=tuple(record.directories),
-            removing_replicas=tuple(record.removing_replicas),
-            adding_replicas=tuple(record.adding_replicas),
-            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
-            last_known_elr=tuple(record.last_known_elr or ()),
-        )
+        image = partition_image(record)
         if record.partition_id == len(topic.partitions):
             topic.partitions.append(image)
             self.partitions_count += 1
@@ -160,6 +159,14 @@ class ClusterState:
         else:
             raise StorageError(f"PartitionRecord for {topic.name}-{record.partition_id} leaves a gap before it")
         self._changes.partitions[topic.name, record.partition_id] = None
+
+    def _add_partitions(self, batch: PreparedRecords) -> None:
+        topic = self._topic_by_id(batch.topic_id, "PartitionRecord")
+        if batch.first_partition != len(topic.partitions):
+            raise StorageError(f"PartitionRecords from {topic.name}-{batch.first_partition} on do not follow those before")
+        topic.partitions.extend(batch.images)
+        self.partitions_count += len(batch.images)
+        self._changes.added.append((topic, batch.first_partition, len(topic.partitions)))
 
     def _apply_partition_change(self, record: records.PartitionChangeRecord) -> None:
         topic = self._topic_by_id(record.topic_id, "PartitionChangeRecord")
@@ -277,12 +284,13 @@ class ClusterState:
 class _Changes:
     """The delta in the making; dicts are ordered sets."""
 
-    __slots__ = ("broker_configs", "brokers", "created", "deleted", "partitions", "topic_configs")
+    __slots__ = ("added", "broker_configs", "brokers", "created", "deleted", "partitions", "topic_configs")
 
     def __init__(self) -> None:
         self.created: dict[str, TopicImage] = {}
         self.deleted: list[TopicImage] = []
         self.partitions: dict[tuple[str, int], None] = {}
+        self.added: list[tuple[TopicImage, int, int]] = []
         self.topic_configs: dict[str, None] = {}
         self.broker_configs: dict[str, None] = {}
         self.brokers: dict[int, None] = {}
@@ -292,8 +300,10 @@ class _Changes:
         if self.created.pop(topic.name, None) is None:
             self.deleted.append(topic)
         self.topic_configs.pop(topic.name, None)
-        for index in range(len(topic.partitions)):
-            self.partitions.pop((topic.name, index), None)
+        self.added = [added for added in self.added if added[0] is not topic]
+        if self.partitions:
+            for index in range(len(topic.partitions)):
+                self.partitions.pop((topic.name, index), None)
 
     def to_delta(self, state: ClusterState) -> MetadataDelta:
         # A broker's default may be any topic's effective value.
@@ -304,6 +314,7 @@ class _Changes:
             changed_partitions=tuple(
                 PartitionChange(state.topics[name], index, state.topics[name].partitions[index]) for name, index in self.partitions
             ),
+            added_partitions=tuple(AddedPartitions(topic, start, stop) for topic, start, stop in self.added),
             changed_topic_configs=tuple(changed_topic_configs),
             changed_broker_configs=tuple(self.broker_configs),
             changed_brokers=tuple(self.brokers),

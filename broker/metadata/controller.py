@@ -31,6 +31,5 @@ class Controller:
 
     def replay(self, records: Sequence[Any]) -> None:
         """Apply records that were just appended, or that are being loaded. Raises StorageError if they contradict the state."""
-        for record in records:
-            self.state.replay(record)
+        self.state.replay_batch(records)
         self.state.take_delta()

@@ -35,6 +35,7 @@ from broker.metadata.producer_ids import ProducerIdManager
 from broker.metadata.quorum import Quorum
 from broker.metadata.snapshot_generator import is_complete
 from broker.metadata.snapshot_writer import state_records
+from broker.metadata.topic_control import PARTITIONS_AT_ONCE
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -61,6 +62,7 @@ class ControllerClient:
         self._changes = ChangeLog(clock)
         self.auto_creator = AutoTopicCreator(self, config, self._changes, clock)
         self._turn = asyncio.Lock()
+        self._creations: set[asyncio.Task[None]] = set()
 
     @property
     def alive_brokers_count(self) -> int:
@@ -141,9 +143,21 @@ class ControllerClient:
 
     def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
         """Create topics without waiting; `on_done` gets the response, or why there is none."""
+        topics = self._controller.topics
+        if any(topics.partitions_asked_for(topic) > PARTITIONS_AT_ONCE for topic in request.topics):
+            task = asyncio.get_running_loop().create_task(self._create_in_turns(request, on_done))
+            self._creations.add(task)
+            task.add_done_callback(self._creations.discard)
+            return
         try:
-            result = self._controller.topics.create_topics(request)
+            result = topics.create_topics(request)
             self._append(result.records, lambda error: on_done(result.response if error is None else error))
+        except KafkaError as error:
+            on_done(error)
+
+    async def _create_in_turns(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
+        try:
+            on_done(await self._carried_out(self._controller.topics.create_topics_in_steps(request), lambda response: iter(())))
         except KafkaError as error:
             on_done(error)
 
@@ -157,7 +171,10 @@ class ControllerClient:
             self.auto_creator.create([name])
 
     async def close(self) -> None:
-        """Stop the one task that this object owns."""
+        """Stop the tasks that this object owns."""
+        for task in self._creations:
+            task.cancel()
+        await asyncio.gather(*self._creations, return_exceptions=True)
         await self.producer_ids.close()
 
     def _append_all(self, records: Sequence[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,7 @@ RECORDS_PER_OPERATION_MAX = 10_000
 
 Response = TypeVar("Response")
 
-Steps = Generator[list[Any], None, Response]
+Steps = Generator[Sequence[Any], None, Response]
 """An operation on many things, step by step: it yields the records that are to be appended next, none where it only gives others their
 turn, and returns the answer. A step's records are appended together, and are in the state when the next step begins; so may be what
 others did meanwhile. One topic's records are in one step: what a crash leaves is whole topics."""

@@ -8,6 +8,7 @@ Source: org.apache.kafka.image and org.apache.kafka.metadata (BrokerRegistration
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,17 +84,33 @@ class PartitionChange:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedPartitions:
+    """Very many new partitions of one topic: those from `start`, inclusive, to `stop`, exclusive."""
+
+    topic: TopicImage
+    start: int
+    stop: int
+
+    def changes(self) -> Iterator[PartitionChange]:
+        """Them one by one, a microsecond each."""
+        for index in range(self.start, self.stop):
+            yield PartitionChange(self.topic, index, self.topic.partitions[index])
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataDelta:
     """What changed, in the order of the records. Apply the deletions first: a topic may be deleted and made anew under its name.
 
-    `changed_partitions` has every partition that is new or changed, those of `created_topics` included, so that a
-    ReplicaManager needs only it, `deleted_topics` and `changed_topic_configs`. The latter names every topic whose effective
+    `changed_partitions` has every partition that is new or changed, those of `created_topics` included, but for those in
+    `added_partitions`: whoever takes these over does so in turns. A ReplicaManager needs only these two, `deleted_topics` and
+    `changed_topic_configs`. The latter names every topic whose effective
     configuration may differ now, also when a broker default did it.
     """
 
     created_topics: tuple[TopicImage, ...] = ()
     deleted_topics: tuple[TopicImage, ...] = ()
     changed_partitions: tuple[PartitionChange, ...] = ()
+    added_partitions: tuple[AddedPartitions, ...] = ()
     changed_topic_configs: tuple[str, ...] = ()
     changed_broker_configs: tuple[str, ...] = ()
     changed_brokers: tuple[int, ...] = ()
@@ -104,6 +121,7 @@ class MetadataDelta:
             self.created_topics
             or self.deleted_topics
             or self.changed_partitions
+            or self.added_partitions
             or self.changed_topic_configs
             or self.changed_broker_configs
             or self.changed_brokers

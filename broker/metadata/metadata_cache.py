@@ -8,7 +8,7 @@ Source: KRaftMetadataCache, MetadataLoader, BrokerMetadataPublisher.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
@@ -76,10 +76,9 @@ class MetadataCache:
         if not everything.is_empty:
             subscriber(everything)
 
-    def apply_committed(self, records: Iterable[Any]) -> None:
+    def apply_committed(self, records: Sequence[Any]) -> None:
         """Replay one committed batch and tell the subscribers. Raises StorageError if the log contradicts itself."""
-        for record in records:
-            self.state.replay(record)
+        self.state.replay_batch(records)
         delta = self.state.take_delta()
         if delta.is_empty:
             return

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.image import CLUSTER_METADATA_TOPIC
+from broker.metadata.prepared_records import PreparedRecords
 from broker.metadata.quorum_state import QuorumState, read_quorum_state, write_quorum_state
-from broker.metadata.record_format import MetadataBatch, build_metadata_batch, read_metadata_batches
+from broker.metadata.record_format import MetadataBatch, batch_of_encoded, build_metadata_batch, read_metadata_batches
 from broker.metadata.snapshot import read_bootstrap_records, read_newest_snapshot
 from config.server import ServerConfig
 from config.topic import LONG_MAX, LogConfig
@@ -131,7 +132,10 @@ class MetadataLog:
 
     def append(self, records: Sequence[Any], *, epoch: int, now_ms: int) -> int:
         """Append the records as one batch; returns the offset after it. Raises StorageError, and nothing was appended."""
-        batch = build_metadata_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms)
+        if isinstance(records, PreparedRecords):
+            batch = batch_of_encoded(records.payload, len(records), base_offset=self.end_offset, epoch=epoch, now_ms=now_ms)
+        else:
+            batch = build_metadata_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms)
         self.log.append_as_follower(memoryview(batch), now_ms=now_ms)
         self.appended_bytes += len(batch)
         self.last_timestamp = now_ms

@@ -9,7 +9,7 @@ Source: org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from broker.metadata.image import BrokerImage
 from protocol.errors import ErrorCode, KafkaError
@@ -17,8 +17,8 @@ from protocol.errors import ErrorCode, KafkaError
 
 def place_replicas(
     brokers: Iterable[BrokerImage], *, partitions_count: int, replication_factor: int, random_source: random.Random
-) -> list[list[int]]:
-    """The replicas of each new partition, its preferred leader first. Raises KafkaError INVALID_REPLICATION_FACTOR."""
+) -> Iterator[list[int]]:
+    """The replicas of each new partition, its preferred leader first. KafkaError INVALID_REPLICATION_FACTOR, at once, if it cannot be."""
     racks = _RackList(brokers, random_source)
     if replication_factor <= 0:
         raise _refusal(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
@@ -29,7 +29,7 @@ def place_replicas(
             f"The target replication factor of {replication_factor} cannot be reached because only {racks.total_count} broker(s) are "
             "registered or some brokers have all their log directories cordoned."
         )
-    return [racks.place(replication_factor) for _ in range(partitions_count)]
+    return (racks.place(replication_factor) for _ in range(partitions_count))
 
 
 def _refusal(message: str) -> KafkaError:

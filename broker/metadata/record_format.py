@@ -18,7 +18,7 @@ from protocol.messages.stored.metadata_records import (
     decode_metadata_record,
     encode_metadata_record,
 )
-from protocol.records import SimpleRecord, build_batch, crc_is_valid, iterate_headers, iterate_records
+from protocol.records import SimpleRecord, append_record, build_batch_of, crc_is_valid, iterate_headers, iterate_records
 from storage.errors import StorageError
 
 METADATA_VERSION_FEATURE = "metadata.version"
@@ -50,8 +50,21 @@ class MetadataBatch:
 
 def build_metadata_batch(records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
     """The records as one batch with its offsets assigned."""
-    simple = [SimpleRecord(None, encode_metadata_record(record, _RECORD_VERSIONS.get(type(record), 0)), (), now_ms) for record in records]
-    return build_batch(simple, base_offset=base_offset, partition_leader_epoch=epoch)
+    payload = bytearray()
+    for offset_delta, record in enumerate(records):
+        append_encoded(payload, record, offset_delta)
+    return batch_of_encoded(payload, len(records), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+
+
+def append_encoded(payload: bytearray, record: Any, offset_delta: int) -> None:
+    """Append to a batch's payload the record that comes `offset_delta` after its first. All records of a batch have one time."""
+    value = encode_metadata_record(record, _RECORD_VERSIONS.get(type(record), 0))
+    append_record(payload, SimpleRecord(None, value, (), 0), offset_delta, 0)
+
+
+def batch_of_encoded(payload: bytearray, records_count: int, *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    """The batch of a payload that `append_encoded` made."""
+    return build_batch_of(payload, records_count, timestamp=now_ms, base_offset=base_offset, partition_leader_epoch=epoch)
 
 
 def read_metadata_batches(buffer: memoryview, what: str) -> Iterator[MetadataBatch]:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import BrokerImage, PartitionImage, TopicImage
+from broker.metadata.image import BrokerImage, TopicImage
+from broker.metadata.prepared_records import partition_record
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, build_metadata_batch
 from protocol import codec
 from protocol.messages.stored.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.messages.stored.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
-    PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     TopicRecord,
@@ -40,7 +40,7 @@ def state_records(state: ClusterState) -> Iterator[Any]:
     for topic in state.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for index, partition in enumerate(topic.partitions):
-            yield _partition(topic, index, partition)
+            yield partition_record(topic.topic_id, index, partition)
     for (resource_type, resource_name), configs in state.configs.items():
         for name, value in configs.items():
             yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
@@ -96,22 +96,4 @@ def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.is_in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
-    )
-
-
-def _partition(topic: TopicImage, index: int, partition: PartitionImage) -> PartitionRecord:
-    return PartitionRecord(
-        partition_id=index,
-        topic_id=topic.topic_id,
-        replicas=list(partition.replicas),
-        isr=list(partition.isr),
-        removing_replicas=list(partition.removing_replicas),
-        adding_replicas=list(partition.adding_replicas),
-        leader=partition.leader,
-        leader_recovery_state=partition.leader_recovery_state,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=partition.partition_epoch,
-        directories=list(partition.directories),
-        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
-        last_known_elr=list(partition.last_known_elr) or None,
     )

@@ -8,7 +8,8 @@ Source: ReplicationControlManager and ControllerApis.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -16,12 +17,15 @@ from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_control import changed_configs, validated_topic_configs
 from broker.metadata.config_entries import ConfigDescriber
 from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
-from broker.metadata.image import CLUSTER_METADATA_TOPIC, UNASSIGNED_DIRECTORY
+from broker.metadata.image import CLUSTER_METADATA_TOPIC, UNASSIGNED_DIRECTORY, BrokerImage
+from broker.metadata.manual_assignment import active, check_assignment
 from broker.metadata.placement import place_replicas
+from broker.metadata.prepared_records import PreparedRecords
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
-from broker.metadata.topic_selection import failed_deletion, find_duplicates, topics_to_delete, without
+from broker.metadata.topic_selection import COMPARED_PIECE_ELEMENTS, failed_deletion, find_duplicates, topics_to_delete, without
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.server import ServerConfig
+from config.topic import TOPIC_PROPERTIES
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -38,11 +42,18 @@ from protocol.messages.create_topics import (
 )
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from protocol.uuids import ZERO_UUID
 
 USE_DEFAULT = -1
 """Number of partitions or replicas in a CreateTopics request: the broker's default, or given by the assignment."""
 
 PARTITIONS_UNLIMITED = 2**31 - 1
+
+PARTITIONS_AT_ONCE = 100
+"""New partitions of one topic that are computed, encoded and replayed in one step, 14 µs each; records of more are prepared in steps."""
+
+Brokers = Mapping[int, BrokerImage]
+"""As they were when the computing of a topic's records began; it begins anew when they have changed meanwhile."""
 
 
 class TopicControl:
@@ -79,13 +90,20 @@ class TopicControl:
         step: list[Any] = []
         pace = Pace()
         for topic in topics:
+            if is_large := self._takes_steps(topic):
+                yield step
+                step = []
+            records: Sequence[Any] = ()
             try:
-                records, result = self._create_topic(topic, len(step))
+                records, result = yield from self._create_topic(topic, len(step))
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
-                records, result = [], _failed_creation(topic.name, error.code, error.message)
+                result = _failed_creation(topic.name, error.code, error.message)
             results.append(result)
+            if is_large:
+                yield [] if request.validate_only else records
+                continue
             step += [] if request.validate_only else records
             if pace.is_due(len(records) or 1):
                 yield step
@@ -144,15 +162,21 @@ class TopicControl:
         step: list[Any] = []
         pace = Pace()
         for topic in topics:
-            records: list[PartitionRecord] = []
+            if is_large := self._addition_takes_steps(topic):
+                yield step
+                step = []
+            records: Sequence[Any] = ()
             try:
-                records = self._add_partitions(topic, len(step))
+                records = yield from self._add_partitions(topic, len(step))
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
                 results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message))
             else:
                 results.append(CreatePartitionsTopicResult(name=topic.name, error_message=None))
+            if is_large:
+                yield [] if request.validate_only else records
+                continue
             step += [] if request.validate_only else records
             if pace.is_due(len(records) or 1):
                 yield step
@@ -167,19 +191,22 @@ class TopicControl:
         count = 0
         pace = Pace()
         for topic in topics:
-            asked_for = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
-            count += len(topic.assignments) or asked_for
+            count += self.partitions_asked_for(topic)
             if pace.is_due():
                 yield []
         check_records_count(count)
+
+    def partitions_asked_for(self, topic: CreatableTopic) -> int:
+        """How many partitions the topic gets if it is not refused."""
+        default = self._config.num_partitions
+        return len(topic.assignments) or (default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0))
 
     def _surely_fits(self, topics: list[CreatableTopic]) -> Steps[bool]:
         """Whether the records of all topics are within the limits, even if none of them is refused."""
         count = 0
         for piece in pieces(topics):
             for topic in piece:
-                asked_for = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
-                count += 1 + len(topic.configs) + (len(topic.assignments) or asked_for)
+                count += 1 + len(topic.configs) + self.partitions_asked_for(topic)
             if len(piece) == PIECE_ELEMENTS:
                 yield []
         return count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + count <= self._partitions_max
@@ -189,9 +216,9 @@ class TopicControl:
         count = 0
         pace = Pace()
         for topic in topics:
-            records: list[Any] = []
+            records: Sequence[Any] = ()
             try:
-                records, _ = self._create_topic(topic, count)
+                records, _ = yield from self._create_topic(topic, count)
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
@@ -211,9 +238,9 @@ class TopicControl:
         count = 0
         pace = Pace()
         for topic in topics:
-            records: list[PartitionRecord] = []
+            records: Sequence[Any] = ()
             try:
-                records = self._add_partitions(topic, count)
+                records = yield from self._add_partitions(topic, count)
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
@@ -223,16 +250,38 @@ class TopicControl:
 
     # Creation
 
-    def _create_topic(self, topic: CreatableTopic, records_count: int) -> tuple[list[Any], CreatableTopicResult]:
+    def _takes_steps(self, topic: CreatableTopic) -> bool:
+        """Whether others have their turns while its records are computed: those of topics before it have to be appended first."""
+        return (
+            self.partitions_asked_for(topic) > PARTITIONS_AT_ONCE
+            or len(topic.configs) >= COMPARED_PIECE_ELEMENTS
+            or any(len(assignment.broker_ids) >= COMPARED_PIECE_ELEMENTS for assignment in topic.assignments)
+        )
+
+    def _create_topic(self, topic: CreatableTopic, records_count: int) -> Steps[tuple[Sequence[Any], CreatableTopicResult]]:
+        """The records and the answer, which hold until the next step. Has steps of its own only where it `_takes_steps`."""
+        while True:
+            brokers = dict(self._state.brokers)
+            records, result = yield from self._creation(topic, records_count, brokers)
+            # Others may have had their turns.
+            self._check_name(topic.name)
+            self._check_partitions_count(records_count + result.num_partitions)
+            if self._state.brokers == brokers:
+                return records, result
+
+    def _creation(self, topic: CreatableTopic, records_count: int, brokers: Brokers) -> Steps[tuple[Sequence[Any], CreatableTopicResult]]:
         self._check_name(topic.name)
-        configs = self._creation_configs(topic)
-        assignments = self._manual_assignments(topic) if topic.assignments else self._automatic_assignments(topic, records_count)
+        configs = yield from self._creation_configs(topic)
+        if topic.assignments:
+            assignments = yield from self._manual_assignments(topic, brokers)
+        else:
+            assignments = yield from self._automatic_assignments(topic, records_count, brokers)
         topic_id = self._new_topic_id()
-        records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
-        records.extend(changed_configs(2, topic.name, configs))
-        records.extend(self._partition_record(topic_id, index, replicas) for index, replicas in enumerate(assignments))
-        check_records_count(records_count + len(records))
+        heading: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+        heading.extend(changed_configs(2, topic.name, configs))
+        check_records_count(records_count + len(heading) + len(assignments))
         self._check_partitions_count(records_count + len(assignments))
+        records = yield from self._with_partitions(heading, topic_id, 0, assignments, brokers)
         result = CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
@@ -252,13 +301,22 @@ class TopicControl:
             if colliding:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding[0]}")
 
-    def _creation_configs(self, topic: CreatableTopic) -> dict[str, str]:
-        nulls = [config.name for config in topic.configs if config.value is None]
+    def _creation_configs(self, topic: CreatableTopic) -> Steps[dict[str, str]]:
+        nulls: list[str] = []
+        unknown: str | None = None
+        for piece in pieces(topic.configs, COMPARED_PIECE_ELEMENTS):
+            nulls += [config.name for config in piece if config.value is None]
+            if unknown is None:
+                unknown = next((config.name for config in piece if config.name not in TOPIC_PROPERTIES), None)
+            if len(piece) == COMPARED_PIECE_ELEMENTS:
+                yield []
         if nulls:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        if unknown is not None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}")
         return validated_topic_configs(self._config, {config.name: config.value or "" for config in topic.configs})
 
-    def _manual_assignments(self, topic: CreatableTopic) -> list[list[int]]:
+    def _manual_assignments(self, topic: CreatableTopic, brokers: Brokers) -> Steps[list[list[int]]]:
         if topic.replication_factor != USE_DEFAULT:
             why = "A manual partition assignment was specified, but replication factor was not set to -1."
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
@@ -266,18 +324,21 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but numPartitions was not set to -1.")
         assignments: dict[int, list[int]] = {}
         replication_factor = None
+        pace = Pace()
         for assignment in topic.assignments:
+            if len(topic.assignments) > PARTITIONS_AT_ONCE and pace.is_due():
+                yield []
             if assignment.partition_index in assignments:
                 why = f"Found multiple manual partition assignments for partition {assignment.partition_index}"
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-            self._check_assignment(assignment.broker_ids, replication_factor, assignment.partition_index)
+            yield from check_assignment(brokers, assignment.broker_ids, replication_factor, assignment.partition_index)
             replication_factor = len(assignment.broker_ids)
             assignments[assignment.partition_index] = list(assignment.broker_ids)
         if any(index not in assignments for index in range(len(assignments))):
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
         return [assignments[index] for index in range(len(assignments))]
 
-    def _automatic_assignments(self, topic: CreatableTopic, records_count: int) -> list[list[int]]:
+    def _automatic_assignments(self, topic: CreatableTopic, records_count: int, brokers: Brokers) -> Steps[list[list[int]]]:
         if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
             why = "Replication factor must be larger than 0, or -1 to use the default value."
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
@@ -285,24 +346,43 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         partitions_count = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else topic.num_partitions
         replicas_count = self._config.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
-        return self._place(partitions_count, replicas_count, records_count)
+        return (yield from self._place(partitions_count, replicas_count, records_count, brokers))
 
-    def _place(self, partitions_count: int, replication_factor: int, records_count: int) -> list[list[int]]:
+    def _place(self, partitions_count: int, replication_factor: int, records_count: int, brokers: Brokers) -> Steps[list[list[int]]]:
         check_records_count(records_count + partitions_count)
         prefix = f"Unable to replicate the partition {replication_factor} time(s): "
         try:
-            assignments = place_replicas(
-                self._state.brokers.values(),
+            placed = place_replicas(
+                brokers.values(),
                 partitions_count=partitions_count,
                 replication_factor=replication_factor,
                 random_source=self._random,
             )
         except KafkaError as error:
             raise KafkaError(error.code, f"{prefix}{error.message}") from error
-        if any(not self._active(replicas) for replicas in assignments):
-            why = f"{prefix}All brokers are currently fenced or in controlled shutdown."
-            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+        assignments: list[list[int]] = []
+        while piece := list(islice(placed, PIECE_ELEMENTS)):
+            if not all(active(brokers, replicas) for replicas in piece):
+                why = f"{prefix}All brokers are currently fenced or in controlled shutdown."
+                raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+            assignments += piece
+            if partitions_count > PARTITIONS_AT_ONCE:
+                yield []
         return assignments
+
+    def _with_partitions(
+        self, heading: list[Any], topic_id: bytes, first: int, assignments: list[list[int]], brokers: Brokers
+    ) -> Steps[Sequence[Any]]:
+        """`heading` and the records of a topic's partitions from `first` on; more than PARTITIONS_AT_ONCE are prepared."""
+        if len(assignments) <= PARTITIONS_AT_ONCE:
+            heading.extend(_partition_record(topic_id, index, replicas, brokers) for index, replicas in enumerate(assignments, first))
+            return heading
+        prepared = PreparedRecords(topic_id, first, heading)
+        for piece in pieces(assignments):
+            for index, replicas in enumerate(piece, first + len(prepared.images)):
+                prepared.add(_partition_record(topic_id, index, replicas, brokers))
+            yield []
+        return prepared
 
     def _described_configs(self, name: str, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
         return [
@@ -326,7 +406,27 @@ class TopicControl:
 
     # Partitions
 
-    def _add_partitions(self, topic: CreatePartitionsTopic, records_count: int) -> list[PartitionRecord]:
+    def _addition_takes_steps(self, topic: CreatePartitionsTopic) -> bool:
+        image = self._state.topics.get(topic.name)
+        return (image is not None and topic.count - len(image.partitions) > PARTITIONS_AT_ONCE) or any(
+            len(assignment.broker_ids) >= COMPARED_PIECE_ELEMENTS for assignment in (topic.assignments or ())[:PARTITIONS_AT_ONCE]
+        )
+
+    def _add_partitions(self, topic: CreatePartitionsTopic, records_count: int) -> Steps[Sequence[Any]]:
+        """The records, which hold until the next step. Has steps of its own only where it `_addition_takes_steps`."""
+        while True:
+            brokers = dict(self._state.brokers)
+            image = self._state.topics.get(topic.name)
+            topic_id, first = (ZERO_UUID, 0) if image is None else (image.topic_id, len(image.partitions))
+            records = yield from self._addition(topic, records_count, brokers)
+            # Others may have had their turns.
+            self._check_partitions_count(records_count + len(records))
+            image = self._state.topics.get(topic.name)
+            is_same = image is not None and image.topic_id == topic_id and len(image.partitions) == first
+            if is_same and self._state.brokers == brokers:
+                return records
+
+    def _addition(self, topic: CreatePartitionsTopic, records_count: int, brokers: Brokers) -> Steps[Sequence[Any]]:
         image = self._state.topics.get(topic.name)
         if image is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -340,7 +440,7 @@ class TopicControl:
         self._check_partitions_count(records_count + additional)
         replication_factor = len(image.partitions[0].replicas)
         if topic.assignments is None:
-            assignments = self._place(additional, replication_factor, records_count)
+            assignments = yield from self._place(additional, replication_factor, records_count, brokers)
         else:
             if len(topic.assignments) != additional:
                 why = (
@@ -348,11 +448,15 @@ class TopicControl:
                     "assignment(s) were specified."
                 )
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-            assignments = [list(assignment.broker_ids) for assignment in topic.assignments]
             check_records_count(records_count + additional)
-            for index, replicas in enumerate(assignments, start=current):
-                self._check_assignment(replicas, replication_factor, index)
-        return [self._partition_record(image.topic_id, index, replicas) for index, replicas in enumerate(assignments, start=current)]
+            assignments = []
+            pace = Pace()
+            for index, assignment in enumerate(topic.assignments, start=current):
+                yield from check_assignment(brokers, assignment.broker_ids, replication_factor, index)
+                assignments.append(list(assignment.broker_ids))
+                if additional > PARTITIONS_AT_ONCE and pace.is_due():
+                    yield []
+        return (yield from self._with_partitions([], image.topic_id, current, assignments, brokers))
 
     def _check_partitions_count(self, new_count: int) -> None:
         """Raises KafkaError POLICY_VIOLATION, for the whole request, when `new_count` partitions are more than there is room for."""
@@ -361,54 +465,26 @@ class TopicControl:
             why = f"There are {present_count} partitions; the descriptor limit of the broker allows {self._partitions_max}."
             raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
-    def _check_assignment(self, replicas: Sequence[int], replication_factor: int | None, partition: int) -> None:
-        """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a manual assignment that cannot be."""
-        self._check_replicas(replicas)
-        if replication_factor is not None and len(replicas) != replication_factor:
-            why = (
-                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not consistent "
-                f"with previous partitions, which have {replication_factor} replica(s)."
-            )
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-        if not self._active(replicas):
-            why = (
-                f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in controlled shutdown."
-            )
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-
-    def _check_replicas(self, replicas: Sequence[int]) -> None:
-        prefix = "The manual partition assignment includes "
-        if not replicas:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix}an empty replica list.")
-        previous = None
-        for broker in sorted(replicas):
-            if broker not in self._state.brokers:
-                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix}broker {broker}, but no such broker is registered.")
-            if broker == previous:
-                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix}the broker {broker} more than once.")
-            previous = broker
-
-    def _active(self, replicas: Iterable[int]) -> list[int]:
-        return [replica for replica in replicas if self._state.brokers[replica].is_active]
-
-    def _partition_record(self, topic_id: bytes, index: int, replicas: list[int]) -> PartitionRecord:
-        isr = self._active(replicas)
-        return PartitionRecord(
-            partition_id=index,
-            topic_id=topic_id,
-            replicas=replicas,
-            isr=isr,
-            leader=isr[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=[self._default_directory(replica) for replica in replicas],
-        )
-
-    def _default_directory(self, node_id: int) -> bytes:
-        """A broker with one log directory has no choice where to put a replica."""
-        log_dirs = self._state.brokers[node_id].log_dirs
-        return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY
-
 
 def _failed_creation(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _partition_record(topic_id: bytes, index: int, replicas: list[int], brokers: Brokers) -> PartitionRecord:
+    isr = active(brokers, replicas)
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[_default_directory(brokers[replica]) for replica in replicas],
+    )
+
+
+def _default_directory(broker: BrokerImage) -> bytes:
+    """A broker with one log directory has no choice where to put a replica."""
+    log_dirs = broker.log_dirs
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY

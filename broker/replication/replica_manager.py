@@ -21,10 +21,11 @@ from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
 from broker.replication.fetch_data import FetchParams, FetchTarget
 from broker.replication.fetch_reader import FetchReader
-from broker.replication.group_commit import BlockingResult, GroupCommitter, RunBlocking
+from broker.replication.group_commit import GroupCommitter, RunBlocking
 from broker.replication.new_partitions import NewPartitions
 from broker.replication.partition import ALL_IN_SYNC, IsrProposal, Partition
 from broker.replication.purgatory import Purgatory
+from broker.replication.removals import PartitionRemovals
 from broker.replication.settings_takeover import SettingsTakeover
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError, is_descriptor_shortage
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from config.server import ServerConfig
     from storage.log import Log
-    from storage.log_directory import RemovalWork
     from storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.replication")
@@ -59,6 +59,7 @@ EXPECTED_APPEND_ERRORS = frozenset(
 NEW_PARTITIONS_AT_ONCE = 10
 """Partitions of one change of the metadata that are made at once, 0.3 to 1 ms each; the others follow while requests are served."""
 NEW_PARTITIONS_PER_TURN = 4
+NEW_PARTITIONS_SLICE_US = 2_000  # fewer are made in a turn where the disk is slow
 
 
 class ReplicaManager:
@@ -105,7 +106,14 @@ class ReplicaManager:
         self._failed_log_dirs: set[Path] = set()
         self._is_loading = True  # until the partitions have come that were there before this start
         self._committers: dict[Path, GroupCommitter] = {}
-        self._removals: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and who waits for each
+        self._removals = PartitionRemovals(
+            clock,
+            log_manager,
+            run_blocking,
+            on_closed=self._note_closed,
+            on_left=self._make_waiting_later,
+            on_failure=self.fail_log_dir,
+        )
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
@@ -287,18 +295,19 @@ class ReplicaManager:
         topic may be deleted and made anew under its name."""
         if delta.deleted_topics:
             deleted_names = {topic.name for topic in delta.deleted_topics}
-            self._delete_partitions([partition for name in deleted_names for partition in self._topics.get(name, {}).values()])
+            self._removals.add([partition for name in deleted_names for partition in self._topics.pop(name, {}).values()])
             self._unopened = {key for key in self._unopened if key[0] not in deleted_names}
             self._waiting.discard_topics(deleted_names)
         changed: list[Partition] = []
         moved_away: list[Partition] = []
         new_count = 0
+        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
         for change in delta.changed_partitions:
             if self.node_id in change.image.replicas:
                 if not self._is_loading and self.find_partition(change.topic.name, change.partition) is None:
                     new_count += 1
-                    has_to_wait = new_count > NEW_PARTITIONS_AT_ONCE or self._log_manager.is_leaving(change.topic.name, change.partition)
-                    if has_to_wait and not change.topic.is_internal:  # a coordinator loads its topic at once
+                    is_time_over = new_count > NEW_PARTITIONS_AT_ONCE or self._clock.monotonic_us() >= end_us
+                    if is_time_over or self._removals.is_leaving(change.topic.name, change.partition):
                         self._waiting.add((change.topic.name, change.partition))
                         continue
                 partition = self._apply_change(change)
@@ -306,7 +315,9 @@ class ReplicaManager:
                     changed.append(partition)
             elif (hosted := self.find_partition(change.topic.name, change.partition)) is not None:
                 moved_away.append(hosted)
-        self._delete_partitions(moved_away)
+        self._unhost(moved_away)
+        for added in delta.added_partitions:
+            self._waiting.add_range(added.topic.name, added.start, added.stop)
         self._settings_takeover.add(delta.changed_topic_configs)
         self._is_loading = self._is_loading and not delta.changed_partitions
         for partition in changed:
@@ -320,6 +331,7 @@ class ReplicaManager:
     def stop(self) -> None:
         """Make no more partitions: those that still wait are made at the next start."""
         self._waiting.clear()
+        self._removals.stop()
         self._settings_takeover.stop()
         if self._waiting_timer is not None:
             self._waiting_timer.cancel()
@@ -338,26 +350,35 @@ class ReplicaManager:
 
     def _can_be_made(self) -> Iterator[tuple[str, int]]:
         """The partitions that wait, but for those that a deleted one of their name is in the way of: its end brings them on."""
-        return (key for key in self._waiting if not self._log_manager.is_leaving(*key))
+        return (key for key in self._waiting if not self._removals.is_leaving(*key))
 
     def _make_waiting_later(self) -> None:
         if self._waiting_timer is None and next(self._can_be_made(), None) is not None:
             self._waiting_timer = self._clock.call_later(0, self._make_waiting)
 
     def _make_waiting(self) -> None:
-        """Make a few of the partitions that wait, as the metadata has them now. Requests that ask for very many of them until then
-        are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker between the commit and its taking it over."""
+        """Make a few of the partitions that wait, as the metadata has them now. Until then requests for very many of them are told
+        NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
         self._waiting_timer = None
         self._on_demand_count = 0
+        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
         for key in tuple(islice(self._can_be_made(), NEW_PARTITIONS_PER_TURN)):
             self._make_one_waiting(key)
+            if self._clock.monotonic_us() >= end_us:
+                break
         self._make_waiting_later()
+
+    def get_for_loading(self, topic: str, partition: int) -> Partition:
+        """`get_partition` for a coordinator, which loads one in each turn: one that waits is made, however many others ask for."""
+        if (topic, partition) in self._waiting and not self._removals.is_leaving(topic, partition):
+            self._make_one_waiting((topic, partition))
+        return self.get_partition(topic, partition)
 
     def _make_on_demand(self, topic: str, partition: int) -> Partition | None:
         """A partition that waits is made when it is asked for: few clients ever see that it was not there."""
         if (topic, partition) not in self._waiting or self._on_demand_count >= NEW_PARTITIONS_AT_ONCE:
             return None
-        if self._log_manager.is_leaving(topic, partition):
+        if self._removals.is_leaving(topic, partition):
             return None
         self._on_demand_count += 1
         return self._make_one_waiting((topic, partition))
@@ -404,41 +425,23 @@ class ReplicaManager:
         self._topics.setdefault(topic, {})[index] = partition
         return partition
 
-    def _delete_partitions(self, partitions: Sequence[Partition]) -> None:
+    def _unhost(self, partitions: Sequence[Partition]) -> None:
         """Stop serving them; their directories go off the loop, after their checkpoint entries."""
         for partition in partitions:
-            partition.is_deleted = True
-            partition.is_leader = False
             hosted = self._topics[partition.topic]
             del hosted[partition.partition]
             if not hosted:
                 del self._topics[partition.topic]
-        works = self._log_manager.delete_logs((each.topic, each.partition) for each in partitions if not each.is_offline)
-        for work in works:
-            self._removals[work] = []
-            self._run_blocking(work.run).add_done_callback(lambda done, work=work: self._end_removal(work, done))
-        for partition in partitions:
-            self.on_progress(partition)
-            if partition.topic not in self._topics:
-                self._metrics.forget_topic(partition.topic)
+        self._removals.add(partitions)
 
-    def _end_removal(self, work: RemovalWork, done: BlockingResult) -> None:
-        callbacks = self._removals.pop(work)
-        try:
-            done.result()
-            self._log_manager.removed(work)
-        except StorageError as error:
-            self.fail_log_dir(work.path, error)
-        finally:
-            self._make_waiting_later()
-            for callback in callbacks:
-                callback()
+    def _note_closed(self, partition: Partition) -> None:
+        self.on_progress(partition)
+        if partition.topic not in self._topics:
+            self._metrics.forget_topic(partition.topic)
 
     def when_removed(self, callback: Callable[[], None]) -> None:
         """Call `callback` once the directories of the partitions deleted so far are out of the way of new ones."""
-        note_removed = countdown(len(self._removals), callback)
-        for callbacks in self._removals.values():
-            callbacks.append(note_removed)
+        self._removals.when_left(callback)
 
     # -- disks -------------------------------------------------------------------------------------------------------
 

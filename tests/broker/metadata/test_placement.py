@@ -15,7 +15,7 @@ def _broker(node_id: int, rack: str | None = None, *, is_fenced: bool = False) -
 
 
 def _place(brokers: list[BrokerImage], partitions: int, replicas: int) -> list[list[int]]:
-    return place_replicas(brokers, partitions_count=partitions, replication_factor=replicas, random_source=random.Random(3))
+    return list(place_replicas(brokers, partitions_count=partitions, replication_factor=replicas, random_source=random.Random(3)))
 
 
 def test_one_broker_gets_everything() -> None:

@@ -9,7 +9,7 @@ The node is broker 1. Metadata comes by replaying Kafka's records, as from the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +121,10 @@ class DirectoryLogs:
         log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
         return log
 
-    def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> list[RemovalWork]:
+    def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         for key in partitions:
             self.logs.pop(key).abandon()
+        yield from ()
         return []
 
     def is_leaving(self, topic: str, partition: int) -> bool:

@@ -1,0 +1,96 @@
+"""The records of one topic with very many partitions, encoded and turned into images piece by piece before they are appended.
+
+They stay one batch of the metadata log, all of it or nothing after a crash, and no reader sees half of the topic: appending is one write
+of a payload that is ready, and replaying puts the images that are ready into their topic in one step.
+
+The TopicControl alone makes these. The metadata log takes the payload, the ClusterStates share the images, which nobody changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, overload
+
+from broker.metadata.image import PartitionImage
+from broker.metadata.record_format import append_encoded
+from protocol.messages.stored.metadata_records import PartitionRecord
+
+
+class PreparedRecords(Sequence[Any]):
+    """`heading`, then a PartitionRecord for each of `images`, which are the topic's partitions from `first_partition` on.
+
+    The PartitionRecords themselves are not kept: to free ten thousand of them at once takes longer than a request may."""
+
+    __slots__ = ("first_partition", "heading", "images", "payload", "topic_id")
+
+    def __init__(self, topic_id: bytes, first_partition: int, heading: Sequence[Any] = ()) -> None:
+        self.topic_id = topic_id
+        self.first_partition = first_partition
+        self.heading = heading
+        self.images: list[PartitionImage] = []
+        self.payload = bytearray()
+        """The records as they are in a batch: nothing in it depends on the batch's offset, epoch or time."""
+        for offset_delta, record in enumerate(heading):
+            append_encoded(self.payload, record, offset_delta)
+
+    def add(self, record: PartitionRecord) -> None:
+        """The next partition."""
+        assert record.topic_id == self.topic_id and record.partition_id == self.first_partition + len(self.images)
+        append_encoded(self.payload, record, len(self))
+        self.images.append(partition_image(record))
+
+    def __len__(self) -> int:
+        return len(self.heading) + len(self.images)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        number = range(len(self))[place] - len(self.heading)
+        return self.heading[number] if number < 0 else self._record(number)
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain(self.heading, map(self._record, range(len(self.images))))
+
+    def _record(self, number: int) -> PartitionRecord:
+        return partition_record(self.topic_id, self.first_partition + number, self.images[number])
+
+
+def partition_image(record: PartitionRecord) -> PartitionImage:
+    """What a PartitionRecord makes of its partition."""
+    return PartitionImage(
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+        replicas=tuple(record.replicas),
+        isr=tuple(record.isr),
+        leader_recovery_state=record.leader_recovery_state,
+        directories=tuple(record.directories),
+        removing_replicas=tuple(record.removing_replicas),
+        adding_replicas=tuple(record.adding_replicas),
+        eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+        last_known_elr=tuple(record.last_known_elr or ()),
+    )
+
+
+def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionRecord:
+    """The record that makes `partition`."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )

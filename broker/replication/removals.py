@@ -1,0 +1,131 @@
+"""Partitions that are no longer hosted, on their way out: their logs are closed, who waits for them is told, their directories leave.
+
+Few are closed at once. A topic may have thousands, 20 µs each: their logs are closed in turns, and until then nothing may take their
+names. Owner: the ReplicaManager, which finds none of them any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.replication.countdown import countdown
+from broker.replication.group_commit import BlockingResult, RunBlocking
+from broker.replication.partition import Partition
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.clock import Clock, Timer
+    from storage.log_directory import RemovalWork
+    from storage.log_manager import LogManager
+
+CLOSED_PIECE_PARTITIONS = 100
+"""Closed partitions whose waiters are told between two yields, and that are freed, 5 µs each where nobody waits."""
+
+PIECES_PER_TURN = 2
+"""Pieces in one turn of the loop, a millisecond each."""
+
+
+class PartitionRemovals:
+    """See the module's docstring.
+
+    `on_closed(partition)` is called for each whose log is closed, `on_left()` when directories are out of the way of new ones, and
+    `on_failure(path, error)` when they could not be."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        log_manager: LogManager,
+        run_blocking: RunBlocking,
+        *,
+        on_closed: Callable[[Partition], None],
+        on_left: Callable[[], None],
+        on_failure: Callable[[Path, StorageError], None],
+    ) -> None:
+        self._clock = clock
+        self._log_manager = log_manager
+        self._run_blocking = run_blocking
+        self._on_closed = on_closed
+        self._on_left = on_left
+        self._on_failure = on_failure
+        self._closing: deque[Generator[None, None, None]] = deque()
+        self._topics: Counter[str] = Counter()  # by how many of `_closing` each is in the way
+        self._when_closed: list[Callable[[], None]] = []
+        self._works: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and who waits for each
+        self._timer: Timer | None = None
+
+    def add(self, partitions: Sequence[Partition]) -> None:
+        """Close their logs now, as far as a turn allows, unless others are before them."""
+        if not partitions:
+            return
+        topics = set()
+        for partition in partitions:
+            partition.is_deleted = True
+            partition.is_leader = False
+            topics.add(partition.topic)
+        self._topics.update(topics)
+        self._closing.append(self._close(deque(partitions), topics))
+        if self._timer is None:
+            self._go_on()
+
+    def is_leaving(self, topic: str, partition: int) -> bool:
+        """Whether a deleted log is still in the way of a new one of that name."""
+        return topic in self._topics or self._log_manager.is_leaving(topic, partition)
+
+    def when_left(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the directories of the partitions added so far are out of the way of new ones."""
+        if self._closing:
+            self._when_closed.append(lambda: self.when_left(callback))
+            return
+        note_left = countdown(len(self._works), callback)
+        for callbacks in self._works.values():
+            callbacks.append(note_left)
+
+    def stop(self) -> None:
+        """Close the rest at once: a directory that kept its name would be taken for a stray at the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._closing:
+            deque(self._closing.popleft(), maxlen=0)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        for _ in range(PIECES_PER_TURN):
+            if not self._closing:
+                break
+            if next(self._closing[0], self) is self:  # over
+                self._closing.popleft()
+        if self._closing:
+            self._timer = self._clock.call_later(0, self._go_on)
+            return
+        callbacks, self._when_closed = self._when_closed, []
+        for callback in callbacks:
+            callback()
+
+    def _close(self, partitions: deque[Partition], topics: set[str]) -> Generator[None, None, None]:
+        """Takes `partitions` one by one in the end: to free thousands at once takes too long."""
+        keys = [(each.topic, each.partition) for each in partitions if not each.is_offline]
+        works = yield from self._log_manager.delete_logs_in_pieces(keys)
+        for work in works:
+            self._works[work] = []
+            self._run_blocking(work.run).add_done_callback(lambda done, work=work: self._end(work, done))
+        self._topics -= Counter(topics)  # from here on the log manager knows which are in the way
+        while partitions:
+            self._on_closed(partitions.popleft())
+            if len(partitions) % CLOSED_PIECE_PARTITIONS == 0:
+                yield
+
+    def _end(self, work: RemovalWork, done: BlockingResult) -> None:
+        callbacks = self._works.pop(work)
+        try:
+            done.result()
+            self._log_manager.removed(work)
+        except StorageError as error:
+            self._on_failure(work.path, error)
+        finally:
+            self._on_left()
+            for callback in callbacks:
+                callback()
