@@ -184,11 +184,14 @@ class Decoding(Source):
             self.array(field_type.element, target, path, n)
             return
         value = {
-            Kind.STRING: 'str(buffer[p:e], "utf-8")', Kind.BYTES: "bytes(buffer[p:e])", Kind.RECORDS: "memoryview(buffer)[p:e]",
+            Kind.STRING: 'str(buffer[p:e], "utf-8")', Kind.BYTES: self.bytes_value(), Kind.RECORDS: "memoryview(buffer)[p:e]",
         }[field_type.kind]  # fmt: skip
         self.line(f"e = p + {n}")
         self.line(f'if not p <= e <= end: raise DecodeError("{path}: the length does not fit")')
         self.line(f"{target} = {value}; p = e")
+
+    def bytes_value(self) -> str:
+        return "bytes(buffer[p:e])"
 
     def nested_struct(self, field_type: FieldType, target: str, path: str, is_nullable: bool) -> None:
         assert field_type.cls is not None

@@ -23,6 +23,9 @@ EncoderInTurns: TypeAlias = Callable[[Any], Generator[None, None, list[Records]]
 ELEMENTS_PER_PIECE = 64
 """20 to 60 µs of decoding usually; with strings of 32 KB that are not ASCII a millisecond."""
 
+COPIED_BYTES_MAX = 1 << 20
+"""A larger field of bytes stays a view over the buffer: a handler that has a limit refuses it before 100 MB are copied for 30 ms."""
+
 NUMBERS_PER_PIECE = 4096
 """Of an array of plain numbers, which cost 20 ns each."""
 
@@ -30,7 +33,7 @@ NUMBERS_PER_PIECE = 4096
 def decoder_in_turns(cls: type[T], version: int) -> DecoderInTurns[T]:
     """Returns the compiled `decode(buffer, position=0)` of one version: a generator that returns what the direct function returns.
 
-    The buffer must stay as it is until the generator has ended.
+    The buffer must stay as it is until the generator has ended, and as long as very large fields of bytes, which are views over it.
     """
     decoders = schema_of(cls).decoders_in_turns
     if version not in decoders:
@@ -104,6 +107,9 @@ class _DecodingInTurns(Decoding):
         with self.block("if k < 0:"):
             self.line(f"k = {ELEMENTS_PER_PIECE}")
             self.line("yield")
+
+    def bytes_value(self) -> str:
+        return f"memoryview(buffer)[p:e] if e - p > {COPIED_BYTES_MAX} else bytes(buffer[p:e])"
 
     def numbers(self, element: FieldType, target: str, n: str, size: int) -> None:
         items, count = self.name("a"), self.name("n")

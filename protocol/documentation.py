@@ -104,6 +104,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   answer NOT_LEADER_OR_FOLLOWER for a moment.
 - An answer to DescribeConfigs, DescribeGroups or OffsetFetch has at most 64 MB. Resources and groups beyond that are
   POLICY_VIOLATION each. Kafka has no limit.
+- A group takes no member with more than 1,000 protocols or 4 MB of their names and metadata, nor 16 MB of those of all members:
+  GROUP_MAX_SIZE_REACHED. A SyncGroup with more than 8 MB of assignments is UNKNOWN_SERVER_ERROR. Kafka has no such limits, but
+  stores no group beyond max.message.bytes of `__consumer_offsets`, 1 MB unless it was changed: that is UNKNOWN_SERVER_ERROR in both.
 
 ### Configs
 - Of the broker configs that Kafka lets change while it runs, those that are defaults of topic configs can be altered. The others, and names

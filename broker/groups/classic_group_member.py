@@ -116,7 +116,8 @@ class ClassicGroupMember:
 
     @property
     def metadata_size_bytes(self) -> int:
-        return sum(len(metadata) for metadata in self.protocols.values())
+        """Of the protocols that it offers, with their names."""
+        return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What the member sent for the chosen protocol; the group chooses only protocols that every member offered."""

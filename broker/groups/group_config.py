@@ -14,8 +14,18 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MAX_PENDING_MEMBERS = 10_000
 """Member ids that were handed out but have not joined, per group. Ours: Kafka has no bound, and each costs memory and a timer."""
 
-MAX_MEMBERSHIP_SIZE_BYTES = 64 * 1024 * 1024
-"""Protocol metadata of all members of a group together. Ours: a group past it could never be stored in one record anyway."""
+MAX_MEMBER_PROTOCOLS = 1_000
+"""Protocols that one member may offer. Ours: consumers offer one for each configured assignor, a handful."""
+
+MAX_MEMBER_SIZE_BYTES = 4 * 1024 * 1024
+"""Names and metadata of one member's protocols. Ours: more is copied and stored for longer than a request may hold the loop."""
+
+MAX_MEMBERSHIP_SIZE_BYTES = 16 * 1024 * 1024
+"""The same of all members of a group together. Ours: a group past it could not be stored in one record of `__consumer_offsets`, whose
+max.message.bytes is 1 MB unless it was changed."""
+
+MAX_ASSIGNMENTS_SIZE_BYTES = 8 * 1024 * 1024
+"""Of all members of a generation. Ours: refused as Kafka refuses one beyond max.message.bytes, but before it is encoded."""
 
 
 @dataclass(frozen=True, slots=True)

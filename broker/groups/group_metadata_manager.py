@@ -19,7 +19,15 @@ from broker.clock import Clock
 from broker.context import RequestContext
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
-from broker.groups.group_config import MAX_MEMBERSHIP_SIZE_BYTES, MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from broker.groups.group_config import (
+    MAX_ASSIGNMENTS_SIZE_BYTES,
+    MAX_MEMBER_PROTOCOLS,
+    MAX_MEMBER_SIZE_BYTES,
+    MAX_MEMBERSHIP_SIZE_BYTES,
+    MAX_PENDING_MEMBERS,
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    GroupConfig,
+)
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import CoordinatorResult, empty_group_record, group_metadata_record
 from broker.groups.timers import GroupTimers
@@ -101,7 +109,10 @@ class GroupMetadataManager:
         In the join phase those that wait count, not the members: the size may be above a limit that was lowered, and it is
         the last to rejoin who must go.
         """
-        if group.metadata_size_bytes + sum(len(protocol.metadata) for protocol in request.protocols) > MAX_MEMBERSHIP_SIZE_BYTES:
+        if len(request.protocols) > MAX_MEMBER_PROTOCOLS:
+            return False
+        size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in request.protocols)
+        if size_bytes > MAX_MEMBER_SIZE_BYTES or group.metadata_size_bytes + size_bytes > MAX_MEMBERSHIP_SIZE_BYTES:
             return False
         if not request.member_id and len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
             return False
@@ -260,8 +271,11 @@ class GroupMetadataManager:
         group.await_sync(member, reply)
         if not group.is_leader(request.member_id):
             return None
-        assignments = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
         generation = group.generation
+        if sum(len(assigned.assignment) for assigned in request.assignments) > MAX_ASSIGNMENTS_SIZE_BYTES:
+            self._assignment_stored(group, generation, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return None
+        assignments = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
         return CoordinatorResult(
             [group_metadata_record(group, assignments)], lambda error: self._assignment_stored(group, generation, error)
         )

@@ -7,6 +7,7 @@ Behaviour:
 - v4+ answers a dynamic member's first request with MEMBER_ID_REQUIRED and the id to come back with (KIP-394).
 - A session timeout outside group.min/max.session.timeout.ms is INVALID_SESSION_TIMEOUT, an empty group id INVALID_GROUP_ID,
   a full group GROUP_MAX_SIZE_REACHED.
+- More than 1,000 protocols, 4 MB of their names and metadata, or 16 MB of all members', are GROUP_MAX_SIZE_REACHED too.
 
 Version notes:
 - v1: rebalance_timeout_ms (before it the session timeout is both).

@@ -15,10 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.codec import decode, encode, encode_chunks
-from protocol.codec_in_turns import ELEMENTS_PER_PIECE, NUMBERS_PER_PIECE, chunks_encoder_in_turns, decoder_in_turns, dismantle
+from protocol.codec_in_turns import (
+    COPIED_BYTES_MAX,
+    ELEMENTS_PER_PIECE,
+    NUMBERS_PER_PIECE,
+    chunks_encoder_in_turns,
+    decoder_in_turns,
+    dismantle,
+)
 from protocol.errors import DecodeError
 from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.schema import Array, Field, Kind, Message, String, message, since
 from tests.wire.messages import ALL_VERSIONS, identify, plain, populated, present_fields, values
 from tests.wire.test_hostile_bytes import MUTATIONS_PER_MESSAGE, mutate
@@ -170,3 +178,16 @@ def test_what_others_hold_is_not_dismantled() -> None:
     run(dismantle(FetchRequest(topics=[cached, FetchTopic(topic="u", partitions=partitions)])))
 
     assert (len(cached.partitions), len(partitions)) == (1, 1)
+
+
+@pytest.mark.parametrize(("size", "is_copied"), [(COPIED_BYTES_MAX, True), (COPIED_BYTES_MAX + 1, False)])
+def test_a_very_large_field_of_bytes_is_not_copied(size: int, is_copied: bool) -> None:
+    """A handler that refuses it by its size spares the loop 30 ms for 100 MB."""
+    sent = SyncGroupRequest(assignments=[SyncGroupRequestAssignment(member_id="a", assignment=b"x" * size)])
+    buffer = memoryview(encode(sent, 5))
+
+    received, _ = decoded(SyncGroupRequest, 5, buffer)
+
+    (assigned,) = received.assignments
+    assert assigned.assignment == b"x" * size
+    assert isinstance(assigned.assignment, bytes) is is_copied

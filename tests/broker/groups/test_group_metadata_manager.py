@@ -360,6 +360,44 @@ def test_membership_larger_than_can_be_stored_is_refused(monkeypatch: pytest.Mon
     script.expect_last("a join GROUP_MAX_SIZE_REACHED")
 
 
+@pytest.mark.parametrize(
+    ("protocols_count", "name_size", "is_taken"),
+    [(1_000, 10, True), (1_001, 10, False), (10, 200_000, True), (11, 200_000, False)],
+)
+def test_what_one_member_may_offer_is_bounded_with_its_names(protocols_count: int, name_size: int, is_taken: bool):
+    """150,000 protocols held the loop for 0.1 s; names did not count for any limit."""
+    script = Transcript()
+
+    script.join("a", protocols=",".join(f"{number:0{name_size}}" for number in range(protocols_count)), protocol_type="other")
+    script.advance(0)
+
+    assert ("a join GROUP_MAX_SIZE_REACHED" in script.lines) is not is_taken
+
+
+def test_names_of_all_members_count_for_the_groups_size():
+    script = Transcript()
+
+    for name in "abcdef":
+        script.join(name, protocols="n" * 1_500_000, protocol_type="other")
+
+    assert [line for line in script.lines if "GROUP_MAX_SIZE_REACHED" in line] == ["f join GROUP_MAX_SIZE_REACHED"]
+
+
+def test_assignments_too_large_to_store_are_refused_and_the_group_goes_on():
+    script = Transcript()
+    script.join("a")
+    script.advance(0)
+    script.skip()
+
+    script.sync("a", a="A" * (8 * 1024 * 1024 + 1))
+    script.expect_last("a sync UNKNOWN_SERVER_ERROR")
+    script.join("a")
+    script.advance(0)
+    script.sync("a", generation=2, a="A")
+
+    script.expect_last("a sync assignment=A")
+
+
 def test_leader_that_syncs_twice_is_answered_twice_and_the_log_wins():
     """Kafka keeps the first assignment in memory and the second in its log; they must not differ."""
     script = Transcript()
