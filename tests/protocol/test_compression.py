@@ -13,7 +13,7 @@ from cramjam import snappy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import XERIAL_HEADER, Compression, compress, decompress
+from protocol.compression import PIECE_BYTES_MAX, XERIAL_HEADER, Compression, compress, decompress
 from protocol.errors import DecodeError
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -32,6 +32,51 @@ def test_output_larger_than_the_limit_is_refused(codec: Compression) -> None:
 
     with pytest.raises(DecodeError, match="larger than"):
         decompress(codec, compressed, max_bytes=len(TEXT) - 1)
+
+
+LONG = TEXT * (3 * PIECE_BYTES_MAX // len(TEXT) + 1)
+LONG_SIZES = [PIECE_BYTES_MAX - 1, PIECE_BYTES_MAX, PIECE_BYTES_MAX + 1, 3 * PIECE_BYTES_MAX]
+
+
+@pytest.mark.parametrize("size", LONG_SIZES)
+@pytest.mark.parametrize("codec", CODECS)
+def test_data_of_several_pieces_comes_back_whole_or_is_refused(codec: Compression, size: int) -> None:
+    data = LONG[:size]
+    compressed = compress(codec, data)
+
+    assert decompress(codec, compressed, max_bytes=size) == data
+    with pytest.raises(DecodeError, match="larger than"):
+        decompress(codec, compressed, max_bytes=size - 1)
+
+
+@pytest.mark.parametrize("size", LONG_SIZES)
+def test_a_raw_snappy_block_of_several_pieces_comes_back_whole(size: int) -> None:
+    assert decompress(Compression.SNAPPY, bytes(snappy.compress_raw(LONG[:size])), max_bytes=size) == LONG[:size]
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4])
+def test_data_of_several_pieces_whose_end_is_missing_is_corrupt(codec: Compression) -> None:
+    compressed = compress(codec, LONG)
+
+    with pytest.raises(DecodeError, match="corrupt"):
+        decompress(codec, compressed[:-20], max_bytes=len(LONG))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_decompressing_leaves_other_threads_running(codec: Compression) -> None:
+    """No call into a library copies all of a bomb's output at once, which it would do with the GIL. Seen as memory: the output in
+    pieces, and no piece beside them that is larger than the others."""
+    compressed = compress(codec, bytes(16 * PIECE_BYTES_MAX))
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match="larger than"):
+            decompress(codec, compressed, max_bytes=8 * PIECE_BYTES_MAX)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 8 * PIECE_BYTES_MAX + 3 * PIECE_BYTES_MAX
 
 
 def test_zstd_frame_that_declares_a_huge_size_does_not_escape_the_limit() -> None:
