@@ -1,6 +1,6 @@
 """Attacks a broker of this checkout and prints what it did to it, its clients and its memory.
 
-    python -m tests.attack --seconds 900 [--seed 7] [--only NAME]… [--shared] [--stacks] [--settle SECONDS] [--save [FILE]]
+    python -m tests.attack --seconds 900 [--seed 7] [--only NAME]… [--shared] [--stacks] [--census] [--settle SECONDS] [--save [FILE]]
 
 900 seconds are the full campaign: every count as the attacks were meant, 100,000 mutated requests, a minute for memory to come back.
 A shorter one does less of each. Ends with status 1 when the broker gave way: a traceback, memory or descriptors that stay, silence.
@@ -32,6 +32,8 @@ def main() -> int:
     plan = Plan.of_length(arguments.seconds, len(ATTACKS), arguments.seed, is_shared=arguments.shared, with_stacks=arguments.stacks)
     if arguments.settle is not None:
         plan = replace(plan, settle_s=arguments.settle)
+    if arguments.census:
+        plan = replace(plan, with_census=True)
     print(f"seed {arguments.seed}, scale {plan.scale:.2f}, data in {directory}\n\n{HEADING}", flush=True)
     rows: list[Row] = []
     for row in Campaign(directory, plan, attacks).run():
@@ -58,6 +60,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--settle", type=float, help="seconds that memory may take to come back (default: 60 in a full campaign, else 10)")
     parser.add_argument("--shared", action="store_true", help="one broker for all, so that what one attack leaves is there at the next")
     parser.add_argument("--stacks", action="store_true", help="write what holds the loop to stacks.txt; it costs some milliseconds itself")
+    parser.add_argument("--census", action="store_true", help="write what a broker's memory consists of to census.txt after its attack")
     parser.add_argument("--save", type=Path, nargs="?", const=cache_dir() / "attack.json", help="the rows as JSON")
     parser.add_argument("--directory", type=Path, help="where data and logs go (default: a temporary folder)")
     return parser.parse_args()

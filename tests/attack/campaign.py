@@ -36,6 +36,8 @@ class Plan:
     is_shared: bool = False
     """One broker for all attacks without settings of their own, so that what one leaves is there at the next."""
     with_stacks: bool = False
+    with_census: bool = False
+    """The broker writes what its memory consists of, once the row is made."""
 
     @classmethod
     def of_length(cls, seconds: float, attacks: int, seed: int, *, is_shared: bool = False, with_stacks: bool = False) -> Plan:
@@ -102,7 +104,10 @@ class Campaign:
         self._clear(broker, attacker)
         settled_s = self._settle(broker, before.rss_mb + attack.kept_mb + RETURNED_MB)
         self._keep_suspects(broker, attacker)
-        return self._row(broker, attack, attacker, before, start_ns, end_ns, settled_s)
+        row = self._row(broker, attack, attacker, before, start_ns, end_ns, settled_s)
+        if plan.with_census and broker.is_running:
+            broker.take_census()
+        return row
 
     def _clear(self, broker: AttackedBroker, attacker: Attacker) -> None:
         try:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import uvloop
 
+from tests.attack.census import take_census_on_signal
 from tests.attack.loop_meter import LoopMeter, StackSampler
 
 NO_STACKS = "-"
+CENSUS_FILE = "census.txt"
 
 
 def main(arguments: list[str]) -> int:
@@ -28,6 +30,7 @@ def main(arguments: list[str]) -> int:
             StackSampler(meter, Path(stacks_path))
         return loop
 
+    take_census_on_signal(Path(holds_path).with_name(CENSUS_FILE))
     uvloop.new_event_loop = new_metered_loop  # type: ignore[assignment]
     from broker.cli.main import main as barnabas
 

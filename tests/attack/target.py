@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.records import SimpleRecord, build_batch
 from tests.attack.canary import CanaryProcess
 from tests.attack.echo import EchoProcess
-from tests.attack.launcher import NO_STACKS
+from tests.attack.launcher import CENSUS_FILE, NO_STACKS
 from tests.support.broker import BrokerProcess
 from tests.support.wire import WireClient
 
@@ -39,6 +40,7 @@ SETTINGS = {"log.segment.delete.delay.ms": "1000"}
 OWN_TOPICS = frozenset({CANARY_TOPIC, HONEST_TOPIC, REWRITTEN_TOPIC, ATTACKED_TOPIC})
 QUIET_PORTS = (15_000, 32_000)
 DELETE_TIMEOUT_S = 60.0
+CENSUS_TIMEOUT_S = 60.0
 TOPICS_PER_REQUEST = 500
 GROUPS_WARMED = 16  # they meet each of the four partitions of the coordinator's topic
 COORDINATOR_LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
@@ -143,6 +145,14 @@ class AttackedBroker(BrokerProcess):
     def vitals(self) -> Vitals:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return Vitals(pages * _PAGE_BYTES / 1e6, len(os.listdir(f"/proc/{self.pid}/fd")), self.log_path.stat().st_size)
+
+    def take_census(self) -> None:
+        """Let the broker write what its memory consists of, into CENSUS_FILE in its directory."""
+        path = self.directory / CENSUS_FILE
+        os.kill(self.pid, signal.SIGUSR2)
+        deadline_s = time.monotonic() + CENSUS_TIMEOUT_S
+        while not path.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
 
     def reset_peak(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text(_RESET_PEAK)
