@@ -46,6 +46,7 @@ from broker.network.listeners import ConnectionRegistry, Listener, limits_by_add
 from broker.network.listening_sockets import ListenError
 from broker.replication.replica_manager import ReplicaManager
 from broker.turns import Turns
+from broker.unused_memory import UnusedMemory
 from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
@@ -419,8 +420,11 @@ async def _run(
     _say_ready(broker, console, ready_line)
     collection = GarbageCollection(SystemClock(loop), broker.idle_ms)
     collection.start()
+    unused_memory = UnusedMemory(SystemClock(loop), collection.drop_free_lists, broker.run_blocking)
+    unused_memory.start()
     exit_code = await broker.wait_stopped()
     collection.stop()
+    unused_memory.stop()
     log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))
     await broker.stop()
     log.info("stopped %s", Fields(exit_code=exit_code))

@@ -1,0 +1,98 @@
+"""Gives memory that nobody uses back to the system, on Linux with the GNU C library; elsewhere nothing is done.
+
+What a large request held is freed at once, but the process keeps most of it. The C library returns only the end of its heap, and after
+one block of 32 MB nothing below 64 MB. Python keeps up to 2,000 freed tuples of each length up to 20, and each one keeps its megabyte.
+
+So two things are done when the process has grown, at most once in INTERVAL_MS:
+- The loop lets Python drop its free tuples (GarbageCollection.drop_free_lists).
+- A thread calls malloc_trim, without the GIL.
+Whether it helped cannot be known before: what was freed meanwhile is resident like what is in use. While nothing comes back and nothing
+grows, the interval doubles up to INTERVAL_MAX_MS.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from broker.clock import Clock, Timer
+
+INTERVAL_MS = 10_000
+INTERVAL_MAX_MS = 80_000
+SPARE_BYTES = 8 << 20
+"""So much above the size at the start is nothing to look at: a broker that serves small requests never trims."""
+CHANGE_BYTES = 2 << 20
+"""A smaller difference between two looks is noise."""
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def anonymous_bytes() -> int:
+    """Resident memory that is no file's; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            fields = statm.read().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+def trim_heap() -> None:
+    """Give the C library's free pages back. For a thread: each of the library's arenas is locked meanwhile."""
+    if sys.platform != "linux":
+        return
+    import ctypes  # some milliseconds, and a megabyte: only for who needs it
+
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except AttributeError:
+        return  # not the GNU C library
+    trim(0)
+
+
+class UnusedMemory:
+    """The schedule. `drop_free_lists` is called on the loop, `run_blocking(trim_heap)` after it."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        drop_free_lists: Callable[[], object],
+        run_blocking: Callable[..., Any],
+        anonymous_bytes: Callable[[], int] = anonymous_bytes,
+    ) -> None:
+        self._clock = clock
+        self._drop_free_lists = drop_free_lists
+        self._run_blocking = run_blocking
+        self._anonymous_bytes = anonymous_bytes
+        self._timer: Timer | None = None
+        self._start_bytes = 0
+        self._seen_bytes = 0
+        self._interval_ms = INTERVAL_MS
+        self._waited_ms = 0
+
+    def start(self) -> None:
+        self._start_bytes = self._seen_bytes = self._anonymous_bytes()
+        if self._start_bytes:
+            self._timer = self._clock.call_later(INTERVAL_MS, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = self._clock.call_later(INTERVAL_MS, self._look)
+        size = self._anonymous_bytes()
+        has_changed = abs(size - self._seen_bytes) >= CHANGE_BYTES  # it grew, or the trim before helped
+        self._seen_bytes = size
+        if has_changed:
+            self._interval_ms = INTERVAL_MS
+            self._waited_ms = 0
+        self._waited_ms += INTERVAL_MS
+        if size < self._start_bytes + SPARE_BYTES or self._waited_ms < self._interval_ms:
+            return
+        self._waited_ms = 0
+        self._interval_ms = min(2 * self._interval_ms, INTERVAL_MAX_MS)
+        self._drop_free_lists()
+        self._run_blocking(trim_heap)
