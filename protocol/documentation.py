@@ -60,7 +60,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A known tagged field has to fill the size that was given for it.
 - A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a request at most {MAX_REQUEST_OBJECTS:,} array elements and tagged fields. Kafka
   counts neither. Unknown tagged fields are skipped and not kept.
-- A Fetch of more than 50,000 partitions gets no fetch session. An answer to Produce names 10,000 refused records at most. Kafka has
+- Fetch sessions hold 50,000 partitions together, beside the limit of `max.incremental.fetch.session.cache.slots` sessions. Beyond it
+  sessions are evicted, or refused, by Kafka's rules for a full cache, and one that grows too large ends with
+  FETCH_SESSION_ID_NOT_FOUND: its client fetches in full again. An answer to Produce names 10,000 refused records at most. Kafka has
   neither limit.
 - A request that has begun to arrive has to be whole within `barnabas.frame.deadline.ms`; memory for it grows as its bytes arrive. Kafka
   waits for as long as a byte comes now and then.

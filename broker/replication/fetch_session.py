@@ -2,7 +2,7 @@
 
 A request carries a session id and an epoch: (any id, epoch 0) is a full fetch that closes that session and may begin one,
 (any id, epoch -1) a full fetch without a session after it, (id, n > 0) an incremental one. The cache holds a fixed number of
-sessions; when it is full, a new fetch goes without one, which every client copes with.
+sessions, and of partitions in them; when it is full, a new fetch goes without one, which every client copes with.
 
 Kafka looks at every partition of a session at each request. Here a consumer's session watches its partitions and a request looks
 only at those that changed, or that the client moved, since it was last told: an idle session of 1,000 partitions costs what one of
@@ -35,6 +35,8 @@ EVICTION_AGE_MS = 120_000  # min.incremental.fetch.session.eviction.ms in Kafka'
 SESSION_PARTITIONS_MAX = 50_000
 """A larger fetch gets no session, as when the cache is full: every client copes, and a thousand sessions of 200,000 entries each would
 take 40 GB."""
+CACHED_PARTITIONS_MAX = 50_000
+"""Of all sessions together; each takes 0.6 KB. For more, sessions make room for one another by the rules of a full cache."""
 PARTITIONS_PER_PIECE = 64
 """Of a request that goes in turns."""
 FULL_LOOK_INTERVAL_MS = 10_000  # a net: whoever moves an offset tells the sessions, retention too
@@ -62,6 +64,7 @@ class FetchSession:
         "_isolation",
         "_last_full_look_ms",
         "changed",
+        "counted",
         "created_ms",
         "epoch",
         "is_privileged",
@@ -78,6 +81,7 @@ class FetchSession:
     ) -> None:
         self.session_id = session_id
         self.targets = targets
+        self.counted = 0  # of the targets, in the cache's count
         self.changed: dict[FetchTarget, None] = dict.fromkeys(targets.values())
         self.watched: dict[Partition, FetchTarget] = {}
         self.parked: DelayedFetch | None = None  # the latest request that waits
@@ -302,16 +306,13 @@ class FetchSessionCache:
     def __init__(self, slots_max: int, source: random.Random) -> None:
         self.slots_max = slots_max
         self.evicted_count = 0
+        self.partitions_count = 0
         self._random = source
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._now_ms = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partitions_count(self) -> int:
-        return sum(len(session.targets) for session in self._sessions.values())
 
     def find(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
@@ -331,9 +332,9 @@ class FetchSessionCache:
         """The part this request has in a session, or the error that makes its client begin anew. A list of targets is the context's."""
         self._now_ms = now_ms
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            ended = self._sessions.pop(session_id, None)
+            ended = self._sessions.get(session_id)
             if ended is not None:
-                ended.close()
+                self._remove(ended)
             asked = targets if isinstance(targets, list) else list(targets)
             if epoch == FINAL_EPOCH:
                 return FetchContext(asked)
@@ -347,9 +348,10 @@ class FetchSessionCache:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         asked = list(targets)
         session.update(asked, forgotten, isolation, now_ms)
+        if len(session.targets) != session.counted and not self._recount(session):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.targets:
-            del self._sessions[session_id]
-            session.close()
+            self._remove(session)
             return FetchContext(asked)  # what the request names it is still told, once
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
@@ -382,50 +384,79 @@ class FetchSessionCache:
         )
         if not isinstance(context, IncrementalFetchContext):
             return context
+        session = context.session
         yield from context.update_in_turns(targets, forgotten, isolation, now_ms)
-        if context.session.targets:
+        if self._sessions.get(session_id) is session and not self._recount(session):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.targets:
             return context
-        self._sessions.pop(session_id, None)
-        context.session.close()
+        self._remove(session)
         return FetchContext(targets)
 
     def maybe_create(self, targets: dict[PartitionKey, FetchTarget], *, uses_topic_ids: bool, is_privileged: bool) -> int:
         """A new session's id, or NO_SESSION_ID when the cache is full of sessions with a better right to their place."""
-        if len(self._sessions) >= self.slots_max and not self._try_evict(is_privileged, len(targets)):
+        if not self._has_room(1, len(targets)) and not self._try_make_room(is_privileged, len(targets)):
             return NO_SESSION_ID
         session_id = self._random.randint(1, SESSION_ID_MAX)
         while session_id in self._sessions:
             session_id = self._random.randint(1, SESSION_ID_MAX)
-        self._sessions[session_id] = FetchSession(
+        session = self._sessions[session_id] = FetchSession(
             session_id, targets, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged, now_ms=self._now_ms
         )
+        self._recount(session)
         return session_id
 
-    def _try_evict(self, is_privileged: bool, size: int) -> bool:
-        """Make room: by age of the last use, else the smallest session that the newcomer outranks (followers outrank consumers,
-        more partitions outrank fewer). A session keeps its place for its first two minutes against its own rank."""
-        if not self._sessions:
+    def _has_room(self, sessions: int, partitions: int) -> bool:
+        return len(self._sessions) + sessions <= self.slots_max and self.partitions_count + partitions <= CACHED_PARTITIONS_MAX
+
+    def _recount(self, session: FetchSession) -> bool:
+        """Its targets are others now. False if it has grown beyond what there is room for: it ends, and its client begins anew."""
+        grown = len(session.targets) - session.counted
+        session.counted += grown
+        self.partitions_count += grown
+        if grown > 0 and not self._has_room(0, 0):
+            self._evict(session)
             return False
-        stalest = next(iter(self._sessions.values()))
-        if self._now_ms - stalest.last_used_ms > EVICTION_AGE_MS:
-            return self._evict(stalest)
+        return True
+
+    def _try_make_room(self, is_privileged: bool, size: int) -> bool:
+        """Evict by age of the last use, else the smallest sessions that the newcomer outranks (followers outrank consumers, more
+        partitions outrank fewer). A session keeps its place for its first two minutes against its own rank."""
+        while self._sessions and not self._has_room(1, size):
+            stalest = next(iter(self._sessions.values()))
+            if self._now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
+                return self._try_evict_lesser(is_privileged, size)
+            self._evict(stalest)
+        return self._has_room(1, size)
+
+    def _try_evict_lesser(self, is_privileged: bool, size: int) -> bool:
+        """As few as will do, or none if all would not do."""
         evictable = [
             session
             for session in self._sessions.values()
-            if self._now_ms - session.created_ms > EVICTION_AGE_MS or (is_privileged and not session.is_privileged)
+            if (self._now_ms - session.created_ms > EVICTION_AGE_MS or (is_privileged and not session.is_privileged))
+            and _rank(session) < (is_privileged, size, 0)
         ]
-        if not evictable:
-            return False
-        weakest = min(evictable, key=_rank)
-        if (is_privileged, size, 0) < _rank(weakest):
-            return False
-        return self._evict(weakest)
+        evictable.sort(key=_rank)
+        chosen_partitions = 0
+        for count, session in enumerate(evictable, 1):
+            chosen_partitions += session.counted
+            if self._has_room(1 - count, size - chosen_partitions):
+                for chosen in evictable[:count]:
+                    self._evict(chosen)
+                return True
+        return False
 
-    def _evict(self, session: FetchSession) -> bool:
-        del self._sessions[session.session_id]
-        session.close()
+    def _evict(self, session: FetchSession) -> None:
+        self._remove(session)
         self.evicted_count += 1
-        return True
+
+    def _remove(self, session: FetchSession) -> None:
+        """It ends, unless it has already."""
+        if self._sessions.get(session.session_id) is session:
+            del self._sessions[session.session_id]
+            self.partitions_count -= session.counted
+        session.close()
 
 
 def next_epoch(epoch: int) -> int:

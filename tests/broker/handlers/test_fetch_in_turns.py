@@ -347,3 +347,14 @@ def test_a_fetch_too_large_for_a_session_goes_without(world: World, monkeypatch:
 
     assert (response.error_code, response.session_id) == (ErrorCode.NONE, 0)
     assert indexes(response) == list(range(MANY))
+
+
+def test_a_session_that_grows_in_turns_beyond_the_room_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = TurnsClient(world)
+    session_id = client.fetch(topic("a", (0, 0)), session_epoch=0).session_id
+    monkeypatch.setattr(fetch_session, "CACHED_PARTITIONS_MAX", MANY - 1)
+
+    response = client.all(everything(), session_id=session_id, session_epoch=1)
+
+    assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    assert not any(partition.sessions for partition in world.replica_manager.partitions())

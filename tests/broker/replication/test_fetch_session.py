@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from broker.replication import fetch_session
 from broker.replication.fetch_data import DivergingEpoch, FetchTarget, PartitionRead
 from broker.replication.fetch_session import EPOCH_MAX, EVICTION_AGE_MS, FetchContext, FetchSessionCache, next_epoch
 from protocol.errors import ErrorCode
@@ -153,3 +154,69 @@ def test_follower_takes_a_consumers_place_at_once_and_never_the_other_way_round(
 
     assert room.cache.find(consumer) is None
     assert room.open(0, 1, 2) == 0
+
+
+@pytest.fixture
+def ten_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more are cached, of all sessions together."""
+    monkeypatch.setattr(fetch_session, "CACHED_PARTITIONS_MAX", 10)
+
+
+@pytest.mark.usefixtures("ten_partitions")
+def test_sessions_keep_no_more_partitions_than_there_is_room_for() -> None:
+    room = Room()
+    room.open(*range(6))
+
+    assert room.open(*range(5)) == 0
+    assert room.open(*range(4)) != 0
+    assert room.cache.partitions_count == 10
+
+
+@pytest.mark.usefixtures("ten_partitions")
+def test_larger_session_takes_the_place_of_as_few_older_ones_as_will_do() -> None:
+    room = Room()
+    smallest, small, middle = room.open(*range(2)), room.open(*range(3)), room.open(*range(5))
+    room.now_ms = EVICTION_AGE_MS + 1
+    for session_id in (smallest, small, middle):
+        room.go_on(session_id, 1)
+
+    assert room.open(*range(4)) != 0
+    assert [room.cache.find(session_id) is None for session_id in (smallest, small, middle)] == [True, True, False]
+    assert room.cache.partitions_count == 9
+
+
+@pytest.mark.usefixtures("ten_partitions")
+def test_nobody_is_evicted_for_a_session_that_does_not_fit_even_so() -> None:
+    room = Room()
+    small, large = room.open(*range(3)), room.open(*range(7))
+    room.now_ms = EVICTION_AGE_MS + 1
+    room.go_on(small, 1)
+    room.go_on(large, 1)
+
+    assert room.open(*range(5)) == 0
+    assert room.cache.find(small) is not None
+
+
+@pytest.mark.usefixtures("ten_partitions")
+def test_session_that_grows_beyond_the_room_ends() -> None:
+    room = Room()
+    other, growing = room.open(*range(6)), room.open(0)
+
+    assert isinstance(room.begin(growing, 1, *map(target, range(4))), FetchContext)
+    assert room.begin(growing, 2, target(4)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    assert room.cache.find(growing) is None
+    assert room.cache.find(other) is not None
+    assert room.cache.partitions_count == 6
+
+
+@pytest.mark.usefixtures("ten_partitions")
+def test_partitions_of_a_session_that_ended_or_was_forgotten_make_room() -> None:
+    room = Room()
+    ended, shrinking = room.open(*range(5)), room.open(*range(5))
+
+    room.begin(ended, -1)
+    room.cache.new_context(shrinking, 1, [], [("a", 0)], uses_topic_ids=False, is_from_follower=False, now_ms=0)
+
+    assert room.cache.partitions_count == 4
+    assert room.open(*range(6)) != 0
