@@ -30,6 +30,8 @@ from broker.garbage import THRESHOLDS, GarbageCollection, pause_while_busy
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
+from broker.groups.java_hash import forget_hashes
+from broker.groups.records import forget_offset_keys
 from broker.log_fields import Fields
 from broker.logs import Console, open_console
 from broker.metadata.cluster_control import LocalReplicas
@@ -420,7 +422,7 @@ async def _run(
     _say_ready(broker, console, ready_line)
     collection = GarbageCollection(SystemClock(loop), broker.idle_ms)
     collection.start()
-    unused_memory = UnusedMemory(SystemClock(loop), collection.drop_free_lists, broker.run_blocking)
+    unused_memory = UnusedMemory(SystemClock(loop), (forget_hashes, forget_offset_keys, collection.drop_free_lists), broker.run_blocking)
     unused_memory.start()
     exit_code = await broker.wait_stopped()
     collection.stop()

@@ -4,7 +4,8 @@ What a large request held is freed at once, but the process keeps most of it. Th
 one block of 32 MB nothing below 64 MB. Python keeps up to 2,000 freed tuples of each length up to 20, and each one keeps its megabyte.
 
 So two things are done when the process has grown, at most once in INTERVAL_MS:
-- The loop lets Python drop its free tuples (GarbageCollection.drop_free_lists).
+- The loop empties caches whose entries may have come with large requests, and lets Python drop its free tuples
+  (GarbageCollection.drop_free_lists).
 - A thread calls malloc_trim, without the GIL.
 Whether it helped cannot be known before: what was freed meanwhile is resident like what is in use. While nothing comes back and nothing
 grows, the interval doubles up to INTERVAL_MAX_MS.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker.clock import Clock, Timer
@@ -53,17 +54,17 @@ def trim_heap() -> None:
 
 
 class UnusedMemory:
-    """The schedule. `drop_free_lists` is called on the loop, `run_blocking(trim_heap)` after it."""
+    """The schedule. `forget` is called on the loop, each of them in turn, and then `run_blocking(trim_heap)`."""
 
     def __init__(
         self,
         clock: Clock,
-        drop_free_lists: Callable[[], object],
+        forget: Iterable[Callable[[], object]],
         run_blocking: Callable[..., Any],
         anonymous_bytes: Callable[[], int] = anonymous_bytes,
     ) -> None:
         self._clock = clock
-        self._drop_free_lists = drop_free_lists
+        self._forget = tuple(forget)
         self._run_blocking = run_blocking
         self._anonymous_bytes = anonymous_bytes
         self._timer: Timer | None = None
@@ -94,5 +95,6 @@ class UnusedMemory:
             return
         self._waited_ms = 0
         self._interval_ms = min(2 * self._interval_ms, INTERVAL_MAX_MS)
-        self._drop_free_lists()
+        for forget in self._forget:
+            forget()
         self._run_blocking(trim_heap)

@@ -66,9 +66,10 @@ class Source:
 
     def compile(self) -> Callable[..., Any]:
         text = "\n".join(self.lines) + "\n"
-        file_name = f"<{self.function_name}>"
-        # Tracebacks and debuggers find the generated lines here.
-        linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
+        file_name = f"generated {self.function_name}"  # linecache asks nobody for a name within <>
+        # Tracebacks and debuggers find the generated lines here; cut only then. Each line for itself would be a small object for ever,
+        # and keep its megabyte of Python's allocator.
+        linecache.cache[file_name] = (text.__str__,)
         exec(compile(text, file_name, "exec"), self.namespace)
         compiled: Callable[..., Any] = self.namespace[self.function_name]
         return compiled

@@ -112,3 +112,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRe
 @lru_cache(maxsize=OFFSET_KEYS_CACHED)
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+forget_offset_keys = _offset_key.cache_clear
+"""As `forget_hashes`."""

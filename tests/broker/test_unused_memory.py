@@ -23,7 +23,8 @@ class Process:
         self.clock = ManualClock()
         self.size = size
         self.done: list[str] = []
-        self.unused_memory = UnusedMemory(self.clock, lambda: self.done.append("loop"), self._run_blocking, lambda: self.size)
+        forget = [lambda: self.done.append("caches"), lambda: self.done.append("lists")]
+        self.unused_memory = UnusedMemory(self.clock, forget, self._run_blocking, lambda: self.size)
         self.unused_memory.start()
 
     def _run_blocking(self, function: Callable[..., Any]) -> None:
@@ -39,13 +40,13 @@ def test_process_that_has_not_grown_is_left_alone() -> None:
     assert process.done == []
 
 
-def test_process_that_has_grown_drops_its_lists_first_and_trims_then() -> None:
+def test_process_that_has_grown_forgets_in_order_and_trims_then() -> None:
     process = Process()
     process.size = LARGE_BYTES
 
     process.clock.advance(INTERVAL_MS)
 
-    assert process.done == ["loop", "trim_heap"]
+    assert process.done == ["caches", "lists", "trim_heap"]
 
 
 def test_intervals_grow_while_nothing_comes_back() -> None:
@@ -66,7 +67,7 @@ def test_interval_is_short_again_when_the_process_grows_again() -> None:
     process.size += CHANGE_BYTES
     process.clock.advance(INTERVAL_MS)
 
-    assert process.done == ["loop", "trim_heap"]
+    assert process.done == ["caches", "lists", "trim_heap"]
 
 
 def test_nothing_is_looked_at_after_the_stop_or_where_the_size_is_unknown() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder
@@ -256,3 +258,13 @@ def test_empty_records_are_not_null() -> None:
 
     assert decode(Envelope, 0, encode(Envelope(records=b""), 0))[0].records == b""
     assert decode(Envelope, 0, encode(Envelope(), 0))[0].records is None
+
+
+def test_traceback_shows_the_generated_line() -> None:
+    with pytest.raises(DecodeError) as refusal:
+        decode(MetadataRequest, 9, b"\x02")
+
+    lines = "".join(traceback.format_exception(refusal.value))
+
+    assert 'File "generated decode_MetadataRequest_v9"' in lines
+    assert "raise DecodeError" in lines
