@@ -109,6 +109,8 @@ class FrameAssembler:
     every whole frame in order. `on_frame` returns False to stop for now: frames already received stay, and `resume()` goes on.
     `on_kept(buffer)` is called after an `on_frame` whose frame was handed over and is still referenced: it is memory of its own from
     then on, until the buffer is gone (a weak reference tells).
+    `may_go_on()`, if given, is asked between two small frames of one read. When it returns False, the frames left stay too and
+    `is_interrupted` says so; the owner calls `resume()` in a later turn of the loop and reads nothing before.
 
     Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`, MemoryError for a frame
     that there is no memory for. The owner closes the connection then.
@@ -121,10 +123,12 @@ class FrameAssembler:
         "_large_read_size",
         "_large_size",
         "_large_view",
+        "_may_go_on",
         "_on_frame",
         "_on_kept",
         "_pool",
         "_scratch",
+        "is_interrupted",
         "max_frame_size",
     )
 
@@ -135,10 +139,13 @@ class FrameAssembler:
         max_frame_size: int,
         pool: BufferPool,
         on_kept: Callable[[FrameBuffer], None] | None = None,
+        may_go_on: Callable[[], bool] | None = None,
     ) -> None:
         self.max_frame_size = max_frame_size
         self._on_frame = on_frame
         self._on_kept = on_kept
+        self._may_go_on = may_go_on
+        self.is_interrupted = False
         self._pool = pool
         self._scratch = pool.scratch
         self._held: bytes | bytearray = b""  # received and not handed out: the beginning of a small frame, or frames that wait
@@ -188,6 +195,7 @@ class FrameAssembler:
 
     def resume(self) -> None:
         """Hand out the whole frames that are held, until none is left or `on_frame` asks to stop."""
+        self.is_interrupted = False
         if self._held:
             held = bytearray(self._held)
             self._held = b""
@@ -200,7 +208,8 @@ class FrameAssembler:
         if buffer is not None and self._large_size >= SLOWLY_FREED_SIZE_MIN:
             self._pool.give_back(buffer)  # not a pooled one: a read may still be under way
         self._on_frame = _drop
-        self._on_kept = None
+        self._on_kept = self._may_go_on = None
+        self.is_interrupted = False
 
     def _cut(self, view: memoryview, end: int) -> None:
         """Hand out the frames in `view[:end]` and keep what is left."""
@@ -218,6 +227,9 @@ class FrameAssembler:
             wants_more = self._on_frame(view[start + 4 : frame_end])
             start = frame_end
             if not wants_more:
+                break
+            if start != end and self._may_go_on is not None and not self._may_go_on():
+                self.is_interrupted = True
                 break
         if start != end:
             self._held = bytes(view[start:end])

@@ -91,7 +91,11 @@ class Connection(asyncio.BufferedProtocol):
             start=start, send=self._send, on_ready=self._ready, on_error=self._failed, schedule=self._loop.call_soon
         )
         self._assembler = FrameAssembler(
-            self._pipeline.offer, max_frame_size=registry.max_frame_size, pool=registry.pool, on_kept=self._frame_kept
+            self._pipeline.offer,
+            max_frame_size=registry.max_frame_size,
+            pool=registry.pool,
+            on_kept=self._frame_kept,
+            may_go_on=registry.frame_turn.may_go_on,
         )
         self._memory = registry.memory
         self._receiving = False  # inside buffer_updated, which flushes once at its end
@@ -215,6 +219,8 @@ class Connection(asyncio.BufferedProtocol):
             self.report_memory()
         if not is_partial:
             self.partial_since_ms = None
+        elif self._assembler.is_interrupted:
+            self._let_others_go_first()
         elif self.partial_since_ms is None:
             self.partial_since_ms = self.last_active_ms
 
@@ -274,14 +280,19 @@ class Connection(asyncio.BufferedProtocol):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _let_others_go_first(self) -> None:
-        """There is more to read: after one turn of the loop. libuv would read on, up to 32 times before it looks at anyone else."""
-        self._is_others_turn = True
-        self._adjust_reading()
-        self._loop.call_soon(self._take_turn)
+        """Go on with what was received, and with reading, in the next turn of the loop. libuv would call this connection up to 32 times
+        before it serves another."""
+        if not self._is_others_turn:
+            self._is_others_turn = True
+            self._adjust_reading()
+            self._loop.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._is_others_turn = False
-        self._adjust_reading()
+        if self._assembler.is_interrupted:
+            self._ready()
+        else:
+            self._adjust_reading()
 
     def _writable(self) -> None:
         self.report_memory()

@@ -19,6 +19,7 @@ from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.network.busy_poll import BusyPoll
 from broker.network.connection import Connection, ConnectionFacts
+from broker.network.frame_turn import FrameTurn
 from broker.network.listening_sockets import BACKLOG, ListeningSockets, resolve
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks
@@ -55,6 +56,7 @@ class ConnectionRegistry:
         self.max_frame_size = max_frame_size
         self.pool = BufferPool(self._free_in_thread)
         self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
+        self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_us)
         self.busy_poll = BusyPoll(loop, clock, busy_poll_us)
         self.monotonic_ms = clock.monotonic_ms
         self._clock = clock

@@ -190,6 +190,23 @@ def test_the_memory_of_a_frame_that_was_kept_goes_with_its_last_view(size: int, 
     assert reference() is None
 
 
+def test_frames_wait_when_the_owner_may_not_go_on() -> None:
+    receiver = Receiver()
+    answers = iter([True, False, False])
+    receiver.assembler = FrameAssembler(receiver._frame, max_frame_size=MAX_FRAME_SIZE, pool=receiver.pool, may_go_on=lambda: next(answers))
+
+    receiver.feed(framed(b"one", b"two", b"three", b"four"))
+    assert receiver.frames == [b"one", b"two"]
+    assert receiver.assembler.is_interrupted
+    receiver.assembler.resume()
+    assert receiver.frames == [b"one", b"two", b"three"]
+    receiver.assembler.resume()
+
+    assert receiver.frames == [b"one", b"two", b"three", b"four"]
+    assert not receiver.assembler.is_interrupted
+    assert not receiver.assembler.has_partial_frame
+
+
 def test_a_small_frame_is_kept_by_a_copy() -> None:
     copies: list[memoryview] = []
 
