@@ -31,10 +31,14 @@ _MIDDLE = 1
 
 
 def pause_while_busy(is_busy: bool) -> None:
-    """Told by Turns. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most."""
+    """Told by Turns. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
+
+    What lives at the end is frozen: it was made by large requests, and the first collection would look at all of it at once, 50 to 250 ms
+    after one that made 9,000 partitions or altered 95,000 resources."""
     if is_busy:
         gc.disable()
     else:
+        gc.freeze()
         gc.enable()
 
 

@@ -77,6 +77,16 @@ def test_collection_waits_while_large_requests_go_in_turns_but_not_for_ever(proc
     assert gc.isenabled()
 
 
+def test_what_large_requests_leave_is_not_looked_at_when_they_end(process: Process) -> None:
+    pause_while_busy(True)
+    left = [[number] for number in range(2 * THRESHOLDS[0])]
+    frozen_before = gc.get_freeze_count()
+
+    pause_while_busy(False)
+
+    assert gc.get_freeze_count() - frozen_before >= len(left)
+
+
 def test_many_new_objects_are_looked_at_at_the_next_tick_and_never_again(process: Process) -> None:
     many = [[number] for number in range(2 * THRESHOLDS[0] * (THRESHOLDS[1] + 1))]
     assert gc.get_count()[2] > 0
