@@ -60,13 +60,16 @@ def dismantle(*messages: Message | None) -> Generator[None, None, None]:
     del messages
     while pending:
         message = pending.pop()
+        freed_count += 1
+        if freed_count % ELEMENTS_PER_PIECE == 0:
+            yield
         for name in message.__slots__ if isinstance(message, Message) else ():
             items = getattr(message, name)
             if type(items) is not list or getrefcount(items) > _REFERENCES_TO_A_LIST:
                 continue
             while items:
                 item = items.pop()
-                if isinstance(item, Message) and getrefcount(item) == _REFERENCES_TO_AN_ITEM and _has_list(item):
+                if isinstance(item, Message) and getrefcount(item) == _REFERENCES_TO_AN_ITEM and _has_elements(item):
                     pending.append(item)
                 freed_count += 1
                 if freed_count % ELEMENTS_PER_PIECE == 0:
@@ -77,8 +80,12 @@ _REFERENCES_TO_A_LIST = 3  # the message's, the variable's and getrefcount's own
 _REFERENCES_TO_AN_ITEM = 2  # the same without the list that it was taken from
 
 
-def _has_list(message: Message) -> bool:
-    return any(type(getattr(message, name)) is list for name in message.__slots__)
+def _has_elements(message: Message) -> bool:
+    for name in message.__slots__:
+        items = getattr(message, name)
+        if type(items) is list and items:
+            return True
+    return False
 
 
 def records_of(message: Message) -> Iterator[Records | None]:

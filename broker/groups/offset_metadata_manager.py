@@ -140,12 +140,12 @@ class OffsetMetadataManager:
         Yields now and then when there are many: a commit meanwhile shows in what comes after it. KafkaError when they do not fit."""
         group_id = request.group_id
         response = OffsetFetchResponseGroup(group_id=group_id)
-        names = list(self._kept(group_id)) if request.topics is None else [topic.name for topic in request.topics]
         pace = Pace()
-        for place, name in enumerate(names):
+        for named in list(self._kept(group_id)) if request.topics is None else request.topics:
+            name = named if isinstance(named, str) else named.name
             answers: list[OffsetFetchResponsePartitions] = []
             response.topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
-            asked = list(self._kept(group_id).get(name, ())) if request.topics is None else request.topics[place].partition_indexes
+            asked = list(self._kept(group_id).get(name, ())) if isinstance(named, str) else named.partition_indexes
             if pace.is_due():
                 yield
             for piece in pieces(asked):

@@ -16,7 +16,7 @@ Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-569).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Container, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,8 @@ from broker.metadata.config_control import OTHER_RESOURCES, unsupported
 from broker.metadata.config_entries import ConfigDescriber, ConfigEntry
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
-from broker.pieces import Pace, at_once_or_in_turns, pieces
-from broker.turns import Work
+from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
+from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -63,8 +63,12 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def error_response(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_failed(resource, error) for resource in request.resources])
+def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_error_response(request, error))
+
+
+def _error_response(request: DescribeConfigsRequest, error: KafkaError) -> Generator[None, None, DescribeConfigsResponse]:
+    return DescribeConfigsResponse(results=(yield from made_in_pieces(lambda resource: _failed(resource, error), request.resources)))
 
 
 def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest) -> Work:
@@ -106,15 +110,20 @@ class _Answers:
     def describe(self, resource: DescribeConfigsResource) -> Generator[None, None, _Described]:
         """Raises KafkaError: why the resource cannot be described, or that no more fits into the answer."""
         subject = self._check(resource)
-        keys = set[str]()
+        keys: dict[str, None] = {}
         for piece in pieces(resource.configuration_keys or (), CHECKED_PIECE_RESOURCES):
-            keys.update(piece)
+            keys |= dict.fromkeys(piece)
             if len(piece) == CHECKED_PIECE_RESOURCES:
                 yield
-        identity = (*subject, frozenset(keys))
-        described = self._described.get(identity)
-        if described is None:
-            described = self._described[identity] = yield from self._describe(resource, keys)
+        if len(keys) > CHECKED_PIECE_RESOURCES:  # no second resource comes with as many
+            described = yield from self._describe(resource, keys)
+            yield from emptied(keys)
+        else:
+            identity = (*subject, frozenset(keys))
+            found = self._described.get(identity)
+            if found is None:
+                found = self._described[identity] = yield from self._describe(resource, keys)
+            described = found
         self._size.take(described.size_bytes)
         return described
 
@@ -135,11 +144,11 @@ class _Answers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         return RESOURCE_BROKER, name
 
-    def _describe(self, resource: DescribeConfigsResource, keys: set[str]) -> Generator[None, None, _Described]:
+    def _describe(self, resource: DescribeConfigsResource, keys: Container[str]) -> Generator[None, None, _Described]:
         configs = []
         size_bytes = 0
         for place, entry in enumerate(self._entries(resource)):
-            if not keys or entry.name in keys:
+            if not resource.configuration_keys or entry.name in keys:
                 configs.append(_described(entry, self._request))
                 size_bytes += _size_bytes(configs[-1])
             if place % ENTRIES_PER_PIECE == ENTRIES_PER_PIECE - 1:

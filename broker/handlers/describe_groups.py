@@ -23,8 +23,8 @@ from broker.answer_size import AnswerSize
 from broker.context import Handler, RequestContext, Services
 from broker.groups.classic_group import ClassicGroup, GroupState
 from broker.groups.coordinator import GroupCoordinator
-from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces, text_pieces
-from broker.turns import Work
+from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
+from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -62,13 +62,19 @@ def build(services: Services) -> Handler:
                     group.authorized_operations = ALL_GROUP_OPERATIONS
                 groups.append(group)
             yield
+        yield from emptied(answered)
         return DescribeGroupsResponse(groups=groups)
 
     return handle
 
 
-def error_response(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[DescribedGroup(group_id=group_id, error_code=error.code) for group_id in request.groups])
+def error_response(request: DescribeGroupsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: DescribeGroupsRequest, error: KafkaError) -> Generator[None, None, DescribeGroupsResponse]:
+    groups = yield from made_in_pieces(lambda group_id: DescribedGroup(group_id=group_id, error_code=error.code), request.groups)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) -> Generator[None, None, tuple[DescribedGroup, int]]:

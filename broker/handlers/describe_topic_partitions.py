@@ -12,7 +12,7 @@ Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicR
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator
 from typing import Any
 
 from broker.context import Handler, RequestContext, Services
@@ -20,8 +20,8 @@ from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
-from broker.pieces import Pace, at_once_or_in_turns, pieces
-from broker.turns import Work
+from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
+from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -29,6 +29,7 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 
 NO_LEADER_ID = -1
@@ -43,12 +44,12 @@ def build(services: Services) -> Handler:
 
     def _answer(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Work:
         wants_all = not request.topics
-        names = yield from _names(request, cache)
+        ordered = yield from _names(request, cache)
         view = ListenerView(cache, context.listener_name)
         remaining = max(min(partitions_max, request.response_partition_limit), 1)
         response = DescribeTopicPartitionsResponse(topics=[])
         pace = Pace()
-        for name in names:
+        for name in heapq.merge(*ordered):
             if pace.is_due():
                 yield
             if remaining == 0:
@@ -71,26 +72,33 @@ def build(services: Services) -> Handler:
                 response.next_cursor = Cursor(topic_name=name, partition_index=end)
                 break
             remaining -= max(end - start, 0)
+        if len(ordered) > 1:
+            yield from emptied(*ordered)
         return response
 
     return handle
 
 
-def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics]
-    )
+def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
 
 
-def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Generator[None, None, Iterable[str]]:
-    """The topics to describe, in order, from the cursor's on. Raises KafkaError INVALID_REQUEST for a cursor that cannot be."""
+def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+    def failed(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+        return DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name)
+
+    return DescribeTopicPartitionsResponse(topics=(yield from made_in_pieces(failed, request.topics)))
+
+
+def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Generator[None, None, list[list[str]]]:
+    """The topics to describe, from the cursor's on, in lists that are each in order. Raises KafkaError INVALID_REQUEST for a cursor
+    that cannot be."""
     cursor = request.cursor
-    asked: Collection[str] = cache.topics
-    if request.topics:
-        asked = set()
-        for topics in pieces(request.topics, PIECE_NAMES):
-            asked.update(topic.name for topic in topics)
-            yield
+    named: dict[str, None] = {}
+    for topics in pieces(request.topics, PIECE_NAMES):
+        named |= {topic.name: None for topic in topics}
+        yield
+    asked: Collection[str] = named if request.topics else cache.topics
     if cursor is not None:
         first_name = cursor.topic_name
         if request.topics and first_name not in asked:
@@ -103,7 +111,8 @@ def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Gen
     for piece in pieces(list(asked), PIECE_NAMES):
         ordered.append(sorted(piece if cursor is None else [name for name in piece if name >= first_name]))
         yield
-    return heapq.merge(*ordered)
+    yield from emptied(named)
+    return ordered
 
 
 def _topic(topic: TopicImage) -> DescribeTopicPartitionsResponseTopic:

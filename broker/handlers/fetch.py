@@ -199,6 +199,7 @@ class FetchHandler:
             is_from_follower=replica_id >= 0,
             now_ms=self._clock.monotonic_ms(),
         )
+        yield from emptied(forgotten)
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
         params = self._params(request, replica_id, context.api_version)

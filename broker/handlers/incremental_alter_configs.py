@@ -14,11 +14,14 @@ Source: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
+from typing import Any
 
 from broker.context import Handler, RequestContext, Services
+from broker.pieces import at_once_or_in_turns, made_in_pieces
 from protocol.errors import KafkaError
 from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -34,15 +37,17 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
-    )
+def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Generator[None, None, IncrementalAlterConfigsResponse]:
+    def failed(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+        return AlterConfigsResourceResponse(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    return IncrementalAlterConfigsResponse(responses=(yield from made_in_pieces(failed, request.resources)))

@@ -15,16 +15,19 @@ Not done: share and streams groups.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from broker.context import Handler, RequestContext, Services
-from broker.groups.classic_group import ClassicGroup
-from broker.pieces import at_once_or_in_turns, pieces
+from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces, text_pieces
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC_TYPE = "classic"
+ALL_TYPES = frozenset({CLASSIC_TYPE})
+ALL_STATES = frozenset(state.value.lower() for state in GroupState)
 
 
 def build(services: Services) -> Handler:
@@ -34,21 +37,31 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(request))
 
     def _answer(request: ListGroupsRequest) -> Work:
-        states = {state.strip().lower() for state in request.states_filter}
-        types = {group_type.strip().lower() for group_type in request.types_filter}
+        states = yield from _known(request.states_filter, ALL_STATES)
+        types = yield from _known(request.types_filter, ALL_TYPES)
         try:
             groups = coordinator.list_groups()
         except KafkaError as e:
             return ListGroupsResponse(error_code=e.code)
-        if types and CLASSIC_TYPE not in types:
+        if CLASSIC_TYPE not in types:
             return ListGroupsResponse()
         listed = []
         for piece in pieces(groups):
-            listed += [_listed(group) for group in piece if not states or group.state.value.lower() in states]
+            listed += [_listed(group) for group in piece if group.state.value.lower() in states]
             yield
         return ListGroupsResponse(groups=listed)
 
     return handle
+
+
+def _known(names: list[str], known: frozenset[str]) -> Generator[None, None, frozenset[str]]:
+    """Which of `known` the names of a filter ask for: all of them if it is empty."""
+    found = set[str]()
+    for piece in text_pieces(names):
+        found |= known.intersection([name.strip().lower() for name in piece])
+        if len(piece) == PIECE_ELEMENTS:
+            yield
+    return frozenset(found) if names else known
 
 
 def _listed(group: ClassicGroup) -> ListedGroup:

@@ -136,6 +136,9 @@ class ListOffsetsHandler:
             if topic.partitions:
                 answers[topic.name] = answer
             for asked in topic.partitions:
+                position += 1
+                if position % PARTITIONS_PER_PIECE == 0:
+                    yield
                 count = counts.pop((topic.name, asked.partition_index), 0)
                 if not count:
                     continue  # answered at its first place
@@ -144,9 +147,6 @@ class ListOffsetsHandler:
                     return self._answer_one(request, topic, asked, context.api_version, is_twice)
 
                 answer.partitions.append((yield from read_in_turns(look_up, self._run_blocking)))
-                position += 1
-                if position % PARTITIONS_PER_PIECE == 0:
-                    yield
         return ListOffsetsResponse(topics=list(answers.values()))
 
     def _answer_one(

@@ -24,11 +24,12 @@ from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
-from broker.pieces import Pace, at_once_or_in_turns, pieces
+from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -39,6 +40,7 @@ from protocol.uuids import ZERO_UUID
 NO_LEADER_ID = -1
 FIRST_VERSION_WITH_IDS = 12
 ASKED_PIECE_TOPICS = 500  # entries of a request that are looked at between two yields, 0.2 µs each
+MISSING_PIECE_TOPICS = 10  # that may have to be created between two yields, up to 0.2 ms each
 
 Asked = TypeVar("Asked", str, bytes)
 
@@ -76,14 +78,16 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def error_response(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
+def error_response(request: MetadataRequest, error: KafkaError) -> Any:
     """The error for each asked topic: older versions have no place for one of the whole request."""
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or []
-        ],
-        error_code=error.code,
-    )
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: MetadataRequest, error: KafkaError) -> Generator[None, None, MetadataResponse]:
+    def failed(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+
+    return MetadataResponse(topics=(yield from made_in_pieces(failed, request.topics or [])), error_code=error.code)
 
 
 def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
@@ -136,7 +140,7 @@ def _answer_asked(
                 found.append(topic)
         yield from _describe(view, found, version, topics)
         yield
-    for missing_piece in pieces(missing):
+    for missing_piece in pieces(missing, MISSING_PIECE_TOPICS):
         topics += answer_missing(missing_piece)
         yield
 

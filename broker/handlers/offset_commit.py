@@ -22,12 +22,14 @@ Not done: members of the newer protocol (KIP-848); v10, with topic ids.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import Any
 
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.groups.coordinator import commit_error_response
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC
 from broker.groups.replies import mapped
+from broker.pieces import at_once_or_in_turns
 from broker.turns import Work, is_many
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
@@ -196,8 +198,16 @@ def _part(request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]) 
     )
 
 
-def error_response(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    return commit_error_response(request, error.code)
+def error_response(request: OffsetCommitRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_error_response(request, error))
+
+
+def _error_response(request: OffsetCommitRequest, error: KafkaError) -> Generator[None, None, OffsetCommitResponse]:
+    answer = _Answer()
+    for piece in _pieces(request):
+        answer.extend(commit_error_response(piece, error.code).topics)
+        yield
+    return answer.response
 
 
 def _unknown_response(topic: OffsetCommitRequestTopic, indexes: list[int]) -> OffsetCommitResponseTopic:

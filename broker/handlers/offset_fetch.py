@@ -17,13 +17,16 @@ Not done: v10, with topic ids.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, cast
 
 from broker.answer_size import AnswerSize
 from broker.context import Handler, RequestContext, Services
+from broker.deferred import Deferred
 from broker.groups.replies import gathered
-from broker.pieces import at_once_or_in_turns, text_pieces
+from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
 from broker.turns import Work
+from protocol.codec_in_turns import dismantle
 from protocol.errors import KafkaError
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -32,7 +35,9 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 
 VERSION_GROUPS = 8
@@ -50,15 +55,19 @@ def build(services: Services) -> Handler:
         is_batch = context.api_version >= VERSION_GROUPS
         groups = request.groups if is_batch else [_single_group(request)]
         answers: list[Any] = []
+        is_waiting = False
         size = AnswerSize()
-        for piece in text_pieces([group.group_id for group in groups]):
+        for piece in text_pieces(group.group_id for group in groups):
             for group in groups[len(answers) : len(answers) + len(piece)]:
                 try:
                     answers.append((yield from coordinator.fetch_offsets(group, size, require_stable=request.require_stable)))
                 except KafkaError as e:
                     answers.append(e)
+                is_waiting |= type(answers[-1]) is Deferred
             yield
-        return gathered(answers, lambda answers: _response(context.api_version, request, groups, answers))
+        if is_waiting:
+            return gathered(answers, lambda answers: _response(context.api_version, request, groups, answers))
+        return (yield from _response(context.api_version, request, groups, answers))
 
     return handle
 
@@ -68,59 +77,88 @@ def _response(
     request: OffsetFetchRequest,
     groups: list[OffsetFetchRequestGroup],
     answers: list[OffsetFetchResponseGroup | KafkaError],
-) -> OffsetFetchResponse:
-    answered = [_failed(group, answer) if isinstance(answer, KafkaError) else answer for group, answer in zip(groups, answers, strict=True)]
-    return OffsetFetchResponse(groups=answered) if version >= VERSION_GROUPS else _single_response(request, answered[0], version)
+) -> Generator[None, None, OffsetFetchResponse]:
+    answered: list[OffsetFetchResponseGroup] = []
+    for piece in pieces(groups):
+        for group in piece:
+            answer = answers[len(answered)]
+            answered.append(_failed(group, answer) if isinstance(answer, KafkaError) else answer)
+        if len(piece) == PIECE_ELEMENTS:
+            yield
+    if version >= VERSION_GROUPS:
+        return OffsetFetchResponse(groups=answered)
+    answers.clear()  # one, whose topics are freed here, in pieces
+    return (yield from _single_response(request, answered.pop(), version))
 
 
 def _failed(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
 
 
-def error_response(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+def error_response(request: OffsetFetchRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_error_response(request, error))
+
+
+def _error_response(request: OffsetFetchRequest, error: KafkaError) -> Generator[None, None, OffsetFetchResponse]:
     if request.groups:
-        groups = [OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code) for group in request.groups]
-        return OffsetFetchResponse(groups=groups)
-    return OffsetFetchResponse(topics=_error_topics(request, error.code), error_code=error.code)
+        return OffsetFetchResponse(groups=(yield from made_in_pieces(lambda group: _failed(group, error), request.groups)))
+    return OffsetFetchResponse(topics=(yield from _error_topics(request, error.code)), error_code=error.code)
 
 
 def _single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     if request.topics is None:
         return OffsetFetchRequestGroup(group_id=request.group_id, topics=None)
-    topics = [OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics]
+    topics = cast("list[OffsetFetchRequestTopics]", request.topics)  # it has the fields that are needed here
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _single_response(request: OffsetFetchRequest, group: OffsetFetchResponseGroup, api_version: int) -> OffsetFetchResponse:
+def _single_response(
+    request: OffsetFetchRequest, group: OffsetFetchResponseGroup, api_version: int
+) -> Generator[None, None, OffsetFetchResponse]:
     if group.error_code and api_version < VERSION_TOP_LEVEL_ERROR:
-        return OffsetFetchResponse(topics=_error_topics(request, group.error_code))
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(
-                    partition_index=found.partition_index,
-                    committed_offset=found.committed_offset,
-                    committed_leader_epoch=found.committed_leader_epoch,
-                    metadata=found.metadata,
-                    error_code=found.error_code,
-                )
-                for found in topic.partitions
-            ],
-        )
-        for topic in group.topics
-    ]
-    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+        return OffsetFetchResponse(topics=(yield from _error_topics(request, group.error_code)))
+    response = OffsetFetchResponse(topics=(yield from _single_topics(group.topics)), error_code=group.error_code)
+    yield from dismantle(group)
+    return response
 
 
-def _error_topics(request: OffsetFetchRequest, error_code: int) -> list[OffsetFetchResponseTopic]:
-    return [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=error_code)
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in request.topics or []
-    ]
+def _single_topics(topics: list[OffsetFetchResponseTopics]) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
+    answers: list[OffsetFetchResponseTopic] = []
+    pace = Pace()
+    for topic in topics:
+        answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
+        answers.append(answer)
+        if pace.is_due():
+            yield
+        for piece in pieces(topic.partitions):
+            answer.partitions += [_single_partition(found) for found in piece]
+            if pace.is_due(len(piece)):
+                yield
+    return answers
+
+
+def _single_partition(found: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=found.partition_index,
+        committed_offset=found.committed_offset,
+        committed_leader_epoch=found.committed_leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error_code,
+    )
+
+
+def _error_topics(request: OffsetFetchRequest, error_code: int) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
+    topics: list[OffsetFetchResponseTopic] = []
+    pace = Pace()
+    for topic in request.topics or []:
+        answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
+        topics.append(answer)
+        if pace.is_due():
+            yield
+        for piece in pieces(topic.partition_indexes):
+            answer.partitions += [
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=error_code) for index in piece
+            ]
+            if pace.is_due(len(piece)):
+                yield
+    return topics

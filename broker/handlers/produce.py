@@ -27,13 +27,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
 from broker.metadata.image import INTERNAL_TOPICS
+from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.batch_preparation import BatchPreparer
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.replica_manager import AppendEntry
@@ -428,26 +430,31 @@ def _pieces(entries: list[AppendEntry]) -> Iterator[list[AppendEntry]]:
         yield piece
 
 
-def error_response(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+def error_response(request: ProduceRequest, error: KafkaError) -> Any:
     """The error for every partition. With acks=0 nobody reads it: DecodeError closes the connection."""
     if request.acks == NO_ACKS:
         raise DecodeError(f"acks=0 and {error.code.name}")
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                partition_responses=[
-                    PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1) for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: ProduceRequest, error: KafkaError) -> Generator[None, None, ProduceResponse]:
+    response = ProduceResponse()
+    pace = Pace()
+    for topic in request.topic_data:
+        answer = TopicProduceResponse(name=topic.name, partition_responses=[])
+        response.responses.append(answer)
+        for data in topic.partition_data:
+            answer.partition_responses.append(PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1))
+            if pace.is_due():
+                yield
+        if pace.is_due():
+            yield
+    return response
 
 
 def _raise_unanswered(refused: Iterable[PartitionAppendResult], results: Iterable[PartitionAppendResult]) -> None:
     """With acks=0 the client can't be told of an error but by closing its connection, so that it refreshes its metadata."""
-    for result in (*refused, *results):
+    for result in chain(refused, results):
         if result.error_code is not ErrorCode.NONE:
             raise DecodeError(f"acks=0 and {result.error_code.name} for {result.topic}-{result.partition}")
 
@@ -498,11 +505,17 @@ def _refuse_many(entries: list[AppendEntry]) -> Generator[None, None, list[Parti
 
 def _without_twice_named(entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]) -> Generator[None, None, None]:
     """Take out of the entries what another place of the request names too."""
-    twice = {(result.topic, result.partition) for result in refused.values()}
+    twice: dict[tuple[str, int], None] = {}
+    for position, result in enumerate(refused.values(), 1):
+        twice[result.topic, result.partition] = None
+        if position % PARTITIONS_AT_ONCE == 0:
+            yield
     kept: list[AppendEntry] = []
     for position, entry in enumerate(entries, 1):
         if (entry[0], entry[1]) not in twice:
             kept.append(entry)
         if position % PARTITIONS_AT_ONCE == 0:
             yield
+    if len(refused) + len(entries) > PARTITIONS_AT_ONCE:
+        yield from emptied(twice, entries)
     entries[:] = kept

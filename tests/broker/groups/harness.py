@@ -52,7 +52,7 @@ class GroupHandlers:
         outcome = finished(self.send(module, version, request, **facts))
         if isinstance(outcome, Deferred):
             assert outcome.is_done, "the request still waits"
-            outcome = outcome.value
+            outcome = finished(outcome.value)
         return over_the_wire(outcome, version)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import GeneratorType
@@ -15,24 +16,37 @@ from broker.handlers import (
     describe_groups,
     describe_topic_partitions,
     find_coordinator,
+    incremental_alter_configs,
     leave_group,
     list_groups,
     metadata,
+    offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
+    produce,
 )
+from broker.pieces import PIECES_AT_ONCE
+from protocol.apis import APIS
 from protocol.codec import encode
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.groups.harness import GroupHandlers
 from tests.broker.metadata.room import context, creation, open_room
 from tests.broker.replication.world import World
@@ -40,7 +54,13 @@ from tests.support.turns import finished, run
 
 COUNT = 2_000
 ELEMENTS_PER_PIECE_MAX = 200
+ERROR_BYTES = int(ErrorCode.UNKNOWN_SERVER_ERROR).to_bytes(2, "big", signed=True)
+APIS_BY_RESPONSE = {api.response_class: api for api in APIS.values()}
 NAMES = [f"n{number}" for number in range(COUNT)]
+
+
+def _offset_fetch_of_topics() -> OffsetFetchRequest:
+    return OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in NAMES])
 
 
 def _offset_fetch_of_groups() -> OffsetFetchRequest:
@@ -55,8 +75,11 @@ def _offset_fetch_of_partitions() -> OffsetFetchRequest:
 GROUP_REQUESTS: dict[str, tuple[Any, int, Callable[[], Any]]] = {
     "FindCoordinator": (find_coordinator, 4, lambda: FindCoordinatorRequest(coordinator_keys=NAMES)),
     "DescribeGroups": (describe_groups, 5, lambda: DescribeGroupsRequest(groups=NAMES)),
+    "OffsetFetch, topics": (offset_fetch, 1, _offset_fetch_of_topics),
     "OffsetFetch, groups": (offset_fetch, 8, _offset_fetch_of_groups),
     "OffsetFetch, partitions": (offset_fetch, 8, _offset_fetch_of_partitions),
+    "ListGroups, states": (list_groups, 5, lambda: ListGroupsRequest(states_filter=NAMES)),
+    "ListGroups, types": (list_groups, 5, lambda: ListGroupsRequest(types_filter=NAMES)),
     "LeaveGroup": (leave_group, 4, lambda: LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=name) for name in NAMES])),
 }
 METADATA_REQUESTS: dict[str, tuple[Any, int, Callable[[], Any]]] = {
@@ -106,6 +129,61 @@ def test_requests_about_many_groups_go_in_turns(name: str) -> None:
 
     assert isinstance(outcome, GeneratorType)
     assert run(outcome)[1] >= COUNT / ELEMENTS_PER_PIECE_MAX
+
+
+ERROR_RESPONSES: dict[str, tuple[Any, Callable[[], Any]]] = {
+    "DescribeConfigs": (describe_configs, lambda: DescribeConfigsRequest(resources=[DescribeConfigsResource()] * COUNT)),
+    "DescribeGroups": (describe_groups, lambda: DescribeGroupsRequest(groups=NAMES)),
+    "DescribeTopicPartitions": (describe_topic_partitions, lambda: DescribeTopicPartitionsRequest(topics=[TopicRequest()] * COUNT)),
+    "IncrementalAlterConfigs": (
+        incremental_alter_configs,
+        lambda: IncrementalAlterConfigsRequest(resources=[AlterConfigsResource()] * COUNT),
+    ),
+    "Metadata": (metadata, lambda: MetadataRequest(topics=[MetadataRequestTopic(name="t")] * COUNT)),
+    "OffsetCommit": (
+        offset_commit,
+        lambda: OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition()] * COUNT)]),
+    ),
+    "OffsetFetch, topics": (offset_fetch, _offset_fetch_of_topics),
+    "OffsetFetch, groups": (offset_fetch, _offset_fetch_of_groups),
+    "Produce": (
+        produce,
+        lambda: ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData()] * COUNT)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERROR_RESPONSES)
+def test_the_error_of_a_large_request_is_told_in_turns(name: str) -> None:
+    handler, make = ERROR_RESPONSES[name]
+
+    outcome = handler.error_response(make(), KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    assert isinstance(outcome, GeneratorType)
+    response, pieces_count = run(outcome)
+    assert pieces_count >= COUNT / ELEMENTS_PER_PIECE_MAX - PIECES_AT_ONCE
+    version = (
+        APIS_BY_RESPONSE[type(response)].max_version
+        if isinstance(response, OffsetFetchResponse) and response.groups
+        else APIS_BY_RESPONSE[type(response)].min_version
+    )
+    assert encode(response, version).count(ERROR_BYTES) >= COUNT
+
+
+def test_a_config_among_very_many_keys_is_described_and_no_other_is(tmp_path: Path) -> None:
+    async def test() -> None:
+        room = await open_room(tmp_path)
+        await room.client.create_topics(creation("t", 1, 1))
+        keys = [*NAMES, "retention.ms"]
+        resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=keys)
+
+        outcome = describe_configs.build(room.services)(context(4), DescribeConfigsRequest(resources=[resource]))
+
+        (result,) = finished(outcome).results
+        assert [config.name for config in result.configs] == ["retention.ms"]
+        await room.close()
+
+    asyncio.run(test())
 
 
 @pytest.mark.parametrize("name", METADATA_REQUESTS)

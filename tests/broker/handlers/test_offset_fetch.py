@@ -12,6 +12,7 @@ from protocol.messages.offset_fetch import (
 )
 from tests.broker.groups.harness import GroupHandlers, over_the_wire, versions
 from tests.broker.groups.transcript import Transcript
+from tests.support.turns import finished
 
 SINGLE_VERSIONS = [version for version in versions(9) if version < 8]
 BATCH_VERSIONS = [version for version in versions(9) if version >= 8]
@@ -83,7 +84,7 @@ def test_stable_fetch_of_several_groups_waits_for_the_last():
     assert not waiting.is_done
     handlers.script.log.commit()
 
-    response = over_the_wire(waiting.value, 8)
+    response = over_the_wire(finished(waiting.value), 8)
     assert [group.group_id for group in response.groups] == ["g", "none"]
     assert response.groups[0].topics[0].partitions[0].committed_offset == 6
 
