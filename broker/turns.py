@@ -29,8 +29,8 @@ def _nothing(_is_busy: bool) -> None:
 
 
 class Turns:
-    """The queue. `call_soon` is the loop's; `monotonic_us` tells how long a slice has lasted. `on_busy` is told when works begin to
-    wait for their turns (True) and when none does any more (False)."""
+    """The queue. `call_soon` is the loop's; `monotonic_us` tells how long a slice has lasted. `on_busy` is told when there begin to be
+    works that are not finished (True) and when there are none any more (False)."""
 
     __slots__ = ("_call_soon", "_is_busy", "_is_running", "_is_scheduled", "_monotonic_us", "_on_busy", "_queue", "_waiting")
 
@@ -78,6 +78,7 @@ class Turns:
         else:
             return
         work.close()
+        self._note_busy()
 
     def _enqueue(self, answer: Deferred, work: Work, value: Any = None) -> None:
         self._queue[answer] = work, value
@@ -87,9 +88,13 @@ class Turns:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._call_soon(self._take_turn)
-            if not self._is_busy:
-                self._is_busy = True
-                self._on_busy(True)
+        self._note_busy()
+
+    def _note_busy(self) -> None:
+        is_busy = bool(self._queue or self._waiting)
+        if is_busy is not self._is_busy:
+            self._is_busy = is_busy
+            self._on_busy(is_busy)
 
     def _take_turn(self) -> None:
         self._is_scheduled = False
@@ -98,9 +103,7 @@ class Turns:
             self._run_slice(answer, *self._queue.pop(answer))
         if self._queue:
             self._schedule()
-        else:
-            self._is_busy = False
-            self._on_busy(False)
+        self._note_busy()
 
     def _run_slice(self, answer: Deferred, work: Work, value: Any = None) -> None:
         """Go on with `work` until its time is up, it waits for something, or it has ended: then `answer` is complete."""
@@ -114,6 +117,7 @@ class Turns:
                     if not awaited.is_done:
                         self._waiting[answer] = work, awaited
                         awaited.when_done(lambda value: self._resume(answer, value))
+                        self._note_busy()
                         return
                     value = awaited.value
                 if self._monotonic_us() >= end_us:

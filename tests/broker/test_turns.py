@@ -196,3 +196,25 @@ def loop_work(pieces: int, result: Any) -> Generator[None, None, Any]:
     for _ in range(pieces):
         yield
     return result
+
+
+def test_a_work_that_waits_for_a_deferred_is_not_finished_and_so_keeps_the_works_busy() -> None:
+    told: list[bool] = []
+    scheduled: deque[Callable[[], Any]] = deque()
+    turns = Turns(scheduled.append, lambda: 0, told.append)
+    awaited, dropped = Deferred(), Deferred()
+
+    def work(awaited: Deferred) -> Generator[Deferred | None, Any, Any]:
+        return (yield awaited)
+
+    answer = turns.start(work(awaited))
+    abandoned = turns.start(work(dropped))
+    assert told == [True]
+    awaited.complete("value")
+    while scheduled:
+        scheduled.popleft()()
+    assert answer.take() == "value"
+    assert told == [True]
+    abandoned.abandon()
+
+    assert told == [True, False]
