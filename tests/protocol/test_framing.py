@@ -14,6 +14,7 @@ import pytest
 
 from protocol.errors import DecodeError
 from protocol.framing import (
+    FRAMES_PER_QUESTION,
     POOLED_BUFFER_SIZE,
     POOLED_FRAME_SIZE_MIN,
     READ_SIZE_MAX,
@@ -192,17 +193,18 @@ def test_the_memory_of_a_frame_that_was_kept_goes_with_its_last_view(size: int, 
 
 def test_frames_wait_when_the_owner_may_not_go_on() -> None:
     receiver = Receiver()
+    bodies = [b"%d" % number for number in range(FRAMES_PER_QUESTION + 3)]
     answers = iter([True, False, False])
     receiver.assembler = FrameAssembler(receiver._frame, max_frame_size=MAX_FRAME_SIZE, pool=receiver.pool, may_go_on=lambda: next(answers))
 
-    receiver.feed(framed(b"one", b"two", b"three", b"four"))
-    assert receiver.frames == [b"one", b"two"]
+    receiver.feed(framed(*bodies))
+    assert receiver.frames == bodies[: 1 + FRAMES_PER_QUESTION]
     assert receiver.assembler.is_interrupted
     receiver.assembler.resume()
-    assert receiver.frames == [b"one", b"two", b"three"]
+    assert receiver.frames == bodies[:-1]
     receiver.assembler.resume()
 
-    assert receiver.frames == [b"one", b"two", b"three", b"four"]
+    assert receiver.frames == bodies
     assert not receiver.assembler.is_interrupted
     assert not receiver.assembler.has_partial_frame
 
