@@ -207,6 +207,8 @@ class FetchReader:
             waiting = session.note_change(partition)
             if waiting is not None and waiting.try_complete(partition):
                 purgatory.complete(waiting)
+            if partition.is_deleted and (target := session.watched.get(partition)) is not None:
+                session.unwatch(target)  # a client that is idle, or gone, would keep the partition and its log in memory
 
     def _by_partition(self, targets: list[FetchTarget]) -> dict[Partition, FetchTarget]:
         find = self._hosts.find_partition

@@ -358,3 +358,20 @@ def test_a_session_that_grows_in_turns_beyond_the_room_ends(world: World, monkey
 
     assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
     assert not any(partition.sessions for partition in world.replica_manager.partitions())
+
+
+def test_a_session_keeps_no_deleted_partitions_alive(world: World) -> None:
+    """Its client may never come back."""
+    client = TurnsClient(world)
+    session_id = client.all(everything(), session_epoch=0).session_id
+    client.all(everything(), session_id=session_id, session_epoch=1)
+    client.fetch(session_id=session_id, session_epoch=2)
+    partition = world.partition("a", 3)
+    (session,) = partition.sessions
+
+    world.delete_topic("a")
+
+    assert not partition.sessions
+    assert not session.watched
+    response = client.all(session_id=session_id, session_epoch=3)
+    assert {part.error_code for part in parts(response)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
