@@ -1,4 +1,4 @@
-"""A sentence about each property, for DescribeConfigs and for people. Loaded at the first question, not at start.
+"""A sentence about each property, for DescribeConfigs and for people. Loaded at the first question, not at start: who asks imports it then.
 
 A property either does something here (or stops the start), or it is listed with the reason why it has no effect, and its sentence
 says so. tests/config/test_docs.py holds the lists to the code that reads the settings.
@@ -7,6 +7,8 @@ says so. tests/config/test_docs.py holds the lists to the code that reads the se
 from __future__ import annotations
 
 from functools import cache
+
+from config.topic import TOPIC_PROPERTIES
 
 # What it is, and why it has no effect here: whole families, the longest prefix first.
 _FAMILIES_WITHOUT_EFFECT = (
@@ -288,23 +290,6 @@ def has_effect(name: str) -> bool:
     return all(each in _sentences() or _find_without_effect(each) is None for each in (name, _topic_names().get(name, name)))
 
 
-def own_properties_table() -> str:
-    """The rows of docs/operations.md about our own properties, as Markdown."""
-    from config.properties import UpdateMode
-    from config.server import SERVER_PROPERTIES
-    from config.topic import TOPIC_PROPERTIES
-
-    while_running = {UpdateMode.READ_ONLY: "fixed", UpdateMode.PER_BROKER: "of this broker", UpdateMode.CLUSTER_WIDE: "of all brokers"}
-    rows = []
-    for name, known in SERVER_PROPERTIES.items():
-        if name.startswith("barnabas."):
-            changes = while_running[known.update_mode] + (", of a topic" if name in TOPIC_PROPERTIES else "")
-            allowed = known.range.replace("|", " or ")
-            default = known.default_text or '""'
-            rows.append(f"| `{name}` | {known.type.name.lower()} | {default} | {allowed} | {changes} | {documentation(name)} |\n")
-    return "".join(rows)
-
-
 def _find_without_effect(name: str) -> tuple[str, str] | None:
     """What the property is, and why it has no effect; None when it has one, or is not known."""
     found = _without_effect().get(name)
@@ -334,6 +319,4 @@ def _without_effect() -> dict[str, tuple[str, str]]:
 @cache
 def _topic_names() -> dict[str, str]:
     """Broker property → the topic property that it is the default of: `log.segment.bytes` means what `segment.bytes` means."""
-    from config.topic import TOPIC_PROPERTIES
-
     return {synonym: known.name for known in TOPIC_PROPERTIES.values() for synonym in known.synonyms}

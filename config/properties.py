@@ -101,13 +101,6 @@ class Property(NamedTuple):
     def default(self) -> Value:
         return None if self.default_text is None else self._convert(self.default_text)
 
-    @property
-    def doc(self) -> str:
-        """One sentence about what it does. The sentences are loaded at the first call."""
-        from config.docs import documentation
-
-        return documentation(self.name)
-
     def parse(self, text: str) -> Value:
         """The value of `text`, checked against the range. Raises ConfigError."""
         text = text.strip()

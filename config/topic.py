@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from config.properties import ConfigError, Property, PropertyTable, Value
-
-if TYPE_CHECKING:
-    from config.server import ServerConfig
 
 LONG_MAX = 2**63 - 1
 
@@ -174,24 +171,32 @@ class LogConfig:
 _INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 
 
-def log_config(server: ServerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The effective settings of a topic with `overrides` on a broker with `server`'s defaults.
+def log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The effective settings of a topic with `overrides` on a broker with these `defaults` (`ServerConfig.topic_defaults`).
 
     Properties that this version does not know are skipped: a metadata log written by another version stays readable.
     Raises ConfigError for a value that cannot be read.
     """
-    return _with_overrides(server.topic_defaults, overrides)
+    fields: dict[str, Any] = {}
+    for name, text in overrides.items():
+        known = TOPIC_PROPERTIES.get(name)
+        if known is not None and name != _INTERNAL_SEGMENT_BYTES:
+            fields[_field_of(known)] = known.parse(text)
+    if _INTERNAL_SEGMENT_BYTES in overrides:
+        # Kafka's own back door for tests: segments smaller than segment.bytes allows.
+        fields["shown_segment_bytes"] = fields.get("segment_bytes", defaults.segment_bytes)
+        fields["segment_bytes"] = TOPIC_PROPERTIES[_INTERNAL_SEGMENT_BYTES].parse(overrides[_INTERNAL_SEGMENT_BYTES])
+    return replace(defaults, **fields) if fields else defaults
 
 
-def validate_topic_configs(overrides: Mapping[str, str], server: ServerConfig | None = None) -> None:
+def validate_topic_configs(overrides: Mapping[str, str], defaults: LogConfig) -> None:
     """Refuse what a client may not set on a topic: unknown names, bad values, values that contradict each other. Raises ConfigError."""
     for name, text in overrides.items():
         known = TOPIC_PROPERTIES.get(name)
         if known is None:
             raise ConfigError(name, text, f"unknown topic config name: {name}")
         known.parse(text)
-    defaults = server.topic_defaults if server is not None else LogConfig()
-    config = _with_overrides(defaults, overrides)
+    config = log_config(defaults, overrides)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         why = f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) > max.compaction.lag.ms ({config.max_compaction_lag_ms})"
         raise ConfigError("min.compaction.lag.ms", config.min_compaction_lag_ms, why, message=f"conflict topic config setting {why}")
@@ -221,19 +226,6 @@ def topic_defaults(set_values: Mapping[str, Value]) -> LogConfig:
 def in_topic_terms(synonym: str, text: str) -> str:
     """The `text` of the broker property `synonym` as the topic property takes it: every negative retention time is -1."""
     return "-1" if synonym == "log.retention.ms" and text.strip().startswith("-") else text
-
-
-def _with_overrides(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
-    fields: dict[str, Any] = {}
-    for name, text in overrides.items():
-        known = TOPIC_PROPERTIES.get(name)
-        if known is not None and name != _INTERNAL_SEGMENT_BYTES:
-            fields[_field_of(known)] = known.parse(text)
-    if _INTERNAL_SEGMENT_BYTES in overrides:
-        # Kafka's own back door for tests: segments smaller than segment.bytes allows.
-        fields["shown_segment_bytes"] = fields.get("segment_bytes", defaults.segment_bytes)
-        fields["segment_bytes"] = TOPIC_PROPERTIES[_INTERNAL_SEGMENT_BYTES].parse(overrides[_INTERNAL_SEGMENT_BYTES])
-    return replace(defaults, **fields) if fields else defaults
 
 
 def _field_of(known: Property) -> str:

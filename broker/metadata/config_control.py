@@ -165,7 +165,7 @@ def validated_topic_configs(
     if unknown is not None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}")
     try:
-        validate_topic_configs(checked, config)
+        validate_topic_configs(checked, config.topic_defaults)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     return dict(overrides)

@@ -53,8 +53,10 @@ class ConfigEntry:
 
     def documentation(self) -> str:
         """What the config does; empty for one that nobody knows. Reading it loads the texts."""
+        from config.docs import documentation
+
         known = TOPIC_PROPERTIES.get(self.name) or SERVER_PROPERTIES.get(self.name)
-        return "" if known is None else known.doc
+        return "" if known is None else documentation(known.name)
 
 
 class ConfigDescriber:
@@ -117,7 +119,7 @@ class ConfigDescriber:
     def _topic_entries(
         self, own: Mapping[str, str], overrides: Mapping[str, str], synonyms_of: Callable[[str], tuple[Synonym, ...]]
     ) -> list[ConfigEntry]:
-        effective = log_config(self._config, overrides)
+        effective = log_config(self._config.topic_defaults, overrides)
         entries = []
         for known in TOPIC_PROPERTIES.values():
             if known.is_internal and known.name not in own:

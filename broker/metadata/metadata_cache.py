@@ -64,7 +64,7 @@ class MetadataCache:
         """The topic's effective settings: its own over the brokers' dynamic defaults over server.properties. Any name is accepted."""
         found = self._log_configs.get(name)
         if found is None:
-            found = log_config(self._config, effective_overrides(self.state, self.node_id, name))
+            found = log_config(self._config.topic_defaults, effective_overrides(self.state, self.node_id, name))
             if name in self.topics:
                 self._log_configs[name] = found
         return found

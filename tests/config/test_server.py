@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from config.docs import documentation
 from config.endpoints import Endpoint
 from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES, ServerConfig
@@ -43,7 +44,7 @@ def test_defaults_of_the_fields_are_those_of_the_table() -> None:
 
 def test_every_property_has_a_sentence_and_a_default_inside_its_range() -> None:
     for known in SERVER_PROPERTIES.values():
-        assert known.doc.endswith("."), known.name
+        assert documentation(known.name).endswith("."), known.name
         if known.default_text:
             assert known.parse(known.default_text) == known.default
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from config.docs import documentation
 from config.properties import ConfigError
 from config.server_rules import server_config
 from config.topic import TOPIC_PROPERTIES, LogConfig, log_config, validate_topic_configs
@@ -35,7 +36,7 @@ def test_every_broker_synonym_reaches_its_topic_setting() -> None:
         {"log.cleanup.policy": "compact", "log.roll.hours": "1", "log.flush.interval.messages": "1", "barnabas.record.validation": "full"}
     )
 
-    config = log_config(server, {})
+    config = log_config(server.topic_defaults, {})
 
     assert config.is_compacted and not config.is_deleted and config.has_full_validation and not config.is_judged_by_header
     assert (config.segment_ms, config.flush_messages) == (3_600_000, 1)
@@ -54,21 +55,21 @@ def test_a_broker_cannot_give_what_no_topic_may_have(name: str, text: str) -> No
 def test_a_topic_overrides_what_the_broker_gives() -> None:
     server = server_config({"log.retention.ms": "1000", "message.max.bytes": "2000"})
 
-    config = log_config(server, {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"})
+    config = log_config(server.topic_defaults, {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"})
 
     assert (config.retention_ms, config.max_message_bytes) == (-1, 2000)
     assert config.is_log_append_time
 
 
 def test_overrides_of_another_version_are_skipped() -> None:
-    assert log_config(server_config({}), {"message.format.version": "3.0-IV1"}) == LogConfig()
+    assert log_config(server_config({}).topic_defaults, {"message.format.version": "3.0-IV1"}) == LogConfig()
 
 
 def test_small_segments_for_tests_come_by_the_internal_property_alone() -> None:
     with pytest.raises(ConfigError):
-        validate_topic_configs({"segment.bytes": "1000"})
+        validate_topic_configs({"segment.bytes": "1000"}, LogConfig())
 
-    assert log_config(server_config({}), {"internal.segment.bytes": "1000"}).segment_bytes == 1000
+    assert log_config(server_config({}).topic_defaults, {"internal.segment.bytes": "1000"}).segment_bytes == 1000
 
 
 @pytest.mark.parametrize(
@@ -83,9 +84,9 @@ def test_small_segments_for_tests_come_by_the_internal_property_alone() -> None:
 )
 def test_what_a_client_may_not_set_is_refused(overrides: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
-        validate_topic_configs(overrides)
+        validate_topic_configs(overrides, LogConfig())
 
 
 def test_every_property_has_a_sentence() -> None:
     for known in TOPIC_PROPERTIES.values():
-        assert known.doc.endswith("."), known.name
+        assert documentation(known.name).endswith("."), known.name
