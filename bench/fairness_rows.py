@@ -38,6 +38,11 @@ def beside_cold_read(session: Session) -> Outcome:
     return _compare(session, _cold_read)
 
 
+def beside_recompression(session: Session) -> Outcome:
+    """A producer of large lz4 batches to a topic of `compression.type=zstd`, whose batches the broker compresses anew."""
+    return _compare(session, _recompression)
+
+
 def _compare(session: Session, neighbour: Neighbour) -> Outcome:
     alone = _latency(session)
     with session.fresh() as other, contextmanager(neighbour)(other):
@@ -66,6 +71,16 @@ def _pipelining(session: Session, *, in_flight: int) -> Iterator[None]:
     with session.topic() as topic:
         options = ["--in-flight", str(in_flight), "--requests", str(GREEDY_REQUESTS), "--warmup", "0"]
         client = session.start_client("raw_produce", "--topic", topic, *options)
+        try:
+            yield
+        finally:
+            _end(client)
+
+
+def _recompression(session: Session) -> Iterator[None]:
+    with session.topic(configs={"compression.type": "zstd", "retention.bytes": "1000000000"}) as topic:
+        options = ["--records", str(GREEDY_REQUESTS), "--size", "1000", "--compression", "lz4"]
+        client = session.start_client("librdkafka_load", "produce", "--topic", topic, *options)
         try:
             yield
         finally:

@@ -323,6 +323,7 @@ FURTHER = (
             ("pipelining", "a connection that pipelines without end, 64 in flight", fairness_rows.beside_pipelining),
             ("flood", "a connection that pipelines without end, 5,000 in flight", fairness_rows.beside_flood),
             ("cold-read", "a consumer of 4 cold GB", fairness_rows.beside_cold_read),
+            ("recompression", "a producer whose lz4 batches the broker compresses anew by zstd", fairness_rows.beside_recompression),
         )
     ),
     Row(

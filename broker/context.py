@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metrics import Metrics
     from broker.replication.replica_manager import ReplicaManager
+    from broker.worker.jobs import Worker
     from config.server import ServerConfig
 
 
@@ -56,3 +57,5 @@ class Services:
     group_coordinator: GroupCoordinator
     run_blocking: Callable[..., Any] | None = None
     """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
+    worker: Worker | None = None
+    """Computes outside this process; None (some tests): everything is done on the loop."""

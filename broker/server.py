@@ -49,6 +49,7 @@ from broker.network.listening_sockets import ListenError
 from broker.replication.replica_manager import ReplicaManager
 from broker.turns import Turns
 from broker.unused_memory import UnusedMemory
+from broker.worker.process import WorkerProcess
 from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
@@ -162,6 +163,7 @@ class Broker:
             replica_manager=replica_manager,
             group_coordinator=coordinator,
             run_blocking=self.run_blocking,
+            worker=self._make_worker(),
         )
         await self._serve(services, registry)
 
@@ -251,6 +253,11 @@ class Broker:
         client = ControllerClient(controller, quorum, config, self._clock, node_id=self.node_id)
         self._undo.append(client.close)
         return cache, client, metadata_log
+
+    def _make_worker(self) -> WorkerProcess:
+        worker = WorkerProcess(self._loop, self._clock, self.run_blocking)
+        self._undo.append(worker.close)
+        return worker
 
     def _make_replica_manager(self, metadata: MetadataCache, log_manager: LogManager) -> ReplicaManager:
         replica_manager = ReplicaManager(

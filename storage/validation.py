@@ -12,7 +12,7 @@ finds (offset deltas, a false largest timestamp, malformed records under a valid
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from copy import copy
 from enum import Enum
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from config.topic import LogConfig
 from protocol.checksum import crc32c
 from protocol.compression import Buffer, Compression, compress
-from protocol.errors import DecodeError, ErrorCode, KafkaError, without_frames
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record_outlines import iterate_outlines
 from protocol.records import (
     COMPRESSION_MASK,
@@ -99,29 +99,20 @@ class CheckedBatch(NamedTuple):
 
     header: BatchHeader
     max_timestamp: int
-    rebuilt: bytearray | None
+    rebuilt: bytearray | memoryview | None
 
 
 class PreparedBatch:
-    """A batch that a worker thread checked ahead of its append, and what came of it: only loop time is saved, no rule is bent.
+    """A batch that was checked ahead of its append, elsewhere, and what came of it: only loop time is saved, no rule is bent.
 
     It was judged by the topic's settings at that time; when they have changed since, it is checked again."""
 
     __slots__ = ("_config", "_outcome", "records")
 
-    def __init__(self, records: memoryview, config: LogConfig) -> None:
+    def __init__(self, records: memoryview, config: LogConfig, outcome: CheckedBatch | KafkaError) -> None:
         self.records = records
         self._config = config
-        self._outcome: CheckedBatch | KafkaError | None = None
-
-    def check(self, now_ms: int, zstd_allowed: bool) -> Iterator[None]:
-        """Checks the batch in steps, each of which blocks for less than a millisecond, or for one call of a codec."""
-        try:
-            self._outcome = yield from _check_in_steps(
-                self.records, self._config, now_ms=now_ms, origin=AppendOrigin.CLIENT, zstd_allowed=zstd_allowed
-            )
-        except KafkaError as error:
-            self._outcome = without_frames(error)
+        self._outcome = outcome
 
     def __len__(self) -> int:
         return len(self.records)
@@ -130,7 +121,6 @@ class PreparedBatch:
         """The batch, and what `check_batch` would return; raises what it would raise."""
         if config is not self._config:
             return self.records, check_batch(self.records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
-        assert self._outcome is not None, "a batch is taken after its check"
         if isinstance(self._outcome, KafkaError):
             raise copy(self._outcome)  # the traceback of a raised error leads back here
         return self.records, self._outcome
@@ -177,7 +167,7 @@ def check_batch(
         accepted = _accept_usual(records, config, now_ms, zstd_allowed)
         if accepted is not None:
             return accepted
-    steps = _check_in_steps(records, config, now_ms=now_ms, origin=origin, zstd_allowed=zstd_allowed)
+    steps = check_in_steps(records, config, now_ms=now_ms, origin=origin, zstd_allowed=zstd_allowed)
     while True:
         try:
             next(steps)
@@ -185,10 +175,10 @@ def check_batch(
             return end.value  # type: ignore[no-any-return]
 
 
-def _check_in_steps(
+def check_in_steps(
     records: memoryview, config: LogConfig, *, now_ms: int, origin: AppendOrigin, zstd_allowed: bool
 ) -> Generator[None, None, CheckedBatch]:
-    """The rules one by one, for a batch that is not a usual one."""
+    """`check_batch` in steps, each of which takes less than a millisecond, or one call of a codec: the rules one by one."""
     header = _read_only_header(records)
     if header.size_bytes > config.max_message_bytes:
         raise _too_large(header.size_bytes, config)

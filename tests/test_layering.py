@@ -48,8 +48,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.context": ("broker.clock", "broker.deferred"),
     "broker.new_partition_wait": ("broker.context",),
     "broker.cold_reads": ("broker.deferred", "storage.page_cache"),
+    "broker.worker": ("broker.worker", "broker.clock", "broker.deferred"),  # a job's module is imported by its name
     "broker.replication": (
         "broker.replication",
+        "broker.worker.jobs",
         "broker.metadata",
         "broker.turns",
         "broker.cold_reads",

@@ -93,7 +93,7 @@ class ProduceHandler:
         self._templates: dict[tuple[int, str], Callable[..., bytes]] = {}
         self._replica_manager = services.replica_manager
         self._metadata = services.metadata
-        self._preparer = None if services.run_blocking is None else BatchPreparer(services.replica_manager, services.run_blocking)
+        self._preparer = None if services.worker is None else BatchPreparer(services.replica_manager, services.worker)
         self._clock = services.clock
         self._log = LimitedLog(log, services.clock)
 
@@ -117,7 +117,7 @@ class ProduceHandler:
         entries: list[AppendEntry],
         refused: dict[int, PartitionAppendResult],
     ) -> Deferred:
-        """Append once a thread has checked the records; nothing that its connection sent later starts before."""
+        """Append once the worker has checked the records; nothing that its connection sent later starts before."""
         outer = Deferred()
         outer.holds_order = True
 

@@ -39,8 +39,9 @@ class Hold(NamedTuple):
 
     @property
     def own_ns(self) -> int:
-        """What remains when the machine's stall is taken off: the broker's own hold."""
-        return max(self.late_ns - self.waited_ns, 0)
+        """What remains when the machine's stall is taken off: the broker's own hold. Part of the stall may have been before the tick was
+        due, but what the thread computed beyond the tick's interval was after it."""
+        return max(self.late_ns - self.waited_ns, self.cpu_ns - int(TICK_S * 1e9), 0)
 
 
 class LoopMeter:

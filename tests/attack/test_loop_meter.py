@@ -40,6 +40,12 @@ def test_what_the_machine_took_is_not_the_loops_own() -> None:
     assert Hold(end_ns=0, late_ns=30, cpu_ns=10, waited_ns=40).own_ns == 0
 
 
+def test_what_the_loop_computed_is_its_own_however_long_it_had_waited_before() -> None:
+    ms = 1_000_000
+
+    assert Hold(end_ns=0, late_ns=670 * ms, cpu_ns=50 * ms, waited_ns=640 * ms).own_ns == 49 * ms
+
+
 def test_holds_are_found_by_the_time_that_they_reach_into() -> None:
     holds = [Hold(end_ns, 10, 0, 0) for end_ns in (100, 200, 300)]
 

@@ -19,9 +19,10 @@ from protocol.framing import keep
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from protocol.templates import PreparedResponse
-from tests.broker.replication.world import ManualExecutor, World, batch, completed, context
+from tests.broker.replication.world import World, batch, completed, context
 from tests.broker.turn_loop import TurnLoop
 from tests.support.clock import WALL_START_MS
+from tests.support.worker import ManualWorker
 
 PRODUCE_KEY = 0
 
@@ -225,14 +226,14 @@ def test_connection_that_closes_takes_its_parked_produce_away(tmp_path: Path) ->
 
 
 class LongChecks:
-    """A compacted topic `c` and a plain one `p`; batches with compressed records are checked when `executor` runs."""
+    """A compacted topic `c` and a plain one `p`; batches with compressed records are checked when `worker` runs."""
 
     def __init__(self, root: Path) -> None:
         self.world = World(root)
         self.world.create_topic("c", cleanup_policy="compact")
         self.world.create_topic("p")
-        self.executor = ManualExecutor()
-        self.handle = produce.build(replace(self.world.services(), run_blocking=self.executor))
+        self.worker = ManualWorker()
+        self.handle = produce.build(replace(self.world.services(), worker=self.worker))
 
     def send(self, topic: str, *keys: bytes | None, acks: int = 1) -> Any:
         records = [SimpleRecord(key, b"v", (), WALL_START_MS) for key in keys]
@@ -242,9 +243,8 @@ class LongChecks:
         return outcome
 
     def check(self) -> None:
-        """Run the threads until they have nothing to do."""
-        while self.executor.pending:
-            self.executor.run()
+        """Let the worker do all that it has."""
+        self.worker.run()
 
     def code(self, outcome: Any) -> int:
         answer = completed(outcome)

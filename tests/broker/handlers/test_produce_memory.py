@@ -21,8 +21,9 @@ from protocol.framing import SmallFrameBuffer
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import DECOMPRESSED_BYTES_MIN, SimpleRecord, assemble_batch, build_batch, read_header
 from protocol.templates import PreparedResponse
-from tests.broker.replication.world import ManualExecutor, World, completed, context
+from tests.broker.replication.world import World, completed, context
 from tests.support.clock import WALL_START_MS
+from tests.support.worker import ManualWorker
 
 CODECS = [codec for codec in Compression if codec]
 BOMBS_COUNT = 5
@@ -37,13 +38,13 @@ def _no_collector() -> Iterator[None]:
 
 
 class Room:
-    """A compacted topic, whose batches are unpacked in a thread: when the test says so."""
+    """A compacted topic, whose batches are unpacked when the test says so."""
 
     def __init__(self, root: Path) -> None:
         self.world = World(root)
         self.world.create_topic("c", cleanup_policy="compact", max_message_bytes="4000000")
-        self.executor = ManualExecutor()
-        self._handle = produce.build(replace(self.world.services(), run_blocking=self.executor))
+        self.worker = ManualWorker()
+        self._handle = produce.build(replace(self.world.services(), worker=self.worker))
         self.frames: list[weakref.ref[Any]] = []
 
     def send(self, batch: bytes, *, size: int = 0, acks: int = 1) -> Deferred:
@@ -62,8 +63,7 @@ class Room:
         return outcome
 
     def run_all(self) -> None:
-        while self.executor.pending:
-            self.executor.run()
+        self.worker.run()
 
 
 def bomb(codec: Compression) -> bytes:
@@ -114,7 +114,7 @@ def test_records_are_gone_once_they_are_appended_refused_or_failed(tmp_path: Pat
     answer = room.send(honest_batch(), size=size, acks=acks)
 
     if fails:
-        room.executor.run(RuntimeError("a thread failed"))
+        room.worker.fail(RuntimeError("a worker failed"))
     else:
         room.run_all()
 
