@@ -5,8 +5,9 @@ collection stops the loop for nearly 0.1 µs an object that it looks at: 12 to 2
 - Python's own collections look at 40,000 objects at most, those that are new: up to 3.8 ms, however large the state is.
 - Each COLLECT_INTERVAL_MS, or after a TICK_MS in which many objects were made, the rest of the new ones is looked at, and what lives is
   frozen: no later collection looks at it. While 200,000 objects came about in 20 s that took up to 0.6 ms, all at once 2.1 ms.
-- None of Python's own begins while large requests go in turns (broker/turns.py): one of 190,000 entries consists of millions of
-  references, which a collection follows for 20 to 60 ms, and all of it is freed without one.
+- None of Python's own begins while large requests go in turns (broker/turns.py) or jobs of the broker's own go step by step
+  (broker/loop_job.py): a request of 190,000 entries consists of millions of references, which a collection follows for 20 to 60 ms,
+  and all of it is freed without one; 9,000 new partitions, which all stay, cost 12 to 24 ms a collection.
 - What became garbage after it was frozen is found by a deep collection, 29 ms for 200,000: once in DEEP_INTERVAL_MS when no client has
   sent anything for IDLE_MS, and without waiting for that after DEEP_INTERVAL_MAX_MS.
 """
@@ -30,16 +31,26 @@ _OLD = 2
 _MIDDLE = 1
 
 
-def pause_while_busy(is_busy: bool) -> None:
-    """Told by Turns. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
+class CollectionPause:
+    """Python begins no collection while there are works in pieces that are not finished. One object for the process; `note` is the OnBusy
+    of whoever has such works."""
 
-    What lives at the end is frozen: it was made by large requests, and the first collection would look at all of it at once, 50 to 250 ms
-    after one that made 9,000 partitions or altered 95,000 resources."""
-    if is_busy:
-        gc.disable()
-    else:
-        gc.freeze()
-        gc.enable()
+    def __init__(self) -> None:
+        self._works: set[object] = set()
+
+    def note(self, work: object, is_busy: bool) -> None:
+        """`work` is not finished, or is. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
+
+        What lives when the last one ends is frozen: large works made it, and the first collection would look at all of it at once, 50 to
+        250 ms after one that made 9,000 partitions or altered 95,000 resources."""
+        if is_busy:
+            self._works.add(work)
+            gc.disable()
+        elif work in self._works:
+            self._works.remove(work)
+            if not self._works:
+                gc.freeze()
+                gc.enable()
 
 
 class GarbageCollection:

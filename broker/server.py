@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from broker.clock import SystemClock
 from broker.context import Services
 from broker.descriptors import raise_limit, share_out
 from broker.dispatch import KafkaApis
-from broker.garbage import THRESHOLDS, GarbageCollection, pause_while_busy
+from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
@@ -81,6 +82,7 @@ class Broker:
         self.metrics = Metrics()
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock(self._loop)
+        self._collection_pause = CollectionPause()
         self._random = random.Random(int.from_bytes(os.urandom(16)))
         self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="barnabas-disk")
         self._stopped: asyncio.Future[int] = self._loop.create_future()
@@ -250,7 +252,7 @@ class Broker:
         quorum.start()
         is_loading = False
         self._undo.append(quorum.close)
-        client = ControllerClient(controller, quorum, config, self._clock, node_id=self.node_id)
+        client = ControllerClient(controller, quorum, config, self._clock, node_id=self.node_id, on_busy=self._collection_pause.note)
         self._undo.append(client.close)
         return cache, client, metadata_log
 
@@ -270,6 +272,7 @@ class Broker:
             run_blocking=self.run_blocking,
             on_log_dir_failure=log_manager.mark_offline,
             on_append_bug=lambda: self.request_stop(1, "an append failed unexpectedly"),
+            on_busy=self._collection_pause.note,
         )
         self._replica_manager = replica_manager
         self._undo.append(replica_manager.stop)
@@ -317,7 +320,7 @@ class Broker:
         self._controller = controller
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
-        apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, pause_while_busy))
+        apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, partial(self._collection_pause.note, "requests")))
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:

@@ -21,7 +21,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.codec",
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
-TURNS = ("broker.turns", "broker.pieces", "broker.answer_size")
+TURNS = ("broker.turns", "broker.pieces", "broker.loop_job", "broker.answer_size")
 FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics", "broker.limited_log", "broker.log_fields", *TURNS)
 READING = ("storage.file_slice", "storage.page_cache")
 
@@ -42,6 +42,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.logs": ("broker.log_fields",),
     "broker.turns": ("broker.deferred",),
     "broker.pieces": ("broker.turns",),
+    "broker.loop_job": ("broker.clock",),
     "broker.answer_size": ("protocol.errors",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
     "broker.metrics_http": ("broker.clock", "broker.limited_log", "broker.metrics", "broker.network.listening_sockets", "protocol"),

@@ -18,7 +18,7 @@ from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, Clust
 from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from broker.metadata.topic_names import validate_name
-from broker.metadata.topic_selection import find_duplicates
+from broker.metadata.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.properties import ConfigError, Property, PropertyType
 from config.server import SERVER_PROPERTIES, ServerConfig
@@ -67,7 +67,7 @@ class ConfigControl:
     def incremental_alter_configs_in_steps(self, request: IncrementalAlterConfigsRequest) -> Steps[IncrementalAlterConfigsResponse]:
         """Each resource is altered whole or not at all. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
         _, twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
-        if sum(len(resource.configs) for resource in request.resources) > RECORDS_PER_OPERATION_MAX:
+        if (yield from _has_more_configs(request.resources, RECORDS_PER_OPERATION_MAX)):
             records_count = 0
             for resource in request.resources:
                 records, _ = yield from self._altered(resource, twice)
@@ -181,6 +181,17 @@ def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str
     return [
         ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value) for name, value in changes.items()
     ]
+
+
+def _has_more_configs(resources: list[AlterConfigsResource], limit: int) -> Steps[bool]:
+    count = 0
+    for piece in pieces(resources, COMPARED_PIECE_ELEMENTS):
+        count += sum(len(resource.configs) for resource in piece)
+        if count > limit:
+            return True
+        if len(piece) == COMPARED_PIECE_ELEMENTS:
+            yield []
+    return False
 
 
 def _check_form(configs: list[AlterableConfig]) -> Steps[None]:

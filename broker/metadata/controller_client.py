@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from broker.clock import Clock
 from broker.context import RequestContext
+from broker.loop_job import OnBusy, nobody
 from broker.metadata.auto_create import AutoTopicCreator
 from broker.metadata.change_log import ChangeLog, Telling
 from broker.metadata.cluster_control import (
@@ -53,11 +54,14 @@ STEPS_AT_ONCE = 2
 class ControllerClient:
     """Sends operations to the embedded controller. Handlers await its methods; `submit` is for those that cannot wait."""
 
-    def __init__(self, controller: Controller, quorum: Quorum, config: ServerConfig, clock: Clock, *, node_id: int) -> None:
+    def __init__(
+        self, controller: Controller, quorum: Quorum, config: ServerConfig, clock: Clock, *, node_id: int, on_busy: OnBusy = nobody
+    ) -> None:
         self._controller = controller
         self._quorum = quorum
         self._config = config
         self._node_id = node_id
+        self._on_busy = on_busy
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
         self._changes = ChangeLog(clock)
         self.auto_creator = AutoTopicCreator(self, config, self._changes, clock)
@@ -200,6 +204,17 @@ class ControllerClient:
         """Append each step's records; the answer when all of them are durable and replayed.
 
         What has a few steps is done at once. Of longer operations one has a step each turn of the loop, the others wait for it."""
+        try:
+            response = await self._step_by_step(steps)
+            telling = tell(response)
+            await self._submitted(ControllerResult([], None), lambda: deque(telling, maxlen=0))
+            for _ in telling:
+                await asyncio.sleep(0)
+            return response
+        finally:
+            self._on_busy(steps, False)
+
+    async def _step_by_step(self, steps: Steps[Response]) -> Response:
         has_turn = False
         steps_count = 0
         try:
@@ -208,23 +223,19 @@ class ControllerClient:
                     records = next(steps)
                 except StopIteration as e:
                     response: Response = e.value
-                    break
+                    return response
                 if records:
                     self._append(records, _ignore_outcome)
                 steps_count += 1
                 if steps_count >= STEPS_AT_ONCE:
                     if not has_turn:
+                        self._on_busy(steps, True)
                         await self._turn.acquire()
                         has_turn = True
                     await asyncio.sleep(0)
         finally:
             if has_turn:
                 self._turn.release()
-        telling = tell(response)
-        await self._submitted(ControllerResult([], None), lambda: deque(telling, maxlen=0))
-        for _ in telling:
-            await asyncio.sleep(0)
-        return response
 
     async def _submitted(self, result: ControllerResult[Response], on_unwatched: Callable[[], object] | None = None) -> Response:
         """The response, once its records are committed; `on_unwatched` is called then if nobody waits for it any more."""

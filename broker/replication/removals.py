@@ -11,13 +11,14 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.loop_job import LoopJob, OnBusy, nobody
 from broker.replication.countdown import countdown
 from broker.replication.group_commit import BlockingResult, RunBlocking
 from broker.replication.partition import Partition
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from broker.clock import Clock, Timer
+    from broker.clock import Clock
     from storage.log_directory import RemovalWork
     from storage.log_manager import LogManager
 
@@ -43,8 +44,8 @@ class PartitionRemovals:
         on_closed: Callable[[Partition], None],
         on_left: Callable[[], None],
         on_failure: Callable[[Path, StorageError], None],
+        on_busy: OnBusy = nobody,
     ) -> None:
-        self._clock = clock
         self._log_manager = log_manager
         self._run_blocking = run_blocking
         self._on_closed = on_closed
@@ -54,7 +55,7 @@ class PartitionRemovals:
         self._topics: Counter[str] = Counter()  # by how many of `_closing` each is in the way
         self._when_closed: list[Callable[[], None]] = []
         self._works: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and who waits for each
-        self._timer: Timer | None = None
+        self._job = LoopJob(clock, self._go_on, on_busy)
 
     def add(self, partitions: Sequence[Partition]) -> None:
         """Close their logs now, as far as a turn allows, unless others are before them."""
@@ -67,8 +68,8 @@ class PartitionRemovals:
             topics.add(partition.topic)
         self._topics.update(topics)
         self._closing.append(self._close(deque(partitions), topics))
-        if self._timer is None:
-            self._go_on()
+        if not self._job.is_waiting and self._go_on():
+            self._job.resume()
 
     def is_leaving(self, topic: str, partition: int) -> bool:
         """Whether a deleted log is still in the way of a new one of that name."""
@@ -85,25 +86,23 @@ class PartitionRemovals:
 
     def stop(self) -> None:
         """Close the rest at once: a directory that kept its name would be taken for a stray at the next start."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._job.stop()
         while self._closing:
             deque(self._closing.popleft(), maxlen=0)
 
-    def _go_on(self) -> None:
-        self._timer = None
+    def _go_on(self) -> bool:
+        """Close a few; whether there are more."""
         for _ in range(PIECES_PER_TURN):
             if not self._closing:
                 break
             if next(self._closing[0], self) is self:  # over
                 self._closing.popleft()
         if self._closing:
-            self._timer = self._clock.call_later(0, self._go_on)
-            return
+            return True
         callbacks, self._when_closed = self._when_closed, []
         for callback in callbacks:
             callback()
+        return bool(self._closing)
 
     def _close(self, partitions: deque[Partition], topics: set[str]) -> Generator[None, None, None]:
         """Takes `partitions` one by one in the end: to free thousands at once takes too long."""

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.loop_job import LoopJob, OnBusy, nobody
 from broker.metadata.image import PartitionChange
 from broker.replication.countdown import countdown
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
@@ -32,7 +33,7 @@ from storage.errors import StorageError, is_descriptor_shortage
 from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
 
 if TYPE_CHECKING:
-    from broker.clock import Clock, Timer
+    from broker.clock import Clock
     from broker.metadata.image import MetadataDelta
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metrics import Metrics
@@ -83,6 +84,7 @@ class ReplicaManager:
         alter_isr: Callable[[IsrProposal], None] | None = None,
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
         on_append_bug: Callable[[], None] | None = None,
+        on_busy: OnBusy = nobody,
     ) -> None:
         self.replica_lag_time_max_ms: int = config.replica_lag_time_max_ms
         self.produce_purgatory = Purgatory(clock)
@@ -99,8 +101,8 @@ class ReplicaManager:
         self._topics: dict[str, dict[int, Partition]] = {}
         self.reader = FetchReader(self, self._topics, self.fetch_purgatory, clock)
         self._waiting = NewPartitions()
-        self._waiting_timer: Timer | None = None
-        self._settings_takeover = SettingsTakeover(clock, self._take_over_settings)
+        self._making = LoopJob(clock, self._make_waiting, on_busy)
+        self._settings_takeover = SettingsTakeover(clock, self._take_over_settings, on_busy)
         self._on_demand_count = 0  # since the last turn
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
         self._failed_log_dirs: set[Path] = set()
@@ -113,6 +115,7 @@ class ReplicaManager:
             on_closed=self._note_closed,
             on_left=self._make_waiting_later,
             on_failure=self.fail_log_dir,
+            on_busy=on_busy,
         )
 
     # -- finding -----------------------------------------------------------------------------------------------------
@@ -333,9 +336,7 @@ class ReplicaManager:
         self._waiting.clear()
         self._removals.stop()
         self._settings_takeover.stop()
-        if self._waiting_timer is not None:
-            self._waiting_timer.cancel()
-            self._waiting_timer = None
+        self._making.stop()
 
     def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
         """Call `callback` once every partition of these new topics that this broker hosts is there, as far as its disks let it be."""
@@ -353,20 +354,19 @@ class ReplicaManager:
         return (key for key in self._waiting if not self._removals.is_leaving(*key))
 
     def _make_waiting_later(self) -> None:
-        if self._waiting_timer is None and next(self._can_be_made(), None) is not None:
-            self._waiting_timer = self._clock.call_later(0, self._make_waiting)
+        if not self._making.is_waiting and next(self._can_be_made(), None) is not None:
+            self._making.resume()
 
-    def _make_waiting(self) -> None:
-        """Make a few of the partitions that wait, as the metadata has them now. Until then requests for very many of them are told
-        NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
-        self._waiting_timer = None
+    def _make_waiting(self) -> bool:
+        """Make a few of the partitions that wait, as the metadata has them now; whether there are more. Until then requests for very many
+        of them are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
         self._on_demand_count = 0
         end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
         for key in tuple(islice(self._can_be_made(), NEW_PARTITIONS_PER_TURN)):
             self._make_one_waiting(key)
             if self._clock.monotonic_us() >= end_us:
                 break
-        self._make_waiting_later()
+        return next(self._can_be_made(), None) is not None
 
     def get_for_loading(self, topic: str, partition: int) -> Partition:
         """`get_partition` for a coordinator, which loads one in each turn: one that waits is made, however many others ask for."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker.clock import Clock, Timer
+from broker.clock import Clock
+from broker.loop_job import LoopJob, OnBusy, nobody
 
 PARTITIONS_PER_TURN = 50
 """Partitions that take over their topics' settings in one turn, 20 µs each."""
@@ -13,30 +14,26 @@ PARTITIONS_PER_TURN = 50
 class SettingsTakeover:
     """Topics whose settings changed. `take_over(topic)` has its partitions read them, and returns how many there are."""
 
-    def __init__(self, clock: Clock, take_over: Callable[[str], int]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, take_over: Callable[[str], int], on_busy: OnBusy = nobody) -> None:
         self._take_over = take_over
         self._topics: dict[str, None] = {}  # an ordered set
-        self._timer: Timer | None = None
+        self._job = LoopJob(clock, self._go_on, on_busy)
 
     def add(self, topics: Iterable[str]) -> None:
         """Take over now, as far as a turn allows, unless others are before them."""
         self._topics.update((topic, None) for topic in topics)
-        if self._topics and self._timer is None:
-            self._go_on()
+        if self._topics and not self._job.is_waiting and self._go_on():
+            self._job.resume()
 
     def stop(self) -> None:
         self._topics.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._job.stop()
 
-    def _go_on(self) -> None:
-        self._timer = None
+    def _go_on(self) -> bool:
+        """Take over a few; whether there are more."""
         left = PARTITIONS_PER_TURN
         while self._topics and left > 0:
             topic = next(iter(self._topics))
             del self._topics[topic]
             left -= max(self._take_over(topic), 1)
-        if self._topics:
-            self._timer = self._clock.call_later(0, self._go_on)
+        return bool(self._topics)

@@ -17,8 +17,8 @@ from broker.garbage import (
     IDLE_MS,
     THRESHOLDS,
     TICK_MS,
+    CollectionPause,
     GarbageCollection,
-    pause_while_busy,
 )
 from tests.support.clock import ManualClock
 
@@ -65,24 +65,37 @@ def test_a_cycle_of_new_objects_is_gone_within_the_interval(process: Process) ->
 def test_collection_waits_while_large_requests_go_in_turns_but_not_for_ever(process: Process) -> None:
     garbage = weakref.ref(Node())
 
-    pause_while_busy(True)
+    pause = CollectionPause()
+    pause.note("work", True)
     try:
         process.clock.advance(BUSY_INTERVAL_MAX_MS - TICK_MS)
         assert garbage() is not None
         process.clock.advance(TICK_MS)
         assert garbage() is None
     finally:
-        pause_while_busy(False)
+        pause.note("work", False)
 
     assert gc.isenabled()
 
 
+def test_the_collector_pauses_until_the_last_of_several_works_ends(process: Process) -> None:
+    pause = CollectionPause()
+    enabled: list[bool] = []
+
+    for work, is_busy in (("a", True), ("b", True), ("a", False), ("a", False), ("b", False), ("never begun", False)):
+        pause.note(work, is_busy)
+        enabled.append(gc.isenabled())
+
+    assert enabled == [False, False, False, False, True, True]
+
+
 def test_what_large_requests_leave_is_not_looked_at_when_they_end(process: Process) -> None:
-    pause_while_busy(True)
+    pause = CollectionPause()
+    pause.note("work", True)
     left = [[number] for number in range(2 * THRESHOLDS[0])]
     frozen_before = gc.get_freeze_count()
 
-    pause_while_busy(False)
+    pause.note("work", False)
 
     assert gc.get_freeze_count() - frozen_before >= len(left)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.context import RequestContext, Services
+from broker.loop_job import OnBusy, nobody
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.controller import Controller
 from broker.metadata.controller_client import ControllerClient
@@ -97,7 +98,7 @@ class Room:
         await self.quorum.close()
 
 
-async def open_room(root: Path, config: ServerConfig | None = None) -> Room:
+async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = nobody) -> Room:
     """Open the metadata log in `root` and activate, as at a broker's start."""
     config = config or ServerConfig(offsets_topic_replication_factor=1)
     clock = ManualClock()
@@ -125,7 +126,7 @@ async def open_room(root: Path, config: ServerConfig | None = None) -> Room:
     )
     quorum.start()
     is_loading = False
-    client = ControllerClient(controller, quorum, config, clock, node_id=NODE_ID)
+    client = ControllerClient(controller, quorum, config, clock, node_id=NODE_ID, on_busy=on_busy)
     bootstrap = log.bootstrap_records() if log.is_new else []
     await client.activate(bootstrap=bootstrap, incarnation_id=bytes(15) + b"\x09", endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
     return Room(config, cache, controller, client, quorum, log, executor, clock, snapshots, failures)

@@ -139,6 +139,7 @@ class World:
         self.clock = ManualClock()
         self.executor = ManualExecutor()
         self.proposals: list[IsrProposal] = []
+        self.told_busy: list[bool] = []
         self.failed_log_dirs: list[Path] = []
         self.config = ServerConfig(**settings)
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=NODE_ID, config=self.config)
@@ -154,6 +155,7 @@ class World:
             run_blocking=self.executor,
             alter_isr=self.proposals.append,
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
+            on_busy=lambda work, is_busy: self.told_busy.append(is_busy),
         )
         self.metadata.subscribe(self.replica_manager.apply)
         self._topics_count = 0
