@@ -31,6 +31,7 @@ from protocol.apis import APIS, Api
 from protocol.codec_in_turns import chunks_encoder_in_turns, decoder_in_turns, dismantle, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
+from protocol.schema import compile_constructors
 from protocol.templates import PreparedResponse
 
 log = logging.getLogger("barnabas.dispatch")
@@ -87,12 +88,23 @@ class _Route:
         self.measure = measure
 
     def _compile_decode_in_turns(self, frame: memoryview, position: int) -> Any:
+        # All that lives longer than the request is made before its many objects are: each of these would keep its megabyte of Python's
+        # allocator if it came about among them.
+        self._compile_encoder_in_turns()
         self.decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
         return self.decode_in_turns(frame, position)
 
     def _compile_encode_in_turns(self, response: Any) -> Any:
-        self.encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
+        self._compile_encoder_in_turns()
         return self.encode_in_turns(response)
+
+    def _compile_encoder_in_turns(self) -> None:
+        compile_constructors(self.api.response_class)
+        self.encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
+
+    def forget_codecs(self) -> None:
+        codec.forget(self.api.request_class, self.version)
+        codec.forget(self.api.response_class, self.version)
 
 
 class _Answering:
@@ -175,6 +187,7 @@ class KafkaApis:
         self._clock = services.clock
         self._metrics = services.metrics
         self._routes: dict[int, _Route] = {}
+        self._counts_seen: dict[int, int] = {}  # by the table's keys: requests up to the last `forget_unused_routes`
         self._handlers: dict[int, tuple[Handler, Callable[[Any, KafkaError], Any] | None]] = {}
         self.turns = turns
         self._log = LimitedLog(log, services.clock)
@@ -343,6 +356,16 @@ class KafkaApis:
         measure = self._metrics.request_timer(api.name, version)
         route = self._routes[api_key << 16 | version] = _Route(api, version, handler, error_response, measure)
         return route
+
+    def forget_unused_routes(self) -> None:
+        """Drop the codecs of those that nobody has asked for since the last call; the next request compiles them again, 1 to 5 ms.
+
+        All versions of all APIs take more than 10 MB, and what was compiled among the objects of large requests keeps a megabyte each."""
+        counts = {key: self._metrics.request(route.api.name, route.version).count for key, route in self._routes.items()}
+        for key, count in counts.items():
+            if self._counts_seen.get(key) == count:
+                self._routes.pop(key).forget_codecs()
+        self._counts_seen = counts
 
     def _handler(self, api: Api) -> tuple[Handler, Callable[[Any, KafkaError], Any] | None]:
         found = self._handlers.get(api.key)

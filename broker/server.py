@@ -91,6 +91,7 @@ class Broker:
         self._registry: ConnectionRegistry | None = None
         self._replica_manager: ReplicaManager | None = None
         self._controller: ControllerClient | None = None  # once it is active
+        self._apis: KafkaApis | None = None
         self._failed_directories: set[Path] = set()
         self._descriptors = share_out(raise_limit())
         self.node_id = config.node_id
@@ -118,6 +119,10 @@ class Broker:
     def idle_ms(self) -> int:
         """For how long no client has sent anything."""
         return self._registry.idle_ms() if self._registry is not None else 0
+
+    def forget_unused_codecs(self) -> None:
+        if self._apis is not None:
+            self._apis.forget_unused_routes()
 
     async def wait_stopped(self) -> int:
         """The exit code, once someone asked the broker to stop."""
@@ -320,7 +325,7 @@ class Broker:
         self._controller = controller
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
-        apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, partial(self._collection_pause.note, "requests")))
+        apis = self._apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, partial(self._collection_pause.note, "requests")))
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:
@@ -432,7 +437,8 @@ async def _run(
     _say_ready(broker, console, ready_line)
     collection = GarbageCollection(SystemClock(loop), broker.idle_ms)
     collection.start()
-    unused_memory = UnusedMemory(SystemClock(loop), (forget_hashes, forget_offset_keys, collection.drop_free_lists), broker.run_blocking)
+    forget = (forget_hashes, forget_offset_keys, broker.forget_unused_codecs, collection.drop_free_lists)
+    unused_memory = UnusedMemory(SystemClock(loop), forget, broker.run_blocking)
     unused_memory.start()
     exit_code = await broker.wait_stopped()
     collection.stop()

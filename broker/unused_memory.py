@@ -4,8 +4,8 @@ What a large request held is freed at once, but the process keeps most of it. Th
 one block of 32 MB nothing below 64 MB. Python keeps up to 2,000 freed tuples of each length up to 20, and each one keeps its megabyte.
 
 So two things are done when the process has grown, at most once in INTERVAL_MS:
-- The loop empties caches whose entries may have come with large requests, and lets Python drop its free tuples
-  (GarbageCollection.drop_free_lists).
+- The loop empties caches whose entries may have come with large requests, drops codecs that nobody asks for, and lets Python drop its
+  free tuples (GarbageCollection.drop_free_lists).
 - A thread calls malloc_trim, without the GIL.
 Whether it helped cannot be known before: what was freed meanwhile is resident like what is in use. While nothing comes back and nothing
 grows, the interval doubles up to INTERVAL_MAX_MS.

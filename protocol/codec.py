@@ -21,7 +21,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from protocol.codec_source import Source, smallest_size
+from protocol.codec_source import Source, forget_source, smallest_size
 from protocol.schema import Field, FieldType, Kind, Message, Records, schema_of
 from protocol.uvarint import MAX_TAGGED_FIELDS, Buffer, rest_of_uvarint, skip_tagged_fields, uvarint
 
@@ -88,6 +88,14 @@ def chunks_encoder(cls: type[Any], version: int) -> Callable[[Any], list[Records
     if version not in encoders:
         encoders[version] = Encoding(cls, version).compile()
     return encoders[version]
+
+
+def forget(cls: type[Any], version: int) -> None:
+    """Drop what was compiled for one version. Whoever holds such a function may go on calling it."""
+    schema = schema_of(cls)
+    for compiled in (schema.decoders, schema.encoders, schema.decoders_in_turns, schema.encoders_in_turns):
+        compiled.pop(version, None)
+    forget_source(cls, version)
 
 
 class Decoding(Source):

@@ -11,6 +11,8 @@ from typing import Any
 from protocol.errors import DecodeError
 from protocol.schema import Field, FieldType, Kind, Message, schema_of
 
+PURPOSES = ("decode", "encode")
+
 
 class Source:
     """The source of one function while it is being written.
@@ -25,7 +27,7 @@ class Source:
             raise ValueError(f"{cls.__name__} has versions {schema.versions[0]} to {schema.versions[1]}, not {version}")
         self.version = version
         self.is_flexible = schema.is_flexible(version)
-        self.function_name = f"{purpose}_{cls.__name__}_v{version}"
+        self.function_name = _function_name(cls, version, purpose)
         self.title = f"{cls.__name__} v{version}"
         self.lines: list[str] = []
         self.indent = 0
@@ -66,13 +68,26 @@ class Source:
 
     def compile(self) -> Callable[..., Any]:
         text = "\n".join(self.lines) + "\n"
-        file_name = f"generated {self.function_name}"  # linecache asks nobody for a name within <>
+        file_name = _file_name(self.function_name)
         # Tracebacks and debuggers find the generated lines here; cut only then. Each line for itself would be a small object for ever,
         # and keep its megabyte of Python's allocator.
         linecache.cache[file_name] = (text.__str__,)
         exec(compile(text, file_name, "exec"), self.namespace)
         compiled: Callable[..., Any] = self.namespace[self.function_name]
         return compiled
+
+
+def forget_source(cls: type[Any], version: int) -> None:
+    for purpose in PURPOSES:
+        linecache.cache.pop(_file_name(_function_name(cls, version, purpose)), None)
+
+
+def _function_name(cls: type[Any], version: int, purpose: str) -> str:
+    return f"{purpose}_{cls.__name__}_v{version}"
+
+
+def _file_name(function_name: str) -> str:
+    return f"generated {function_name}"  # linecache asks nobody for a name within <>
 
 
 def smallest_size(field_type: FieldType, version: int, is_flexible: bool) -> int:

@@ -262,6 +262,17 @@ def schema_of(cls: type[Any]) -> Schema:
     return schema
 
 
+def compile_constructors(cls: type[Any]) -> None:
+    """Compile now what the first instances of a declared class, and of those nested in it, would."""
+    schema = schema_of(cls)
+    if "__init__" not in vars(cls):
+        schema.cls.__init__ = _compile_init(schema)  # type: ignore[method-assign]
+    for field in schema.fields:
+        inner = field.type.element or field.type
+        if inner.cls is not None:
+            compile_constructors(inner.cls)
+
+
 def _declare(cls: type[T], versions: tuple[int, int], flexible: int | None, *, key: int | None = None, is_request: bool = False) -> type[T]:
     """Returns a slotted class in place of `cls`: slots cannot be added to a class that exists."""
     annotations: dict[str, str] = cls.__annotations__

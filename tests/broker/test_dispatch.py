@@ -17,6 +17,7 @@ from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import keep
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.schema import schema_of
 from storage.file_slice import FileSlice
 from tests.broker.replication.world import World, batch
 from tests.broker.turn_loop import TurnLoop
@@ -227,3 +228,55 @@ def test_large_produces_are_answered_in_every_version(tmp_path: Path) -> None:
     for version, answer in zip((3, 8, 12), server.sent, strict=True):
         response, end = codec.decode(ProduceResponse, version, answer, 8 + APIS[PRODUCE_KEY].response_header_version(version))
         assert (end, len(response.responses[0].partition_responses)) == (len(answer), 300)
+
+
+def test_the_encoder_of_a_large_request_is_compiled_before_its_objects_are_made(tmp_path: Path) -> None:
+    """Else it would come about among them, and keep a megabyte of Python's allocator when they are gone."""
+    codec.forget(FetchResponse, 12)
+    server = Server(tmp_path)
+
+    server.offer(large_fetch(), 12)
+
+    assert not server.sent
+    assert 12 in schema_of(FetchResponse).encoders_in_turns
+
+
+def test_codecs_that_nobody_asked_for_between_two_looks_are_forgotten(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.offer(large_fetch(1), 11)
+    server.offer(large_fetch(1), 12)
+    server.loop.run()
+
+    server.apis.forget_unused_routes()
+    server.offer(large_fetch(1), 12)
+    server.loop.run()
+    server.apis.forget_unused_routes()
+
+    for schema in (schema_of(FetchRequest).decoders, schema_of(FetchResponse).encoders):
+        assert (11 in schema, 12 in schema) == (False, True)
+
+
+def test_a_forgotten_version_is_served_as_before(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.offer(large_fetch(), 12)
+    server.loop.run()
+
+    for _ in range(2):
+        server.apis.forget_unused_routes()
+    server.offer(large_fetch(), 12)
+    server.loop.run()
+
+    assert len(server.sent) == 2
+    assert server.sent[0] == server.sent[1]
+
+
+def test_a_request_in_turns_is_finished_though_its_codecs_are_forgotten_meanwhile(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.offer(large_fetch(), 12)
+
+    for _ in range(2):
+        server.apis.forget_unused_routes()
+    server.loop.run()
+
+    (response,) = server.answers(FETCH_KEY, 12)
+    assert len(response.responses[0].partitions) == MANY

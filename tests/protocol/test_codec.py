@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import traceback
 
 import pytest
 
-from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder
+from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder, forget
 from protocol.errors import DecodeError
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.metadata import MetadataRequest
@@ -268,3 +269,17 @@ def test_traceback_shows_the_generated_line() -> None:
 
     assert 'File "generated decode_MetadataRequest_v9"' in lines
     assert "raise DecodeError" in lines
+
+
+def test_a_forgotten_version_leaves_nothing_behind_and_comes_again() -> None:
+    bytes_before = encode(Example(number=7), 2)
+    sources = {name for name in linecache.cache if "Example_v2" in name}
+    held = decoder(Example, 2)
+
+    forget(Example, 2)
+
+    assert sources
+    assert not sources & set(linecache.cache)
+    assert held(bytes_before) == (Example(number=7), len(bytes_before))
+    assert decoder(Example, 2) is not held
+    assert encode(Example(number=7), 2) == bytes_before

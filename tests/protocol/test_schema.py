@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.schema import Array, Int32, Kind, String, Uuid, api, schema_of, since, struct
+from protocol.schema import Array, Int32, Kind, String, Uuid, api, compile_constructors, schema_of, since, struct
 from protocol.uuids import ZERO_UUID
 
 
@@ -87,3 +87,20 @@ def test_docstring_and_name_of_the_declaration_stay() -> None:
     assert ExampleRequest.__doc__ == "An example."
     assert ExampleRequest.__name__ == "ExampleRequest"
     assert ExampleRequest.__module__ == __name__
+
+
+def test_constructors_can_be_compiled_ahead_of_the_first_instances() -> None:
+    @struct
+    class Leaf:
+        number: Int32 = 7
+
+    @struct
+    class Tree:
+        name: String = "a"
+
+    assert "__init__" not in vars(Leaf)
+    compile_constructors(Leaf)
+    compile_constructors(Tree)
+
+    assert "__init__" in vars(Leaf)
+    assert (Leaf().number, Tree(name="b").name) == (7, "b")
