@@ -30,7 +30,8 @@ from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
 from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
-from broker.replication.fetch_session import FetchContext, FetchSessionCache, PartitionKey, SessionAnswer, partition_key
+from broker.replication.fetch_session import PartitionKey, partition_key
+from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache, SessionAnswer
 from broker.turns import Work, emptied, is_many
 from protocol.apis import APIS
 from protocol.errors import ErrorCode, KafkaError

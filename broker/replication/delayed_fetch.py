@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetch_data import NO_EPOCH, FetchablePartition, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import KafkaError
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.replication.fetch_session import FetchSession
-    from broker.replication.partition import Partition
 
 ReadAgain = Callable[[FetchParams, list[FetchTarget]], list[PartitionRead]]
 OnFetched = Callable[[list[PartitionRead]], None]
@@ -55,7 +54,7 @@ class DelayedFetch(DelayedOperation):
         self,
         params: FetchParams,
         targets: list[FetchTarget],
-        targets_by_partition: dict[Partition, FetchTarget],
+        targets_by_partition: dict[FetchablePartition, FetchTarget],
         *,
         read_again: ReadAgain,
         is_idle: bool,
@@ -70,7 +69,7 @@ class DelayedFetch(DelayedOperation):
         self._targets = targets
         self.session = session
         self._read_again = read_again
-        self._available_bytes: dict[Partition, int] = {}
+        self._available_bytes: dict[FetchablePartition, int] = {}
         self._available_total = 0
 
     def try_complete(self, key: Hashable | None) -> bool:
@@ -100,7 +99,7 @@ class DelayedFetch(DelayedOperation):
             if position % PARTITIONS_PER_PIECE == 0:
                 yield False
 
-    def _is_satisfied_by(self, partition: Partition) -> bool:
+    def _is_satisfied_by(self, partition: FetchablePartition) -> bool:
         target = self.targets_by_partition[partition]
         params = self.params
         # Case A: not the leader; C: deleted; D: its log directory is offline; E: a newer leader epoch.
@@ -130,11 +129,11 @@ class DelayedFetch(DelayedOperation):
             # a producer whose records are in the log by now, must not be told in its place.
             return True
 
-    def _is_truncated(self, partition: Partition, target: FetchTarget) -> bool:
+    def _is_truncated(self, partition: FetchablePartition, target: FetchTarget) -> bool:
         """A consumer may legally wait between the high watermark and the log end: only beyond the log end is it out of range."""
         return self.params.isolation is FetchIsolation.LOG_END or target.fetch_offset > partition.log.log_end_offset
 
-    def _count_available(self, partition: Partition, target: FetchTarget, end_offset: int) -> int:
+    def _count_available(self, partition: FetchablePartition, target: FetchTarget, end_offset: int) -> int:
         """Bytes that all partitions together have, with `partition` counted anew."""
         available = partition.count_available_bytes(target.fetch_offset, end_offset, target.max_bytes, at_least=self.params.min_bytes)
         self._available_total += available - self._available_bytes.get(partition, 0)
@@ -142,7 +141,7 @@ class DelayedFetch(DelayedOperation):
         return self._available_total
 
 
-def _is_diverging(partition: Partition, target: FetchTarget) -> bool:
+def _is_diverging(partition: FetchablePartition, target: FetchTarget) -> bool:
     try:
         return partition.find_diverging_epoch(target) is not None
     except KafkaError:

@@ -1,20 +1,24 @@
 """The values a fetch is made of: what is asked (FetchParams, FetchTarget) and what was read (PartitionRead).
 
+Also what fetches see of a partition (FetchablePartition), and what a partition keeps of those that watch it (PartitionWatcher).
+
 Source: org.apache.kafka.server.storage.log FetchParams, FetchPartitionData; FetchRequest.PartitionData.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Container, Sized
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from broker.metrics import BrokerTopicMetrics
+    from broker.replication.purgatory import DelayedOperation
+    from storage.log import Log
     from storage.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1  # in a request: "do not check"
@@ -89,7 +93,7 @@ class FetchTarget:
         self.log_start_offset = log_start_offset
         self.sent_high_watermark = UNKNOWN_OFFSET
         self.sent_log_start_offset = UNKNOWN_OFFSET
-        self.watched: Partition | None = None  # the partition that tells the session of its changes
+        self.watched: FetchablePartition | None = None  # the partition that tells the session of its changes
 
     def ask_again(self, target: FetchTarget) -> None:
         """Take over what a later request of the session asks of this partition."""
@@ -145,3 +149,51 @@ class PartitionRead:
         release = getattr(records, "release", None)
         if release is not None:
             release()
+
+
+class PartitionWatcher(Protocol):
+    """Who is told that a partition changed: a fetch session (FetchSession has the details)."""
+
+    watched: dict[FetchablePartition, FetchTarget]
+
+    def note_change(self, partition: FetchablePartition) -> DelayedOperation | None: ...
+
+    def unwatch(self, target: FetchTarget) -> None: ...
+
+
+class FetchablePartition(Protocol):
+    """What a fetch that waits, and a session that watches, see of a Partition."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def metrics(self) -> BrokerTopicMetrics: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
+    def is_offline(self) -> bool: ...
+
+    @property
+    def is_deleted(self) -> bool: ...
+
+    @property
+    def followers(self) -> Container[int]: ...
+
+    @property
+    def sessions(self) -> dict[PartitionWatcher, None]: ...
+
+    def __hash__(self) -> int: ...
+
+    def end_offset(self, isolation: FetchIsolation) -> int: ...
+
+    def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool: ...
+
+    def find_diverging_epoch(self, target: FetchTarget) -> DivergingEpoch | None: ...
+
+    def count_available_bytes(self, offset: int, end_offset: int, max_bytes: int, *, at_least: int) -> int: ...

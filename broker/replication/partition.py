@@ -21,6 +21,7 @@ from broker.replication.fetch_data import (
     FetchParams,
     FetchTarget,
     PartitionRead,
+    PartitionWatcher,
 )
 from broker.replication.follower import Follower
 from protocol.errors import ErrorCode, KafkaError
@@ -30,7 +31,6 @@ from storage.validation import AppendOrigin
 if TYPE_CHECKING:
     from broker.metadata.image import PartitionImage
     from broker.metrics import BrokerTopicMetrics
-    from broker.replication.fetch_session import FetchSession
     from config.topic import LogConfig
     from storage.leader_epochs import EpochEndOffset
     from storage.log import Log
@@ -142,7 +142,7 @@ class Partition:
         self.is_offline = False  # its log directory failed
         self.is_deleted = False
         self.metrics = metrics
-        self.sessions: dict[FetchSession, None] = {}  # to be told when it changes; they enter and leave by themselves
+        self.sessions: dict[PartitionWatcher, None] = {}  # to be told when it changes; they enter and leave by themselves
         self._node_id = node_id
         self._environment = environment
         self.has_flush_limit = False

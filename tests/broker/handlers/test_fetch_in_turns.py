@@ -11,7 +11,7 @@ import pytest
 
 from broker.deferred import Deferred
 from broker.handlers import fetch
-from broker.replication import delayed_fetch, fetch_reader, fetch_session
+from broker.replication import delayed_fetch, fetch_reader, fetch_session, fetch_session_cache
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse, FetchTopic, ForgottenTopic
@@ -57,7 +57,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of partitions take seconds to make."""
     monkeypatch.setattr(fetch, "PARTITIONS_AT_ONCE", FEW)
     monkeypatch.setattr(delayed_fetch, "TARGETS_AT_ONCE", FEW)
-    for module in (fetch, fetch_session, fetch_reader, delayed_fetch):
+    for module in (fetch, fetch_session, fetch_session_cache, fetch_reader, delayed_fetch):
         monkeypatch.setattr(module, "PARTITIONS_PER_PIECE", PIECE)
     monkeypatch.setattr(fetch_reader, "PARTITIONS_PER_READ_PIECE", PIECE)
 
@@ -341,7 +341,7 @@ def test_errors_of_the_session_are_told(world: World, session_id: int, epoch: in
 
 
 def test_a_fetch_too_large_for_a_session_goes_without(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", MANY - 1)
+    monkeypatch.setattr(fetch_session_cache, "SESSION_PARTITIONS_MAX", MANY - 1)
 
     response = TurnsClient(world).all(everything(), session_epoch=0)
 
@@ -352,7 +352,7 @@ def test_a_fetch_too_large_for_a_session_goes_without(world: World, monkeypatch:
 def test_a_session_that_grows_in_turns_beyond_the_room_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     client = TurnsClient(world)
     session_id = client.fetch(topic("a", (0, 0)), session_epoch=0).session_id
-    monkeypatch.setattr(fetch_session, "CACHED_PARTITIONS_MAX", MANY - 1)
+    monkeypatch.setattr(fetch_session_cache, "CACHED_PARTITIONS_MAX", MANY - 1)
 
     response = client.all(everything(), session_id=session_id, session_epoch=1)
 

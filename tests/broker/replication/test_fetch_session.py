@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from broker.replication import fetch_session
+from broker.replication import fetch_session_cache
 from broker.replication.fetch_data import DivergingEpoch, FetchTarget, PartitionRead
-from broker.replication.fetch_session import EPOCH_MAX, EVICTION_AGE_MS, FetchContext, FetchSessionCache, next_epoch
+from broker.replication.fetch_session import EPOCH_MAX, next_epoch
+from broker.replication.fetch_session_cache import EVICTION_AGE_MS, FetchContext, FetchSessionCache
 from protocol.errors import ErrorCode
 
 
@@ -159,7 +160,7 @@ def test_follower_takes_a_consumers_place_at_once_and_never_the_other_way_round(
 @pytest.fixture
 def ten_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more are cached, of all sessions together."""
-    monkeypatch.setattr(fetch_session, "CACHED_PARTITIONS_MAX", 10)
+    monkeypatch.setattr(fetch_session_cache, "CACHED_PARTITIONS_MAX", 10)
 
 
 @pytest.mark.usefixtures("ten_partitions")
