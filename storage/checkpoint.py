@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError
 from storage.files import TopicPartition, read_text_file, replace_file
 
@@ -19,21 +20,21 @@ CHECKPOINT_VERSION = 0
 T = TypeVar("T")
 
 
-def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
+def read_offset_checkpoint(path: Path, disk: Disk = SYSTEM_DISK) -> dict[tuple[str, int], int]:
     """Returns the offsets by partition; CorruptFileError when the file is not a whole, well-formed checkpoint."""
-    return dict(read_checkpoint(path, _parse_offset_line))
+    return dict(read_checkpoint(path, _parse_offset_line, disk))
 
 
 def write_offset_checkpoint(
-    path: Path, offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int], *, fsync: bool = True
+    path: Path, offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int], disk: Disk = SYSTEM_DISK
 ) -> None:
     """Replaces the file durably with these offsets. It may block for an fsync: call it off the loop."""
-    write_checkpoint(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], fsync=fsync)
+    write_checkpoint(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], disk=disk)
 
 
-def read_checkpoint(path: Path, parse: Callable[[list[str]], T]) -> list[T]:
+def read_checkpoint(path: Path, parse: Callable[[list[str]], T], disk: Disk = SYSTEM_DISK) -> list[T]:
     """Returns each entry as `parse(fields)` gives it; a ValueError of `parse` becomes a CorruptFileError."""
-    text = read_text_file(path)
+    text = read_text_file(path, disk)
     if not text:
         return []
     lines = text.splitlines()
@@ -54,8 +55,8 @@ def encode_checkpoint(entries: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in (str(CHECKPOINT_VERSION), str(len(lines)), *lines)).encode()
 
 
-def write_checkpoint(path: Path, entries: Iterable[str], *, fsync: bool = True) -> None:
-    replace_file(path, encode_checkpoint(entries), fsync=fsync)
+def write_checkpoint(path: Path, entries: Iterable[str], *, fsync: bool = True, disk: Disk = SYSTEM_DISK) -> None:
+    replace_file(path, encode_checkpoint(entries), fsync=fsync, disk=disk)
 
 
 def _parse_offset_line(fields: list[str]) -> tuple[TopicPartition, int]:

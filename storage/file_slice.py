@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.page_cache import read_at
 
@@ -19,18 +20,19 @@ class SegmentFile:
 
     `path` is where the file has to be; None once its segment was closed or left the log, and others may rename it."""
 
-    __slots__ = ("_references", "fd", "path")
+    __slots__ = ("_references", "disk", "fd", "path")
 
-    def __init__(self, fd: int, path: Path | None = None) -> None:
+    def __init__(self, fd: int, path: Path | None = None, disk: Disk = SYSTEM_DISK) -> None:
         self.fd = fd
+        self.disk = disk
         self.path = path
         self._references = 1
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = False) -> SegmentFile:
+    def open(cls, path: Path, *, create: bool = False, disk: Disk = SYSTEM_DISK) -> SegmentFile:
         """Open for reading and positioned writing; `create` makes an empty file and refuses an existing one."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return cls(os.open(path, flags, 0o644), path)
+        return cls(disk.open(path, flags, 0o644), path, disk)
 
     def check_in_place(self) -> None:
         """StorageError when somebody removed or replaced the file: what is written to it from now on is found by nobody.
@@ -39,9 +41,9 @@ class SegmentFile:
         path = self.path
         if path is None:
             return
-        own = os.fstat(self.fd)
+        own = self.disk.fstat(self.fd)
         try:
-            found = os.stat(path)
+            found = self.disk.stat(path)
             is_in_place = (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
         except (FileNotFoundError, NotADirectoryError):
             is_in_place = False
@@ -56,18 +58,19 @@ class SegmentFile:
         assert self._references > 0, "a segment file was released more often than it was acquired"
         self._references -= 1
         if self._references == 0:
-            os.close(self.fd)
+            self.disk.close(self.fd)
             self.fd = -1
 
 
 class FileSlice:
     """Whole batches inside one segment file: `size` bytes from `position`. The holder calls `release` once it is done."""
 
-    __slots__ = ("_file", "fd", "position", "size")
+    __slots__ = ("_file", "disk", "fd", "position", "size")
 
     def __init__(self, file: SegmentFile, position: int, size: int) -> None:
         file._references += 1  # acquire(), inlined: once per partition of every fetch
         self._file: SegmentFile | None = file
+        self.disk = file.disk
         self.fd = file.fd
         self.position = position
         self.size = size
@@ -77,7 +80,7 @@ class FileSlice:
 
     def read(self) -> bytes:
         """The slice's bytes; StorageError when the file ends before them."""
-        return read_exactly(self.fd, self.size, self.position)
+        return read_exactly(self.fd, self.size, self.position, self.disk)
 
     def release(self) -> None:
         """Let go of the file. Calling it again does nothing; the slice cannot be read afterwards."""
@@ -87,12 +90,12 @@ class FileSlice:
             file.release()
 
 
-def read_exactly(fd: int, size: int, position: int) -> bytes:
+def read_exactly(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK) -> bytes:
     """`size` bytes at `position` of `fd`; StorageError when the file is shorter or cannot be read. ColdRead as `read_at`."""
     try:
-        data = read_at(fd, size, position)
+        data = read_at(fd, size, position, disk)
         while len(data) < size:  # Linux returns at most 2 GiB a call, signals may cut it shorter
-            more = read_at(fd, size - len(data), position + len(data))
+            more = read_at(fd, size - len(data), position + len(data), disk)
             if not more:
                 raise StorageError(f"segment file ends at {position + len(data)}, {size} bytes were expected at {position}")
             data += more

@@ -1,7 +1,7 @@
 """Names of the files in a log directory, and the few file operations that must survive a crash.
 
-Owns every file name and suffix of Kafka's layout, atomic replacement, and the fsync family with its fallbacks for platforms
-without fdatasync or syncfs. No state. Every function raises StorageError, never OSError.
+Owns every file name and suffix of Kafka's layout, and atomic replacement. No state. Every function raises StorageError, never
+OSError, unless it says so.
 
 Layout: `<log dir>/<topic>-<partition>/<20-digit offset><suffix>`. The number in a `.snapshot` name is the offset that follows the
 last one it covers; in the others it is the segment's base offset. (LogFileUtils, LocalLog.logDeleteDirName)
@@ -9,16 +9,13 @@ last one it covers; in the others it is the segment's base offset. (LogFileUtils
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import functools
 import os
 import re
-import sys
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from storage.disk import SYSTEM_DISK, Data, Disk
 from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, storage_errors
 
 LOG_SUFFIX = ".log"
@@ -97,19 +94,34 @@ def is_deleted_directory(directory_name: str) -> bool:
     return directory_name.endswith(DELETED_DIRECTORY_SUFFIX) and _DELETED_DIRECTORY.fullmatch(directory_name) is not None
 
 
-def read_file(path: Path) -> bytes | None:
+def read_file(path: Path, disk: Disk = SYSTEM_DISK) -> bytes | None:
     """Returns a small file's content, or None when there is no such file."""
     try:
-        return path.read_bytes()
+        descriptor = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}", path=path) from error
+    with storage_errors("read", path):
+        try:
+            return _read_to_end(descriptor, disk)
+        finally:
+            disk.close(descriptor)
 
 
-def read_text_file(path: Path) -> str | None:
+def _read_to_end(descriptor: int, disk: Disk) -> bytes:
+    content = b""
+    wanted_bytes = disk.fstat(descriptor).st_size + 1  # one more: a file that does not grow is read with one call
+    while chunk := disk.pread(descriptor, wanted_bytes, len(content)):
+        content += chunk
+        if len(chunk) < wanted_bytes:
+            break
+    return content
+
+
+def read_text_file(path: Path, disk: Disk = SYSTEM_DISK) -> str | None:
     """Returns a small UTF-8 file's content, or None when there is no such file; CorruptFileError when it is not UTF-8."""
-    content = read_file(path)
+    content = read_file(path, disk)
     if content is None:
         return None
     try:
@@ -118,36 +130,36 @@ def read_text_file(path: Path) -> str | None:
         raise CorruptFileError(f"{path} is not UTF-8 text", path=path) from error
 
 
-def replace_file(path: Path, content: bytes, *, fsync: bool = True) -> None:
+def replace_file(path: Path, content: bytes, *, fsync: bool = True, disk: Disk = SYSTEM_DISK) -> None:
     """Replaces the file so that a reader sees the old content or the new one, never a mixture.
 
     With `fsync` it is also durable on return: without it, a power cut may leave an empty file under the final name.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with storage_errors("write", path):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            write_fully(descriptor, content)
+            write_fully(descriptor, content, disk)
             if fsync:
-                os.fsync(descriptor)
+                disk.fsync(descriptor)
         finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
+            disk.close(descriptor)
+        disk.replace(temporary, path)
     if fsync:
-        sync_directory(path.parent)
+        sync_directory(path.parent, disk=disk)
 
 
-def write_fully(descriptor: int, content: bytes | bytearray | memoryview) -> None:
+def write_fully(descriptor: int, content: Data, disk: Disk = SYSTEM_DISK) -> None:
     """Writes everything at the descriptor's position. Raises OSError: its callers name the file."""
     remaining = memoryview(content)
     while remaining:
-        remaining = remaining[os.write(descriptor, remaining) :]
+        remaining = remaining[disk.write(descriptor, remaining) :]
 
 
-def delete_if_exists(path: Path) -> bool:
+def delete_if_exists(path: Path, disk: Disk = SYSTEM_DISK) -> bool:
     """Deletes the file and returns whether it was there."""
     try:
-        path.unlink()
+        disk.unlink(path)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -155,84 +167,56 @@ def delete_if_exists(path: Path) -> bool:
     return True
 
 
-def rename(source: Path, target: Path) -> None:
+def delete_tree(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
+    """Deletes a directory with all that is in it. What cannot be deleted stays, and nothing is raised. Links are not followed."""
+    try:
+        entries = disk.scan(directory)
+    except OSError:
+        return
+    for entry in entries:
+        path = directory / entry.name
+        try:
+            disk.unlink(path)
+        except OSError:  # EISDIR, on some systems EPERM
+            if entry.is_directory:
+                delete_tree(path, disk)
+    with suppress(OSError):
+        disk.rmdir(directory)
+
+
+def rename(source: Path, target: Path, disk: Disk = SYSTEM_DISK) -> None:
     """Renames without an fsync of the directory: after a crash either name may be found, and recovery accepts both."""
     with storage_errors("rename", source):
-        os.replace(source, target)
+        disk.replace(source, target)
 
 
-def sync_directory(directory: Path, *, missing_ok: bool = False) -> None:
+def sync_directory(directory: Path, *, missing_ok: bool = False, disk: Disk = SYSTEM_DISK) -> None:
     """Makes creations, renames and deletions in the directory durable. With `missing_ok` it need not be there."""
     with storage_errors("fsync directory", directory):
         try:
-            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = disk.open(directory, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             if missing_ok:
                 return
             raise
         try:
-            os.fsync(descriptor)
+            disk.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            disk.close(descriptor)
 
 
-def sync_data(descriptor: int) -> None:
-    """Makes a file's data durable, and as much metadata as reading it back needs. Raises OSError, which is never retried."""
-    if sys.platform == "darwin":
-        # fsync on macOS stops at the drive's cache; only F_FULLFSYNC empties it. There is no fdatasync.
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(descriptor)
-
-
-def can_sync_filesystem() -> bool:
-    """Whether `sync_filesystem` is there (Linux): one call then makes every dirty file of a log directory durable."""
-    return _find_syncfs() is not None
-
-
-def sync_filesystem(descriptor: int) -> None:
-    """Makes the whole filesystem that holds the descriptor durable. Raises OSError, which is never retried."""
-    syncfs = _find_syncfs()
-    assert syncfs is not None, "the caller asks can_sync_filesystem() first"
-    syncfs(descriptor)
-
-
-def lock_directory(directory: Path) -> int:
-    """Takes the directory's `.lock` and returns its descriptor; DirectoryInUseError when another broker holds it.
-
-    Two locks on one file: the POSIX one is what Java's FileLock takes, so a Kafka broker and this one exclude each other; it does
-    not conflict within one process, so flock is taken too. Both end when the descriptor is closed or the process dies.
-    """
+def lock_directory(directory: Path, disk: Disk = SYSTEM_DISK) -> int:
+    """Takes the directory's `.lock` and returns its descriptor, whose end is the lock's; DirectoryInUseError when another broker
+    holds it."""
     path = directory / LOCK_FILE
     with storage_errors("open", path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_ours = disk.lock(descriptor)
     except OSError as error:
-        os.close(descriptor)
-        if error.errno not in (errno.EAGAIN, errno.EACCES):
-            raise StorageError(f"cannot lock {path}: {error.strerror}", path=path) from error
-        raise DirectoryInUseError(f"log directory {directory} is in use by another broker (its .lock is held)", path=directory) from error
+        disk.close(descriptor)
+        raise StorageError(f"cannot lock {path}: {error.strerror}", path=path) from error
+    if not is_ours:
+        disk.close(descriptor)
+        raise DirectoryInUseError(f"log directory {directory} is in use by another broker (its .lock is held)", path=directory)
     return descriptor
-
-
-@functools.cache
-def _find_syncfs() -> Callable[[int], None] | None:
-    """The C library's syncfs, None where there is none; raises OSError when it fails. A start need not load ctypes for it."""
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
-
-    function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if function is None:
-        return None
-    function.argtypes = [ctypes.c_int]
-    function.restype = ctypes.c_int
-
-    def syncfs(descriptor: int) -> None:
-        if function(descriptor) != 0:
-            error_number = ctypes.get_errno()
-            raise OSError(error_number, os.strerror(error_number))
-
-    return syncfs

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.disk import Disk
 from storage.errors import StorageError
 from storage.file_slice import SegmentFile
-from storage.files import sync_data, sync_directory
+from storage.files import sync_directory
 from storage.segment import LogSegment
 
 CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
@@ -35,6 +36,11 @@ class FlushWork:
     is_checked: bool
 
     @property
+    def disk(self) -> Disk:
+        """The disk that all of it is on."""
+        return self.files[0].disk
+
+    @property
     def descriptors(self) -> tuple[int, ...]:
         """The segment files' descriptors, one at least, for a committer that synchronises their whole file system with one call."""
         return tuple(file.fd for file in self.files)
@@ -45,14 +51,14 @@ class FlushWork:
         self.check_files()
         try:
             for file in self.files:
-                sync_data(file.fd)
+                self.disk.fdatasync(file.fd)
             for path in self.paths:
-                _sync_path(path)
+                _sync_path(path, self.disk)
         except OSError as error:
             raise StorageError(f"cannot synchronise up to offset {self.end_offset}: {error}") from error
         if self.directory is not None:
-            sync_directory(self.directory, missing_ok=True)  # it has another name when its topic was deleted meanwhile
-            sync_directory(self.directory.parent)  # a new partition's own entry
+            sync_directory(self.directory, missing_ok=True, disk=self.disk)  # it has another name when its topic was deleted meanwhile
+            sync_directory(self.directory.parent, disk=self.disk)  # a new partition's own entry
 
     def check_files(self) -> None:
         """StorageError when somebody removed a file that is being written to: nothing in it is ever durable. `run` does it; so does
@@ -150,12 +156,12 @@ class FlushState:
         return True
 
 
-def _sync_path(path: Path) -> None:
+def _sync_path(path: Path, disk: Disk) -> None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return  # retention or a rebuild removed it meanwhile
     try:
-        sync_data(fd)
+        disk.fdatasync(fd)
     finally:
-        os.close(fd)
+        disk.close(fd)

@@ -19,6 +19,7 @@ from pathlib import Path
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
+from storage.disk import SYSTEM_DISK, Disk
 from storage.page_cache import read_at
 
 logger = logging.getLogger("barnabas.storage")
@@ -43,12 +44,13 @@ class TimeEntry(NamedTuple):
 class SegmentIndex:
     """What both indexes share: an array of fixed entries, loaded at first use and appended to in groups."""
 
-    __slots__ = ("_entries", "_fd", "_written", "base_offset", "entries_count", "entries_max", "path")
+    __slots__ = ("_disk", "_entries", "_fd", "_written", "base_offset", "entries_count", "entries_max", "path")
     entry: ClassVar[Struct]
     spare_entries: ClassVar[int] = 0
 
-    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, path: Path, base_offset: int, max_bytes: int, disk: Disk = SYSTEM_DISK) -> None:
         self.path = path
+        self._disk = disk
         self.base_offset = base_offset
         self.entries_max = max_bytes // self.entry.size - self.spare_entries  # with so many it is full: the segment is to be rolled
         self._entries: bytearray | None = None  # of an active segment
@@ -69,16 +71,16 @@ class SegmentIndex:
         """Read the file into memory when it is to grow, else only open it. CorruptIndexError when it is missing or torn."""
         self.drop()
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._disk.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise CorruptIndexError(f"{self.path} is missing") from error
         self._fd = fd
-        size = os.fstat(fd).st_size
+        size = self._disk.fstat(fd).st_size
         if size % self.entry.size:
             raise CorruptIndexError(f"{self.path} has {size} bytes, no multiple of {self.entry.size}")
         self.entries_count = self._written = size // self.entry.size
         if is_active:
-            entries = bytearray(os.pread(fd, size, 0))
+            entries = bytearray(self._disk.pread(fd, size, 0))
             self._close_file()
             if len(entries) != size:
                 raise CorruptIndexError(f"{self.path} could be read to {len(entries)} of {size} bytes only")
@@ -97,11 +99,11 @@ class SegmentIndex:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if self._written < 0 else 0)
         start = max(self._written, 0) * self.entry.size
-        fd = os.open(self.path, flags, 0o644)
+        fd = self._disk.open(self.path, flags, 0o644)
         try:
-            written = os.pwrite(fd, memoryview(self._entries)[start:], start)
+            written = self._disk.pwrite(fd, memoryview(self._entries)[start:], start)
         finally:
-            os.close(fd)
+            self._disk.close(fd)
         if start + written != len(self._entries):
             raise OSError(f"short write to {self.path}")
         self._written = self.entries_count
@@ -118,7 +120,7 @@ class SegmentIndex:
 
     def _close_file(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd = -1
 
     def _unpack(self, slot: int) -> tuple[int, int]:
@@ -127,7 +129,7 @@ class SegmentIndex:
             key, value = self.entry.unpack_from(entries, slot * size)
         else:
             # A search goes all over the file, so what it misses is the whole of it.
-            key, value = self.entry.unpack(read_at(self._fd, size, slot * size, missing=(0, self.entries_count * size)))
+            key, value = self.entry.unpack(read_at(self._fd, size, slot * size, self._disk, missing=(0, self.entries_count * size)))
         return key, value
 
     def _field(self, place: int) -> Callable[[int], int]:
@@ -158,7 +160,7 @@ class SegmentIndex:
         del entries[count * self.entry.size :]
         self.entries_count = count
         if self._written > count:
-            os.truncate(self.path, count * self.entry.size)
+            self._disk.truncate(self.path, count * self.entry.size)
             self._written = count
 
 

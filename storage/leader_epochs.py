@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.checkpoint import read_checkpoint, write_checkpoint
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError
 
 logger = logging.getLogger("barnabas.storage")
@@ -46,18 +47,19 @@ class EpochEndOffset:
 class LeaderEpochFileCache:
     """The epochs of one partition in memory, backed by one checkpoint file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk = SYSTEM_DISK) -> None:
         """Reads the file, which may be missing. A malformed one counts as missing, and `is_corrupt` says so."""
         self.path = path
+        self._disk = disk
         self.is_corrupt = False
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
         self._is_stale_on_disk = False
         self._is_unsynced = False
         try:
-            entries = read_checkpoint(path, _parse_line)
+            entries = read_checkpoint(path, _parse_line, disk)
             # What a power cut leaves of a file that was replaced without fsync; an empty table has two lines.
-            self.is_corrupt = not entries and path.exists() and path.stat().st_size == 0
+            self.is_corrupt = not entries and disk.exists(path) and disk.stat(path).st_size == 0
         except CorruptFileError as error:
             logger.warning("%s: the epochs are read from the batches", error)
             self.is_corrupt = True
@@ -150,7 +152,7 @@ class LeaderEpochFileCache:
     def _write(self, *, fsync: bool) -> None:
         self._is_stale_on_disk, self._is_unsynced = False, not fsync
         lines = [f"{epoch} {offset}" for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
-        write_checkpoint(self.path, lines, fsync=fsync)
+        write_checkpoint(self.path, lines, fsync=fsync, disk=self._disk)
 
     def _insert(self, epoch: int, start_offset: int) -> bool:
         assert epoch >= 0 and start_offset >= 0, f"invalid leader epoch entry ({epoch}, {start_offset})"

@@ -16,6 +16,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import NO_TIMESTAMP, BatchHeader, EndTransactionMarker
 from storage import retention
 from storage.batches import check_own_batches, read_replicated_batches
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from storage.flush import FlushState, FlushWork
@@ -44,6 +45,7 @@ class Log:
         config: LogConfig,
         random_below: Callable[[int], int],
         producer_id_expiration_ms: int,
+        disk: Disk,
     ) -> None:
         self.directory = directory
         self.log_dir = str(directory.parent)
@@ -54,9 +56,10 @@ class Log:
         self.log_start_offset = self.last_stable_offset = self.high_watermark = self.log_end_offset = 0
         self.recovery_point = 0
         self.segments = LogSegments()
-        self.leader_epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT)
-        self.producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms)
-        self.deletions = retention.DelayedDeletions()
+        self.leader_epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
+        self.producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms, disk=disk)
+        self.deletions = retention.DelayedDeletions(disk)
+        self._disk = disk
         self._random_below = random_below
         self._flushes = FlushState()
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
@@ -77,14 +80,15 @@ class Log:
         random_below: Callable[[int], int] = lambda limit: 0,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         open_segments: OpenSegments | None = None,
+        disk: Disk = SYSTEM_DISK,
     ) -> Log:
         """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
 
         The high watermark starts at the log start offset: whoever knows better sets it."""
         try:
-            log = cls(directory, topic, partition, topic_id, config, random_below, producer_id_expiration_ms)
+            log = cls(directory, topic, partition, topic_id, config, random_below, producer_id_expiration_ms, disk)
             loaded = load_log(
-                directory, config, log.producers, log.leader_epochs, open_segments=open_segments,
+                directory, config, log.producers, log.leader_epochs, open_segments=open_segments, disk=disk,
                 log_start_offset=log_start_offset, recovery_point=recovery_point, was_clean_stop=was_clean_stop, now_ms=now_ms,
             )  # fmt: skip
         except OSError as error:
@@ -484,7 +488,7 @@ class Log:
         self._flushes.forget(removed)
 
     def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
-        segment = LogSegment.create(self.directory, base_offset, self.config, now_ms)
+        segment = LogSegment.create(self.directory, base_offset, self.config, now_ms, self._disk)
         segment.roll_jitter_ms = self._draw_jitter_ms()
         return segment
 

@@ -7,7 +7,6 @@ is seen as one. A directory that failed stays offline until a restart. Owner: Lo
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.checkpoint import read_offset_checkpoint, write_offset_checkpoint
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, StorageError, storage_errors
 from storage.files import (
     FUTURE_DIRECTORY_SUFFIX,
@@ -82,10 +82,11 @@ class CheckpointWriter:
     is renamed, and an older state that is written afterwards does not bring it back.
     The only lock of the storage: two periodic tasks may hand out work at once, and both would write the same temporary file."""
 
-    __slots__ = ("_forgotten", "_lock", "_written", "_written_sequence", "path")
+    __slots__ = ("_disk", "_forgotten", "_lock", "_written", "_written_sequence", "path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk = SYSTEM_DISK) -> None:
         self.path = path
+        self._disk = disk
         self._lock = threading.Lock()
         self._written = NO_CHECKPOINTS
         self._written_sequence = 0
@@ -109,7 +110,7 @@ class CheckpointWriter:
                 checkpoints = checkpoints.without({key for key, sequence in self._forgotten.items() if sequence > work.sequence})
                 self._forgotten = {key: sequence for key, sequence in self._forgotten.items() if sequence > work.sequence}
             for name, offsets in checkpoints.files():
-                write_offset_checkpoint(self.path / name, offsets)
+                write_offset_checkpoint(self.path / name, offsets, self._disk)
             self._written = checkpoints
             self._written_sequence = work.sequence
 
@@ -123,15 +124,15 @@ class CheckpointWriter:
             left = self._written.without(keys)
             for (name, offsets), (_, before) in zip(left.files(), self._written.files(), strict=True):
                 if offsets is not before:
-                    write_offset_checkpoint(self.path / name, offsets)
+                    write_offset_checkpoint(self.path / name, offsets, self._disk)
             self._written = left
             for departure in work.departures:
-                rename(departure.source, departure.target)
+                rename(departure.source, departure.target, self._disk)
             work.is_done = True
 
     def _read(self, name: str) -> PartitionOffsets:
         try:
-            return read_offset_checkpoint(self.path / name)
+            return read_offset_checkpoint(self.path / name, self._disk)
         except CorruptFileError as error:
             logger.warning("ignored a checkpoint: %s", error)
             return {}
@@ -192,6 +193,7 @@ class LogDirectory:
 
     __slots__ = (
         "_checkpoint_sequence",
+        "_disk",
         "_lock",
         "_writer",
         "checkpoints",
@@ -201,15 +203,16 @@ class LogDirectory:
         "path",
     )
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk = SYSTEM_DISK) -> None:
         self.path = path
+        self._disk = disk
         self.is_offline = False
         self.meta: MetaProperties | None = None
         self.clean_shutdown_epoch: int | None = None
         self.checkpoints = NO_CHECKPOINTS
         """As the files were at the start."""
         self._lock: int | None = None
-        self._writer = CheckpointWriter(path)
+        self._writer = CheckpointWriter(path, disk)
         self._checkpoint_sequence = 0
 
     @property
@@ -220,18 +223,18 @@ class LogDirectory:
         """Make the directory if it is missing, lock it, read whose it is. DirectoryInUseError when another broker holds it."""
         if self._lock is None:
             with storage_errors("create", self.path):
-                self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = lock_directory(self.path)
-            self.meta = read_meta_properties(self.path)
+                self._disk.makedirs(self.path, exist_ok=True)
+            self._lock = lock_directory(self.path, self._disk)
+            self.meta = read_meta_properties(self.path, self._disk)
 
     def format(self, meta: MetaProperties) -> None:
         """Give an empty directory its identity, durably. StorageError when the disk fails."""
-        write_meta_properties(self.path, meta)
+        write_meta_properties(self.path, meta, self._disk)
         self.meta = meta
 
     def unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._disk.close(self._lock)
             self._lock = None
 
     @property
@@ -244,8 +247,8 @@ class LogDirectory:
         """Take the clean-stop marker away and read the checkpoints; a checkpoint that cannot be read counts as absent.
 
         Without recovery points every batch is checked; without high watermarks each log starts over at its start offset."""
-        self.clean_shutdown_epoch = read_clean_shutdown(self.path)
-        delete_clean_shutdown(self.path)
+        self.clean_shutdown_epoch = read_clean_shutdown(self.path, self._disk)
+        delete_clean_shutdown(self.path, self._disk)
         self.checkpoints = self._writer.read()
 
     def take_checkpoint(self, checkpoints: Checkpoints) -> CheckpointWork:
@@ -263,25 +266,25 @@ class LogDirectory:
 
     def end(self, broker_epoch: int) -> None:
         """Mark the stop as clean: the last thing that is written."""
-        write_clean_shutdown(self.path, broker_epoch=broker_epoch)
+        write_clean_shutdown(self.path, broker_epoch=broker_epoch, disk=self._disk)
 
     def list(self) -> DirectoryListing:
         """Partitions by name. What is no partition is left alone."""
         partitions: dict[TopicPartition, Path] = {}
         deleted: list[Path] = []
-        with storage_errors("list", self.path), os.scandir(self.path) as entries:
-            for entry in entries:
-                if not entry.is_dir():
-                    continue
-                name = entry.name
-                if is_deleted_directory(name):
-                    deleted.append(Path(entry.path))
-                    continue
-                found = find_topic_partition(name)
-                if found is not None and found.topic != CLUSTER_METADATA_TOPIC:
-                    partitions[found] = Path(entry.path)
-                elif found is None and not name.endswith((STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)):
-                    logger.warning("%s is no partition's directory and is left alone", entry.path)
+        with storage_errors("list", self.path):
+            entries = self._disk.scan(self.path)
+        for name, is_directory in entries:
+            if not is_directory:
+                continue
+            if is_deleted_directory(name):
+                deleted.append(self.path / name)
+                continue
+            found = find_topic_partition(name)
+            if found is not None and found.topic != CLUSTER_METADATA_TOPIC:
+                partitions[found] = self.path / name
+            elif found is None and not name.endswith((STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)):
+                logger.warning("%s is no partition's directory and is left alone", self.path / name)
         return DirectoryListing(dict(sorted(partitions.items())), deleted)
 
 

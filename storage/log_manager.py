@@ -8,25 +8,26 @@ and the logs' FlushWork. `__cluster_metadata-0` is left to the metadata quorum.
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from config.topic import LogConfig
 from protocol.uuids import uuid_to_text
 from storage import retention
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, is_descriptor_shortage, storage_errors
 from storage.files import (
     PARTITION_METADATA,
     STRAY_DIRECTORY_SUFFIX,
     TopicPartition,
-    can_sync_filesystem,
     delete_if_exists,
+    delete_tree,
     deleted_directory_name,
     partition_directory_name,
-    sync_filesystem,
 )
 from storage.log import Log
 from storage.log_directory import Checkpoints, CheckpointWork, Departure, LogDirectory, RemovalWork, check_identities
@@ -67,15 +68,14 @@ class DeletionWork:
 
     files: tuple[retention.PendingDeletion, ...]
     directories: tuple[Path, ...]
+    disk: Disk
 
     def run(self) -> None:
         """Remove them; blocks. What cannot be removed stays for the next start."""
         for deletion in self.files:
-            retention.delete_files(deletion)
-        import shutil  # 2 ms, with the compression libraries that it brings: a start has few to spare
-
+            retention.delete_files(deletion, self.disk)
         for directory in self.directories:
-            shutil.rmtree(directory, ignore_errors=True)
+            delete_tree(directory, self.disk)
 
 
 class LogManager:
@@ -85,12 +85,14 @@ class LogManager:
         self,
         log_dirs: Iterable[str | Path],
         *,
-        random_source: random.Random,
+        random_source: Random,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         on_directory_failure: Callable[[Path, StorageError], None] | None = None,
+        disk: Disk = SYSTEM_DISK,
     ) -> None:
-        self.directories = [LogDirectory(Path(log_dir)) for log_dir in log_dirs]
+        self.directories = [LogDirectory(Path(log_dir), disk) for log_dir in log_dirs]
+        self._disk = disk
         self._random = random_source
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._on_directory_failure = on_directory_failure
@@ -192,10 +194,10 @@ class LogManager:
         directory = self._directory_for_new_log()
         path = directory.path / partition_directory_name(topic, partition)
         try:
-            with storage_errors("create", path):
-                path.mkdir(exist_ok=True)
+            with storage_errors("create", path), suppress(FileExistsError):
+                self._disk.mkdir(path)
             # Bound to its topic before the first batch; durable with the log's first flush.
-            write_partition_metadata(path, topic_id, fsync=False)
+            write_partition_metadata(path, topic_id, fsync=False, disk=self._disk)
             log = Log.open(
                 path,
                 topic,
@@ -206,6 +208,7 @@ class LogManager:
                 random_below=self._random.randrange,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 open_segments=self._open_segments,
+                disk=self._disk,
             )
         except StorageError as error:
             self.mark_offline(directory.path, error)
@@ -305,7 +308,7 @@ class LogManager:
             else:
                 waiting.append(deleted)
         self._deleted = waiting
-        return DeletionWork(tuple(files), tuple(due)) if files or due else None
+        return DeletionWork(tuple(files), tuple(due), self._disk) if files or due else None
 
     def delete_pending(self, now_ms: int) -> None:
         """Remove what is due now; blocks."""
@@ -357,7 +360,7 @@ class LogManager:
         strays: list[Departure] = []
         for key, path in listing.partitions.items():
             known_id = topic_id_of(key.topic) if topic_id_of is not None else None
-            topic_id = _read_topic_id(path)
+            topic_id = _read_topic_id(path, self._disk)
             if topic_id_of is not None and (known_id is None or topic_id not in (None, known_id)):
                 stray = path.with_name(f"{path.name}.{self._draw_hex()}{STRAY_DIRECTORY_SUFFIX}")
                 logger.warning("%s belongs to no topic of this cluster: set aside as %s", path, stray.name)
@@ -370,8 +373,8 @@ class LogManager:
         for key, topic_id in found_ids.items():
             path, known_id = listing.partitions[key], known_ids[key]
             if topic_id is None and known_id is not None:
-                delete_if_exists(path / PARTITION_METADATA)
-                write_partition_metadata(path, known_id)
+                delete_if_exists(path / PARTITION_METADATA, self._disk)
+                write_partition_metadata(path, known_id, disk=self._disk)
             other = self._logs.get(key)
             if other is not None:
                 raise StorageError(f"{key.topic}-{key.partition} is in {other.directory.parent} and in {directory.path}", path=path)
@@ -393,6 +396,7 @@ class LogManager:
             random_below=self._random.randrange,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             open_segments=self._open_segments,
+            disk=self._disk,
         )
         high_watermark = checkpoints.high_watermarks.get(key, 0)
         log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
@@ -432,7 +436,7 @@ class LogManager:
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self._logs_in(directory)
-        if can_sync_filesystem():
+        if self._disk.can_syncfs():
             works = []
             for log in logs:
                 log.write_state()
@@ -440,7 +444,7 @@ class LogManager:
                 works.append((log, work))
                 if work is not None:
                     work.check_files()
-            sync_filesystem(directory.descriptor)
+            self._disk.syncfs(directory.descriptor)
             for log, work in works:
                 if work is not None:
                     log.flushed(work)
@@ -455,10 +459,10 @@ class LogManager:
         return f"{self._random.getrandbits(_HEX_BITS):032x}"
 
 
-def _read_topic_id(path: Path) -> bytes | None:
+def _read_topic_id(path: Path, disk: Disk) -> bytes | None:
     """The id in partition.metadata; None when it is missing or, after a power cut, empty."""
     try:
-        return read_partition_metadata(path)
+        return read_partition_metadata(path, disk)
     except CorruptFileError as error:
         logger.warning("ignored: %s", error)
         return None

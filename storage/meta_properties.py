@@ -14,6 +14,7 @@ from pathlib import Path
 
 from config.loading import parse_properties
 from protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, StorageError
 from storage.files import (
     CLEAN_SHUTDOWN_MARKER,
@@ -43,13 +44,13 @@ class MetaProperties:
     directory_id: bytes | None
 
 
-def read_meta_properties(log_directory: Path) -> MetaProperties | None:
+def read_meta_properties(log_directory: Path, disk: Disk = SYSTEM_DISK) -> MetaProperties | None:
     """Returns the identity, or None when the directory was never formatted.
 
     CorruptFileError when a line is missing or wrong, or for version 0, which only ZooKeeper brokers wrote.
     """
     path = log_directory / META_PROPERTIES
-    text = read_text_file(path)
+    text = read_text_file(path, disk)
     if text is None:
         return None
     try:
@@ -68,12 +69,12 @@ def read_meta_properties(log_directory: Path) -> MetaProperties | None:
         raise CorruptFileError(f"malformed {path}: {error}", path=path) from error
 
 
-def write_meta_properties(log_directory: Path, meta: MetaProperties) -> None:
+def write_meta_properties(log_directory: Path, meta: MetaProperties, disk: Disk = SYSTEM_DISK) -> None:
     """Writes the file durably. The comment with the date that Java adds is left out: nobody reads it."""
     properties = {"node.id": str(meta.node_id), "version": str(META_PROPERTIES_VERSION), "cluster.id": meta.cluster_id}
     if meta.directory_id is not None:
         properties["directory.id"] = uuid_to_text(meta.directory_id)
-    replace_file(log_directory / META_PROPERTIES, format_properties(properties).encode())
+    replace_file(log_directory / META_PROPERTIES, format_properties(properties).encode(), disk=disk)
 
 
 def format_properties(properties: dict[str, str]) -> str:
@@ -81,37 +82,38 @@ def format_properties(properties: dict[str, str]) -> str:
     return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items())
 
 
-def read_clean_shutdown(log_directory: Path) -> int | None:
+def read_clean_shutdown(log_directory: Path, disk: Disk = SYSTEM_DISK) -> int | None:
     """Returns the broker epoch of the clean stop before this start; None when the stop was not clean.
 
     A marker whose content cannot be read (Kafka before 3.8 wrote an empty one) is still a clean stop, of epoch -1.
     """
     path = log_directory / CLEAN_SHUTDOWN_MARKER
-    if not path.exists():
-        return None
     try:
-        content = json.loads(read_text_file(path) or "")
+        text = read_text_file(path, disk)
+        if text is None:
+            return None
+        content = json.loads(text)
         return int(content["brokerEpoch"])
     except (ValueError, KeyError, TypeError, CorruptFileError):
         return NO_BROKER_EPOCH
 
 
-def write_clean_shutdown(log_directory: Path, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+def write_clean_shutdown(log_directory: Path, *, broker_epoch: int = NO_BROKER_EPOCH, disk: Disk = SYSTEM_DISK) -> None:
     """Marks the stop as clean, durably: the last thing done in a log directory, after every log was flushed."""
     content = json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    replace_file(log_directory / CLEAN_SHUTDOWN_MARKER, content.encode())
+    replace_file(log_directory / CLEAN_SHUTDOWN_MARKER, content.encode(), disk=disk)
 
 
-def delete_clean_shutdown(log_directory: Path) -> None:
+def delete_clean_shutdown(log_directory: Path, disk: Disk = SYSTEM_DISK) -> None:
     """Removes the marker, durably, before the first append: after it, a crash must be seen as one."""
-    if delete_if_exists(log_directory / CLEAN_SHUTDOWN_MARKER):
-        sync_directory(log_directory)
+    if delete_if_exists(log_directory / CLEAN_SHUTDOWN_MARKER, disk):
+        sync_directory(log_directory, disk=disk)
 
 
-def read_partition_metadata(partition_directory: Path) -> bytes | None:
+def read_partition_metadata(partition_directory: Path, disk: Disk = SYSTEM_DISK) -> bytes | None:
     """Returns the topic's id as 16 raw bytes, or None when there is no file; CorruptFileError when it says nothing usable."""
     path = partition_directory / PARTITION_METADATA
-    text = read_text_file(path)
+    text = read_text_file(path, disk)
     if text is None:
         return None
     try:
@@ -128,18 +130,18 @@ def read_partition_metadata(partition_directory: Path) -> bytes | None:
     return topic_id
 
 
-def write_partition_metadata(partition_directory: Path, topic_id: bytes, *, fsync: bool = True) -> None:
+def write_partition_metadata(partition_directory: Path, topic_id: bytes, *, fsync: bool = True, disk: Disk = SYSTEM_DISK) -> None:
     """Binds the directory to the topic id; StorageError when it is bound to another one already.
 
     `fsync=False` is for a caller that makes the whole filesystem durable before it answers.
     """
-    known = read_partition_metadata(partition_directory)
+    known = read_partition_metadata(partition_directory, disk)
     if known == topic_id:
         return
     path = partition_directory / PARTITION_METADATA
     if known is not None:
         raise StorageError(f"{path} names topic id {uuid_to_text(known)}, not {uuid_to_text(topic_id)}", path=path)
-    replace_file(path, f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode(), fsync=fsync)
+    replace_file(path, f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode(), fsync=fsync, disk=disk)
 
 
 def _escape(text: str) -> str:

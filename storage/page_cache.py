@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from storage.disk import SYSTEM_DISK, WILL_NEED, Disk
+
 PROBE_INTERVAL = 128 * 1024  # bytes; the kernel reads ahead in windows of about this size, so pages of one window come and go together
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
@@ -22,18 +24,19 @@ class ColdRead(Exception):  # noqa: N818 - a decision, not a fault
     """A read that may not wait for the disk would have to. `bring_in`, in a thread, then makes its bytes resident; it must be called,
     for a descriptor is held until then, so that the file may be closed or deleted meanwhile."""
 
-    def __init__(self, fd: int, position: int, size: int) -> None:
+    def __init__(self, fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> None:
         super().__init__(f"bytes [{position}, {position + size}) are not in memory")
-        self._fd = os.dup(fd)
+        self._disk = disk
+        self._fd = disk.dup(fd)
         self._position = position
         self._size = size
 
     def bring_in(self) -> None:
         """Blocks until the bytes are there; OSError when the disk fails."""
         try:
-            read_in(self._fd, self._position, self._size)
+            read_in(self._fd, self._position, self._size, self._disk)
         finally:
-            os.close(self._fd)
+            self._disk.close(self._fd)
 
 
 class _Policy(threading.local):
@@ -70,25 +73,25 @@ def waiting() -> Iterator[None]:
         _policy.may_wait = before
 
 
-def read_at(fd: int, size: int, position: int, *, missing: tuple[int, int] | None = None) -> bytes:
+def read_at(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK, *, missing: tuple[int, int] | None = None) -> bytes:
     """Like os.pread: up to `size` bytes, less at the end of the file only. `missing` is the range (position, size) that ColdRead brings
     in, by default these bytes."""
     if _policy.may_wait or _NOWAIT is None:
-        return os.pread(fd, size, position)
+        return disk.pread(fd, size, position)
     buffer = bytearray(size)
     try:
-        count = os.preadv(fd, [buffer], position, _NOWAIT)
+        count = disk.preadv(fd, [buffer], position, _NOWAIT)
         if 0 < count < size:  # the end of the file, or of what is resident
-            os.preadv(fd, [bytearray(1)], position + count, _NOWAIT)
-            count += os.preadv(fd, [memoryview(buffer)[count:]], position + count, _NOWAIT)
+            disk.preadv(fd, [bytearray(1)], position + count, _NOWAIT)
+            count += disk.preadv(fd, [memoryview(buffer)[count:]], position + count, _NOWAIT)
     except BlockingIOError:
-        raise ColdRead(fd, *(missing or (position, size))) from None
+        raise ColdRead(fd, *(missing or (position, size)), disk) from None
     except OSError:  # a file system without RWF_NOWAIT; what else is wrong, pread will say
-        return os.pread(fd, size, position)
+        return disk.pread(fd, size, position)
     return bytes(buffer if count == size else buffer[:count])
 
 
-def is_resident(fd: int, position: int, size: int) -> bool:
+def is_resident(fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> bool:
     """Whether bytes [position, position + size) are, as far as probes tell, in the page cache. About 0.7 µs a probe."""
     if _NOWAIT is None:
         return True
@@ -96,8 +99,8 @@ def is_resident(fd: int, position: int, size: int) -> bool:
     last = position + size - 1
     try:
         for at in range(position, last, PROBE_INTERVAL):
-            os.preadv(fd, probe, at, _NOWAIT)
-        os.preadv(fd, probe, last, _NOWAIT)
+            disk.preadv(fd, probe, at, _NOWAIT)
+        disk.preadv(fd, probe, last, _NOWAIT)
     except BlockingIOError:
         return False
     except OSError:  # a file system without RWF_NOWAIT: nothing to be learnt
@@ -105,11 +108,10 @@ def is_resident(fd: int, position: int, size: int) -> bool:
     return True
 
 
-def read_in(fd: int, position: int, size: int) -> None:
+def read_in(fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> None:
     """Bring the pages of [position, position + size) in, copying next to nothing. Blocks: for the thread pool only."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)  # begins all the reads …
+    disk.posix_fadvise(fd, position, size, WILL_NEED)  # begins all the reads …
     probe = [bytearray(1)]
     for at in (*range(position, position + size, PROBE_INTERVAL), position + size - 1):
-        if os.preadv(fd, probe, at) == 0:  # … and each of these waits for one of them
+        if disk.preadv(fd, probe, at) == 0:  # … and each of these waits for one of them
             return

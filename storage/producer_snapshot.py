@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protocol.checksum import crc32c
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError
 from storage.files import read_file, replace_file
 
@@ -39,16 +40,16 @@ class SnapshotEntry(NamedTuple):
     current_transaction_first_offset: int
 
 
-def write_snapshot(path: Path, entries: Iterable[SnapshotEntry], *, fsync: bool) -> None:
+def write_snapshot(path: Path, entries: Iterable[SnapshotEntry], *, fsync: bool, disk: Disk = SYSTEM_DISK) -> None:
     """Replaces the snapshot. Without `fsync` a power cut may leave it empty, which its CRC shows."""
     encoded = [_ENTRY.pack(*entry) for entry in entries]
     body = struct.pack(">i", len(encoded)) + b"".join(encoded)
-    replace_file(path, struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body, fsync=fsync)
+    replace_file(path, struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body, fsync=fsync, disk=disk)
 
 
-def read_snapshot(path: Path) -> list[SnapshotEntry]:
+def read_snapshot(path: Path, disk: Disk = SYSTEM_DISK) -> list[SnapshotEntry]:
     """Returns the producers of the file; CorruptFileError unless every byte of it is as it was written."""
-    content = read_file(path)
+    content = read_file(path, disk)
     if content is None or len(content) < _HEADER.size:
         raise CorruptFileError(f"{path}: no whole header", path=path)
     version, crc, count = _HEADER.unpack_from(content)

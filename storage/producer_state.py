@@ -29,7 +29,8 @@ from protocol.records import (
     ControlType,
     EndTransactionMarker,
 )
-from storage.errors import CorruptFileError, storage_errors
+from storage.disk import SYSTEM_DISK, Disk
+from storage.errors import CorruptFileError, StorageError
 from storage.files import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, delete_if_exists, find_offset, offset_file_name, rename
 from storage.producer_snapshot import SnapshotEntry, read_snapshot, write_snapshot
 from storage.validation import AppendOrigin
@@ -82,14 +83,15 @@ class CompletedTransaction:
 class ProducerStateManager:
     """The producers of one partition and their snapshots on disk."""
 
-    def __init__(self, directory: Path, *, producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
+    def __init__(self, directory: Path, *, producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS, disk: Disk = SYSTEM_DISK) -> None:
         """Lists the snapshots in the partition's directory; `truncate_and_reload` reads one."""
         self.directory = directory
+        self._disk = disk
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._producers: dict[int, ProducerStateEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset → producer id
         self._unreplicated: dict[int, int] = {}  # first offset → marker's offset
-        self._snapshot_offsets = _list_snapshots(directory)
+        self._snapshot_offsets = _list_snapshots(directory, disk)
         self.map_end_offset = 0  # every batch below it is included; the log moves it on
         self._last_snapshot_offset = 0
 
@@ -276,7 +278,7 @@ class ProducerStateManager:
         if self.map_end_offset <= self._last_snapshot_offset:
             return None
         path = self._snapshot_path(self.map_end_offset)
-        write_snapshot(path, (_snapshot_entry(entry) for entry in self._producers.values()), fsync=fsync)
+        write_snapshot(path, (_snapshot_entry(entry) for entry in self._producers.values()), fsync=fsync, disk=self._disk)
         self._snapshot_offsets.add(self.map_end_offset)
         self._last_snapshot_offset = self.map_end_offset
         return path
@@ -294,10 +296,10 @@ class ProducerStateManager:
             return None
         self._snapshot_offsets.discard(offset)
         path = self._snapshot_path(offset)
-        if not path.exists():
+        if not self._disk.exists(path):
             return None
         marked = path.with_name(path.name + DELETED_SUFFIX)
-        rename(path, marked)
+        rename(path, marked, self._disk)
         return marked
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
@@ -340,7 +342,7 @@ class ProducerStateManager:
     def _load_latest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         while (offset := self.latest_snapshot_offset) is not None:
             try:
-                loaded = read_snapshot(self._snapshot_path(offset))
+                loaded = read_snapshot(self._snapshot_path(offset), self._disk)
             except CorruptFileError as error:
                 _log.warning("ignored a producer snapshot: %s", error)
                 self._delete_snapshot(offset)
@@ -367,7 +369,7 @@ class ProducerStateManager:
 
     def _delete_snapshot(self, offset: int) -> None:
         self._snapshot_offsets.discard(offset)
-        delete_if_exists(self._snapshot_path(offset))
+        delete_if_exists(self._snapshot_path(offset), self._disk)
 
 
 def _check_sequence(entry: ProducerStateEntry, header: BatchHeader) -> None:
@@ -430,9 +432,12 @@ def _entry_of(loaded: SnapshotEntry) -> ProducerStateEntry:
     )
 
 
-def _list_snapshots(directory: Path) -> set[int]:
-    if not directory.is_dir():
+def _list_snapshots(directory: Path, disk: Disk) -> set[int]:
+    try:
+        entries = disk.scan(directory)
+    except (FileNotFoundError, NotADirectoryError):
         return set()
-    with storage_errors("list", directory):
-        offsets = (find_offset(path.name, PRODUCER_SNAPSHOT_SUFFIX) for path in directory.iterdir())
-        return {offset for offset in offsets if offset is not None}
+    except OSError as error:
+        raise StorageError(f"cannot list {directory}: {error.strerror or error}", path=directory) from error
+    offsets = (find_offset(entry.name, PRODUCER_SNAPSHOT_SUFFIX) for entry in entries)
+    return {offset for offset in offsets if offset is not None}

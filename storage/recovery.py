@@ -10,7 +10,6 @@ another one by now, and nothing in the files tells them from a loss. Called by L
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -22,8 +21,8 @@ from config.topic import LogConfig
 from protocol.checksum import crc32c
 from protocol.errors import DecodeError
 from protocol.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, BatchHeader, read_end_transaction_marker
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
-from storage.file_slice import read_exactly
 from storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -75,22 +74,23 @@ def load_log(
     was_clean_stop: bool,
     now_ms: int,
     open_segments: OpenSegments | None = None,
+    disk: Disk = SYSTEM_DISK,
 ) -> LoadedLog:
     """Open the segments, recover what an unclean stop may have torn, and bring producer state and epochs to the log's end."""
-    remove_leftovers(directory)
-    segments = _open_segments(directory, config, now_ms, open_segments)
+    remove_leftovers(directory, disk)
+    segments = _open_segments(directory, config, now_ms, open_segments, disk)
     was_cut = False
     if not was_clean_stop and len(segments):
-        was_cut = _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
+        was_cut = _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms, disk)
         if recovery_point > segments.active.read_end_offset():
             logger.warning("%s ends before its recovery point %d: every batch is checked", directory, recovery_point)
             recovery_point = 0
-            was_cut |= _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms)
+            was_cut |= _recover_segments(segments, producers, epochs, config, log_start_offset, recovery_point, now_ms, disk)
     if was_clean_stop or not len(segments):
         _report_missing(directory, segments, epochs, log_start_offset, recovery_point)
     if len(segments) and segments.active.read_end_offset() < log_start_offset:
         if was_cut:
-            folder = set_aside(directory, segments.remove_first(len(segments)))
+            folder = set_aside(directory, segments.remove_first(len(segments)), disk)
             logger.warning("%s ends before its start offset %d: it starts empty there, see %s", directory, log_start_offset, folder)
             epochs.clear()
             producers.truncate_fully_and_start_at(log_start_offset)
@@ -98,7 +98,7 @@ def load_log(
             logger.error("%s ends before its start offset %d, which is ignored", directory, log_start_offset)
             log_start_offset = 0
     if not len(segments):
-        segments.add(LogSegment.create(directory, log_start_offset, config, now_ms))
+        segments.add(LogSegment.create(directory, log_start_offset, config, now_ms, disk))
     log_end_offset = segments.active.activate() if not segments.active.is_active else segments.active.base_offset
     log_start_offset = max(log_start_offset, segments.first.base_offset)
     if epochs.is_corrupt:
@@ -183,38 +183,38 @@ def complete_transaction(producers: ProducerStateManager, completed: CompletedTr
     return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
 
 
-def remove_leftovers(directory: Path) -> None:
+def remove_leftovers(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
     """Finish or undo what deletion and compaction left: `.deleted` and `.cleaned` go, whole `.swap` segments take their place."""
     swaps: dict[Path, int] = {}
     first_cleaned_offset: int | None = None
-    for path in sorted(directory.iterdir()):
+    for path in sorted(directory / entry.name for entry in disk.scan(directory)):
         if path.name.endswith(DELETED_SUFFIX):
-            path.unlink()
+            disk.unlink(path)
         elif path.name.endswith(CLEANED_SUFFIX):
             offset = _offset_of(path, CLEANED_SUFFIX)
             first_cleaned_offset = offset if first_cleaned_offset is None else min(first_cleaned_offset, offset)
-            path.unlink()
+            disk.unlink(path)
         elif path.name.endswith(SWAP_SUFFIX):
             swaps[path] = _offset_of(path, SWAP_SUFFIX)
     # A .cleaned file beside .swap files with larger offsets: a split that did not finish (KAFKA-6264).
     for path in [path for path, offset in swaps.items() if first_cleaned_offset is not None and offset >= first_cleaned_offset]:
-        path.unlink()
+        disk.unlink(path)
         del swaps[path]
     if swaps:
-        _complete_swap(directory, swaps)
+        _complete_swap(directory, swaps, disk)
 
 
 def valid_batches(segment: LogSegment, previous_last_offset: int, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
     """Each batch from `position`, ending before the first invalid one: its position in the file, its header, and a buffer with its
     place in it, good until the next step."""
-    fd, size, largest_offset = segment.fd, segment.size_bytes, segment.base_offset + MAX_RELATIVE_OFFSET
+    size, largest_offset = segment.size_bytes, segment.base_offset + MAX_RELATIVE_OFFSET
     last_offset, last_epoch = max(previous_last_offset, segment.base_offset - 1), -1
     chunk_position = position
     chunk = memoryview(b"")
     while size - position >= HEADER_SIZE:
         start = position - chunk_position
         if start + HEADER_SIZE > len(chunk):
-            chunk, chunk_position, start = _read_chunk(fd, position, size, HEADER_SIZE), position, 0
+            chunk, chunk_position, start = _read_chunk(segment, position, HEADER_SIZE), position, 0
         # The header by hand: read_header, which raises for a short length, would be a third of the time of a 1 KB batch.
         header = BatchHeader._make(BATCH_HEADER.unpack_from(chunk, start))
         base_offset, length, epoch, magic, crc, _, last_offset_delta, _, _, _, _, _, _ = header
@@ -229,7 +229,7 @@ def valid_batches(segment: LogSegment, previous_last_offset: int, position: int 
         ):
             return
         if start + size_bytes > len(chunk):
-            chunk, chunk_position, start = _read_chunk(fd, position, size, size_bytes), position, 0
+            chunk, chunk_position, start = _read_chunk(segment, position, size_bytes), position, 0
         if crc32c(chunk[start + _CRC_START : start + size_bytes]) != crc:
             return
         yield position, header, chunk, start
@@ -237,8 +237,8 @@ def valid_batches(segment: LogSegment, previous_last_offset: int, position: int 
         last_offset, last_epoch = base_offset + last_offset_delta, epoch
 
 
-def _read_chunk(fd: int, position: int, end_position: int, least_bytes: int) -> memoryview:
-    return memoryview(read_exactly(fd, min(max(SCAN_CHUNK_BYTES, least_bytes), end_position - position), position))
+def _read_chunk(segment: LogSegment, position: int, least_bytes: int) -> memoryview:
+    return memoryview(segment.read_batch(position, min(max(SCAN_CHUNK_BYTES, least_bytes), segment.size_bytes - position)))
 
 
 def _recover_segments(
@@ -249,6 +249,7 @@ def _recover_segments(
     log_start_offset: int,
     recovery_point: int,
     now_ms: int,
+    disk: Disk,
 ) -> bool:
     """Scan the segments from the one that holds the recovery point; cut at the first invalid batch. Returns whether there was one."""
     first = segments.floor_index(recovery_point)
@@ -264,7 +265,7 @@ def _recover_segments(
         scanned = _scan_segment(segment, producers, epochs, last_offset)
         is_torn = scanned.end_position < segment.size_bytes
         if is_torn:
-            _end_at_tear(segments, index, scanned, config, now_ms)
+            _end_at_tear(segments, index, scanned, config, now_ms, disk)
         else:
             segment.finish_rebuild(scanned.end_position)
         segment.unload()
@@ -303,7 +304,7 @@ def _scan_segment(segment: LogSegment, producers: ProducerStateManager, epochs: 
     return _ScannedSegment(last_offset, end_position)
 
 
-def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, config: LogConfig, now_ms: int) -> None:
+def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, config: LogConfig, now_ms: int, disk: Disk) -> None:
     """End the log behind the valid batches of a segment. Valid ones behind the tear, in it and in later segments, are set aside.
 
     The later segments go first: killed before this one is cut, the next recovery finds the tear again."""
@@ -314,13 +315,13 @@ def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, co
     overlaps = scanned.last_offset >= segment.base_offset and position == 0  # the segment before it reaches into it
     is_whole = overlaps or (holds_batches and position == 0)
     dropped = segments.remove_from(index if is_whole else index + 1)
-    folder = set_aside(directory, dropped) if dropped else None
+    folder = set_aside(directory, dropped, disk) if dropped else None
     if not is_whole:
         if holds_batches:
-            folder = keep_tail(segment, position, folder)
+            folder = keep_tail(segment, position, folder, disk)
         segment.finish_rebuild(position)
     elif not overlaps:  # its offsets were given out: the next record does not get one of them again
-        segments.add(LogSegment.create(directory, segment.base_offset, config, now_ms))
+        segments.add(LogSegment.create(directory, segment.base_offset, config, now_ms, disk))
     logger.warning(
         "%s is torn at byte %d: the log ends at offset %d, without the %d bytes behind that and %d later segments%s",
         segment.log_path, position, scanned.last_offset + 1, torn_bytes, len(dropped) - is_whole,
@@ -392,43 +393,42 @@ def _headers_before(segments: LogSegments, end_offset: int, budget: int) -> Iter
         yield header
 
 
-def _open_segments(directory: Path, config: LogConfig, now_ms: int, open_segments: OpenSegments | None) -> LogSegments:
+def _open_segments(directory: Path, config: LogConfig, now_ms: int, open_segments: OpenSegments | None, disk: Disk) -> LogSegments:
     """Every .log file as a closed segment; indexes without one are removed."""
     sizes: dict[int, int] = {}
     indexes: list[tuple[int, Path]] = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            offset = find_offset(entry.name, LOG_SUFFIX)
-            if offset is not None:
-                sizes[offset] = entry.stat().st_size
-                continue
-            found = (find_offset(entry.name, suffix) for suffix in _INDEX_SUFFIXES)
-            indexes += [(offset, Path(entry.path)) for offset in found if offset is not None]
+    for name, _ in disk.scan(directory):
+        offset = find_offset(name, LOG_SUFFIX)
+        if offset is not None:
+            sizes[offset] = disk.stat(directory / name).st_size
+            continue
+        found = (find_offset(name, suffix) for suffix in _INDEX_SUFFIXES)
+        indexes += [(offset, directory / name) for offset in found if offset is not None]
     for offset, path in indexes:
         if offset not in sizes:
-            path.unlink()
-    segments = [LogSegment.open(directory, offset, config, now_ms, size_bytes=sizes[offset]) for offset in sorted(sizes)]
+            disk.unlink(path)
+    segments = [LogSegment.open(directory, offset, config, now_ms, size_bytes=sizes[offset], disk=disk) for offset in sorted(sizes)]
     return LogSegments(segments, open_segments)
 
 
-def _complete_swap(directory: Path, swaps: dict[Path, int]) -> None:
+def _complete_swap(directory: Path, swaps: dict[Path, int], disk: Disk) -> None:
     """The swapped-in segments replace the segments they were made from, which may still be there."""
     logs = {path: offset for path, offset in swaps.items() if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
     first_offset = min(logs.values(), default=0)
-    end_offset = max((_end_offset_of(path, offset) for path, offset in logs.items()), default=0)
-    for path in directory.iterdir():
+    end_offset = max((_end_offset_of(path, offset, disk) for path, offset in logs.items()), default=0)
+    for name, _ in disk.scan(directory):
         for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
-            offset = find_offset(path.name, suffix)
+            offset = find_offset(name, suffix)
             if offset is not None and first_offset <= offset < end_offset:
-                path.unlink()
+                disk.unlink(directory / name)
     for path in swaps:
-        path.rename(path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
+        disk.replace(path, path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
 
 
-def _end_offset_of(path: Path, base_offset: int) -> int:
-    segment = LogSegment(path.parent, base_offset, LogConfig(), 0)
+def _end_offset_of(path: Path, base_offset: int, disk: Disk) -> int:
+    segment = LogSegment(path.parent, base_offset, LogConfig(), 0, disk)
     segment.log_path = path
-    segment.size_bytes = path.stat().st_size
+    segment.size_bytes = disk.stat(path).st_size
     try:
         headers = [header for _, header in segment.iterate_batches()]
     finally:

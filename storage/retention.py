@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.topic import LogConfig
+from storage.disk import SYSTEM_DISK, Disk
 from storage.files import DELETED_SUFFIX, delete_if_exists, rename
 from storage.log_segments import LogSegments
 from storage.producer_state import ProducerStateManager
@@ -56,9 +57,10 @@ def count_deletable(
 class DelayedDeletions:
     """The renamed files of one log. Owner: that Log."""
 
-    __slots__ = ("_pending",)
+    __slots__ = ("_disk", "_pending")
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk = SYSTEM_DISK) -> None:
+        self._disk = disk
         self._pending: list[PendingDeletion] = []
 
     def add(self, segments: list[LogSegment], producers: ProducerStateManager, due_ms: int) -> None:
@@ -69,7 +71,7 @@ class DelayedDeletions:
             segment.abandon()
             for path in paths:
                 target = path.with_name(path.name + DELETED_SUFFIX)
-                rename(path, target)
+                rename(path, target, self._disk)
                 marked.append(target)
             snapshot = producers.mark_snapshot_for_deletion(segment.base_offset)
             if snapshot is not None:
@@ -83,7 +85,7 @@ class DelayedDeletions:
         return due
 
 
-def delete_files(deletion: PendingDeletion) -> None:
+def delete_files(deletion: PendingDeletion, disk: Disk = SYSTEM_DISK) -> None:
     """Unlink them; may block for milliseconds on large files."""
     for path in deletion.paths:
-        delete_if_exists(path)
+        delete_if_exists(path, disk)

@@ -8,7 +8,6 @@ Owner: Log. Errors of the disk come out as OSError or StorageError; Log makes St
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from config.topic import LogConfig
 from protocol.errors import DecodeError
 from protocol.records import HEADER_SIZE, BatchHeader, iterate_records, read_header
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.file_slice import FileSlice, SegmentFile, read_exactly
 from storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_file_name
@@ -46,6 +46,7 @@ class LogSegment:
 
     __slots__ = (
         "_bytes_since_index_entry",
+        "_disk",
         "_file",
         "_first_timestamp",
         "_recent_floor",
@@ -66,16 +67,17 @@ class LogSegment:
         "transaction_index",
     )
 
-    def __init__(self, directory: Path, base_offset: int, config: LogConfig, created_ms: int) -> None:
+    def __init__(self, directory: Path, base_offset: int, config: LogConfig, created_ms: int, disk: Disk = SYSTEM_DISK) -> None:
+        self._disk = disk
         self.base_offset = base_offset
         self.index_interval_bytes = config.index_interval_bytes
         index_bytes = config.segment_index_bytes
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
         self.log_path = directory / offset_file_name(base_offset, LOG_SUFFIX)
-        self.offset_index = OffsetIndex(directory / offset_file_name(base_offset, INDEX_SUFFIX), base_offset, index_bytes)
-        self.time_index = TimeIndex(directory / offset_file_name(base_offset, TIME_INDEX_SUFFIX), base_offset, index_bytes)
-        self.transaction_index = TransactionIndex(directory / offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX), base_offset)
+        self.offset_index = OffsetIndex(directory / offset_file_name(base_offset, INDEX_SUFFIX), base_offset, index_bytes, disk)
+        self.time_index = TimeIndex(directory / offset_file_name(base_offset, TIME_INDEX_SUFFIX), base_offset, index_bytes, disk)
+        self.transaction_index = TransactionIndex(directory / offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX), base_offset, disk)
         self.size_bytes = 0
         self.is_active = False
         self.is_recovered = False  # its batches were scanned after an unclean stop, its files are not synchronised
@@ -89,10 +91,10 @@ class LogSegment:
         self._recent_floor = base_offset - 1  # the last offset before the recent ones
 
     @classmethod
-    def create(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int) -> LogSegment:
+    def create(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, disk: Disk = SYSTEM_DISK) -> LogSegment:
         """A new, empty, active segment. Its directory entry is not durable yet."""
-        segment = cls(directory, base_offset, config, now_ms)
-        segment._file = SegmentFile.open(segment.log_path, create=True)
+        segment = cls(directory, base_offset, config, now_ms, disk)
+        segment._file = SegmentFile.open(segment.log_path, create=True, disk=disk)
         segment.offset_index.create()
         segment.time_index.create()
         segment.max_timestamp = NO_TIMESTAMP
@@ -100,9 +102,11 @@ class LogSegment:
         return segment
 
     @classmethod
-    def open(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, size_bytes: int) -> LogSegment:
+    def open(
+        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, size_bytes: int, disk: Disk = SYSTEM_DISK
+    ) -> LogSegment:
         """A closed segment of `size_bytes`, whose files are opened at first use."""
-        segment = cls(directory, base_offset, config, now_ms)
+        segment = cls(directory, base_offset, config, now_ms, disk)
         segment.size_bytes = size_bytes
         return segment
 
@@ -235,7 +239,7 @@ class LogSegment:
         """(position, header) of each batch from `position`, a boundary, to the end. Headers only: no checksum is verified."""
         fd = self.fd
         while position < self.size_bytes:
-            chunk = read_exactly(fd, min(SCAN_BYTES, self.size_bytes - position), position)
+            chunk = read_exactly(fd, min(SCAN_BYTES, self.size_bytes - position), position, self._disk)
             inside = 0
             while inside + HEADER_SIZE <= len(chunk):
                 header = self._read_header(chunk, inside)
@@ -246,7 +250,7 @@ class LogSegment:
             position += inside
 
     def read_batch(self, position: int, size_bytes: int) -> bytes:
-        return read_exactly(self.fd, size_bytes, position)
+        return read_exactly(self.fd, size_bytes, position, self._disk)
 
     def find_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
         """The first record at or after `start_offset` whose timestamp is `timestamp` or later."""
@@ -271,7 +275,7 @@ class LogSegment:
     def largest_timestamp(self) -> int:
         """For retention: the largest record timestamp, or the file's modification time when records have none."""
         timestamp = self.largest_timestamp_entry().timestamp
-        return timestamp if timestamp >= 0 else int(self.log_path.stat().st_mtime * 1000)
+        return timestamp if timestamp >= 0 else int(self._disk.stat(self.log_path).st_mtime * 1000)
 
     def read_end_offset(self) -> int:
         """The offset after the last batch, read from the file."""
@@ -291,7 +295,7 @@ class LogSegment:
         """A reference of the caller's own; a closed segment stays closed."""
         if self._file is not None:
             return self._file.acquire()
-        file = SegmentFile.open(self.log_path)
+        file = SegmentFile.open(self.log_path, disk=self._disk)
         file.path = None  # this segment may leave the log without knowing of the file
         return file
 
@@ -323,7 +327,7 @@ class LogSegment:
     def paths(self) -> list[Path]:
         """The segment's files that exist."""
         candidates = (self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
-        return [path for path in candidates if path.exists()]
+        return [path for path in candidates if self._disk.exists(path)]
 
     def index_paths(self) -> list[Path]:
         return [path for path in self.paths() if path != self.log_path]
@@ -391,7 +395,7 @@ class LogSegment:
         assert self._file is not None
         fd = self._file.fd
         try:
-            written = os.pwrite(fd, records, position)
+            written = self._disk.pwrite(fd, records, position)
         except OSError as error:
             raise StorageError(f"cannot append {size} bytes to {self.log_path} at {position}: {error}") from error
         if written != size:
@@ -401,7 +405,7 @@ class LogSegment:
 
     def _remove_partial(self, fd: int, position: int) -> None:
         try:
-            os.ftruncate(fd, position)
+            self._disk.ftruncate(fd, position)
         except OSError as error:
             # Harmless: `size_bytes` did not move, and recovery cuts the torn batch.
             raise StorageError(f"cannot remove a torn batch from {self.log_path} at {position}: {error}") from error
@@ -442,7 +446,7 @@ class LogSegment:
         """(position, end position, last offset) of each batch from `position`: `iterate_batches` without header objects."""
         fd, size = self.fd, self.size_bytes
         while position < size:
-            chunk = read_exactly(fd, min(SCAN_BYTES, size - position), position)
+            chunk = read_exactly(fd, min(SCAN_BYTES, size - position), position, self._disk)
             inside, usable = 0, len(chunk) - HEADER_SIZE
             while inside <= usable:
                 base_offset, length, last_offset_delta = _SCAN.unpack_from(chunk, inside)
@@ -493,7 +497,7 @@ class LogSegment:
         return NO_TIMESTAMP
 
     def _cut(self, position: int) -> None:
-        os.ftruncate(self.fd, position)
+        self._disk.ftruncate(self.fd, position)
         self.size_bytes = position
         keep = bisect_left(self._recent_positions, position)
         del self._recent_positions[keep:]
@@ -506,5 +510,5 @@ class LogSegment:
             self._file = None
 
     def _open_file(self) -> SegmentFile:
-        self._file = SegmentFile.open(self.log_path)
+        self._file = SegmentFile.open(self.log_path, disk=self._disk)
         return self._file

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError, storage_errors
-from storage.file_slice import read_exactly
 from storage.files import rename, sync_directory, write_fully
 from storage.segment import LogSegment
 
@@ -24,44 +24,48 @@ SET_ASIDE_PREFIX = "set-aside."
 COPY_BYTES = 4 * 1024 * 1024
 
 
-def set_aside(directory: Path, segments: Sequence[LogSegment]) -> Path:
+def set_aside(directory: Path, segments: Sequence[LogSegment], disk: Disk = SYSTEM_DISK) -> Path:
     """Move the segments' files out of the log, durably; returns the folder that they are in. StorageError when the disk fails.
 
     The last segment goes first: killed in between, the log still ends where it did, and the next recovery moves the rest."""
-    folder = _make_folder(directory)
+    folder = _make_folder(directory, disk)
     for segment in reversed(segments):
         paths = segment.paths()
         segment.abandon()
         for path in paths:
-            rename(path, folder / path.name)
-    sync_directory(folder)
-    sync_directory(directory)
+            rename(path, folder / path.name, disk)
+    sync_directory(folder, disk=disk)
+    sync_directory(directory, disk=disk)
     return folder
 
 
-def keep_tail(segment: LogSegment, position: int, folder: Path | None) -> Path | None:
+def keep_tail(segment: LogSegment, position: int, folder: Path | None, disk: Disk = SYSTEM_DISK) -> Path | None:
     """Copy what the segment holds from `position` on, which is about to be cut off; returns the folder that it is in.
 
     A copy, for the batches before it stay where they are. It is no condition for a start: on a full disk the tail is lost, as it
     always is with Kafka."""
     try:
-        folder = folder or _make_folder(segment.log_path.parent)
-        with (folder / f"{segment.log_path.name}.from-{position}").open("wb") as copy:
+        folder = folder or _make_folder(segment.log_path.parent, disk)
+        path = folder / f"{segment.log_path.name}.from-{position}"
+        copy = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
             while position < segment.size_bytes:
-                chunk = read_exactly(segment.fd, min(COPY_BYTES, segment.size_bytes - position), position)
-                write_fully(copy.fileno(), chunk)
+                chunk = segment.read_batch(position, min(COPY_BYTES, segment.size_bytes - position))
+                write_fully(copy, chunk, disk)
                 position += len(chunk)
+        finally:
+            disk.close(copy)
     except (OSError, StorageError) as error:
         logger.warning("the torn end of %s could not be kept: %s", segment.log_path, error)
     return folder
 
 
-def _make_folder(directory: Path) -> Path:
+def _make_folder(directory: Path, disk: Disk) -> Path:
     with storage_errors("create a folder in", directory):
         for number in count(1):
             folder = directory / f"{SET_ASIDE_PREFIX}{number}"
             try:
-                os.mkdir(folder)
+                disk.mkdir(folder)
             except FileExistsError:
                 continue
             return folder

@@ -93,6 +93,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.cli",
         "broker.server",
         "pipeline.cli",
+        "storage.disk",
         "storage.errors",
         "storage.meta_properties",
         "protocol.uuids",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from config.loading import load_server_config
 from config.server import ServerConfig
 from protocol.uuids import uuid_to_text
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError, storage_errors
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
@@ -56,7 +57,7 @@ def random_uuid(arguments: list[str]) -> int:
 
 
 def format_directories(
-    config: ServerConfig, cluster_id: str, *, ignore_formatted: bool, random_bytes: Callable[[int], bytes]
+    config: ServerConfig, cluster_id: str, *, ignore_formatted: bool, random_bytes: Callable[[int], bytes], disk: Disk = SYSTEM_DISK
 ) -> list[Path]:
     """Give every log directory of `config` that has none an identity; returns those directories.
 
@@ -69,7 +70,7 @@ def format_directories(
     directories = [Path(directory) for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs))]
     empty = []
     for directory in directories:
-        meta = read_meta_properties(directory)
+        meta = read_meta_properties(directory, disk)
         if meta is None:
             empty.append(directory)
         elif not ignore_formatted:
@@ -80,8 +81,8 @@ def format_directories(
             raise FormatError(f"log directory {directory} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
     for directory in empty:
         with storage_errors("create", directory):
-            directory.mkdir(parents=True, exist_ok=True)
-        write_meta_properties(directory, MetaProperties(cluster_id, config.node_id, new_id(random_bytes)))
+            disk.makedirs(directory, exist_ok=True)
+        write_meta_properties(directory, MetaProperties(cluster_id, config.node_id, new_id(random_bytes)), disk)
     return empty
 
 

@@ -204,7 +204,7 @@ class Outbox:
             if type(head) is FileSlice:
                 if size >= INLINE_SIZE or self._turn_left <= 0:
                     break
-                head_bytes = os.pread(head.fd, size, head.position)
+                head_bytes = head.disk.pread(head.fd, size, head.position)
                 if len(head_bytes) < size:
                     raise OSError("segment ended before its slice")
                 self._turn_left -= INLINE_SIZE
@@ -219,7 +219,7 @@ class Outbox:
     def _send_slice(self, head: FileSlice) -> bool:
         """Send a slice; False when a thread reads its pages in first. Raises BlockingIOError when the socket is full."""
         size = len(head)
-        if self._sent_of_head == 0 and size >= RESIDENCY_CHECK_SIZE and not is_resident(head.fd, head.position, size):
+        if self._sent_of_head == 0 and size >= RESIDENCY_CHECK_SIZE and not is_resident(head.fd, head.position, size, head.disk):
             self._read_in(head)
             return False
         while self._sent_of_head < size:
@@ -235,7 +235,7 @@ class Outbox:
         if (
             size >= RESIDENCY_CHECK_SIZE
             and not self._is_reading_ahead
-            and not is_resident(head.fd, head.position + size + READ_AHEAD_SIZE // 2, 1)
+            and not is_resident(head.fd, head.position + size + READ_AHEAD_SIZE // 2, 1, head.disk)
         ):
             self._read_ahead(head)
         else:
@@ -245,7 +245,7 @@ class Outbox:
     def _read_ahead(self, sent: FileSlice) -> None:
         """Bring in what follows a slice that was sent, so that neither the next search nor the next sendfile waits for the disk."""
         self._is_reading_ahead = True
-        future = self._executor.submit(read_in, sent.fd, sent.position + len(sent), READ_AHEAD_SIZE)
+        future = self._executor.submit(read_in, sent.fd, sent.position + len(sent), READ_AHEAD_SIZE, sent.disk)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._read_ahead_done, sent))
 
     def _read_ahead_done(self, sent: FileSlice) -> None:
@@ -255,7 +255,7 @@ class Outbox:
 
     def _read_in(self, head: FileSlice) -> None:
         self._reading_in = head
-        future = self._executor.submit(read_in, head.fd, head.position, len(head))
+        future = self._executor.submit(read_in, head.fd, head.position, len(head), head.disk)
         future.add_done_callback(lambda f: self._loop.call_soon_threadsafe(self._read_in_done, head, f))
 
     def _read_in_done(self, head: FileSlice, future: Future[None]) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from storage.errors import StorageError
-from storage.files import can_sync_filesystem, sync_filesystem
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -138,13 +137,14 @@ def run_flushes(log_dir: Path, works: list[FlushWork]) -> None:
     """Make the works durable; blocks. One syncfs, which takes new directory entries along, when they are many files; else file by
     file. StorageError on any failure."""
     files_count = sum(len(work.files) + len(work.paths) for work in works)
-    if files_count <= SYNC_FILES_MAX or not can_sync_filesystem():
+    disk = works[0].disk
+    if files_count <= SYNC_FILES_MAX or not disk.can_syncfs():
         for work in works:
             work.run()
         return
     for work in works:
         work.check_files()
     try:
-        sync_filesystem(works[0].descriptors[0])
+        disk.syncfs(works[0].descriptors[0])
     except OSError as error:
         raise StorageError(f"cannot synchronise {log_dir}: {error}", path=log_dir) from error

@@ -13,9 +13,11 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from storage.disk import DirectoryEntry, PathLike
 
 PAGE_BYTES = 512  # smaller than a real page: more torn shapes for the same bytes
 FIRST_DESCRIPTOR = 1_000_000  # no real descriptor: a call that slips past the adapter fails instead of touching one
@@ -25,18 +27,12 @@ KEEP_SHARES = (0.0, 0.5, 0.9, 1.0)  # of a file's dirty pages that a power cut k
 class SimulatedStat(NamedTuple):
     """What callers look at of an os.stat_result."""
 
+    st_dev: int
+    st_ino: int
     st_size: int
     st_nlink: int
     st_mtime: float
     st_mtime_ns: int
-
-
-class DirectoryEntry(NamedTuple):
-    """One entry of a directory, as `Disk.scan` tells it. `size_bytes` is 0 for a directory."""
-
-    name: str
-    is_directory: bool
-    size_bytes: int
 
 
 class _File:
@@ -208,7 +204,7 @@ class _Open:
 
 
 class DiskView:
-    """The disk as one process sees it: `os`'s names and errors. Once the process died every call fails."""
+    """The disk as one process sees it: a storage.disk.Disk. Once the process died every call fails."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk
@@ -230,7 +226,7 @@ class DiskView:
 
     # -- descriptors -----------------------------------------------------------------------------------------------
 
-    def open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
+    def open(self, path: PathLike, flags: int, mode: int = 0o777) -> int:
         self._check()
         name = os.fspath(path)
         found = self._disk.find(name)
@@ -266,7 +262,7 @@ class DiskView:
     def pread(self, fd: int, size: int, position: int) -> bytes:
         return bytes(self._file(fd).content[position : position + size])
 
-    def preadv(self, fd: int, buffers: list[bytearray | memoryview], position: int, flags: int = 0) -> int:
+    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, flags: int = 0) -> int:
         content = self._file(fd).content
         if flags and self._disk.is_cold():
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -291,8 +287,11 @@ class DiskView:
     def ftruncate(self, fd: int, size: int) -> None:
         self._file(fd).truncate(size)
 
-    def truncate(self, path: str | Path, size: int) -> None:
+    def truncate(self, path: PathLike, size: int) -> None:
         self._get_file(path).truncate(size)
+
+    def posix_fadvise(self, fd: int, position: int, size: int, advice: int) -> None:
+        self._at(fd)
 
     # -- durability ------------------------------------------------------------------------------------------------
 
@@ -305,6 +304,9 @@ class DiskView:
     def fsync(self, fd: int) -> None:
         self.fdatasync(fd)
 
+    def can_syncfs(self) -> bool:
+        return True
+
     def syncfs(self, fd: int) -> None:
         self._at(fd)
         self._disk.maybe_fail(self._disk.sync_error_share, "sync")
@@ -313,18 +315,18 @@ class DiskView:
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def stat(self, path: str | Path) -> SimulatedStat:
+    def stat(self, path: PathLike) -> SimulatedStat:
         self._check()
         found = self._disk.find(os.fspath(path))
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
         return _stat(found)
 
-    def exists(self, path: str | Path) -> bool:
+    def exists(self, path: PathLike) -> bool:
         self._check()
         return self._disk.find(os.fspath(path)) is not None
 
-    def replace(self, source: str | Path, target: str | Path) -> None:
+    def replace(self, source: PathLike, target: PathLike) -> None:
         self._check()
         old_parent, old_name = self._disk.parent_of(os.fspath(source))
         new_parent, new_name = self._disk.parent_of(os.fspath(target))
@@ -338,7 +340,7 @@ class DiskView:
         new_parent.entries[new_name] = moved
         new_parent.changed()
 
-    def unlink(self, path: str | Path) -> None:
+    def unlink(self, path: PathLike) -> None:
         self._check()
         parent, name = self._disk.parent_of(os.fspath(path))
         found = parent.entries.get(name)
@@ -350,21 +352,24 @@ class DiskView:
         found.links = 0
         parent.changed()
 
-    def mkdir(self, path: str | Path, *, parents: bool = False, exist_ok: bool = False) -> None:
+    def makedirs(self, path: PathLike, mode: int = 0o777, exist_ok: bool = False) -> None:
+        self._check()
+        if exist_ok and isinstance(self._disk.find(os.fspath(path)), _Directory):
+            return
+        above = Path(path).parent
+        if self._disk.find(os.fspath(above)) is None:
+            self.makedirs(above, mode, exist_ok=True)
+        self.mkdir(path, mode)
+
+    def mkdir(self, path: PathLike, mode: int = 0o777) -> None:
         self._check()
         if self._disk.find(os.fspath(path)) is not None:
-            if exist_ok:
-                return
             raise FileExistsError(errno.EEXIST, "File exists", os.fspath(path))
-        if parents:
-            above = Path(path).parent
-            if self._disk.find(os.fspath(above)) is None:
-                self.mkdir(above, parents=True, exist_ok=True)
         parent, name = self._disk.parent_of(os.fspath(path))
         parent.entries[name] = _Directory()
         parent.changed()
 
-    def rmdir(self, path: str | Path) -> None:
+    def rmdir(self, path: PathLike) -> None:
         self._check()
         parent, name = self._disk.parent_of(os.fspath(path))
         found = parent.entries.get(name)
@@ -375,16 +380,13 @@ class DiskView:
         del parent.entries[name]
         parent.changed()
 
-    def scan(self, path: str | Path) -> list[DirectoryEntry]:
+    def scan(self, path: PathLike) -> list[DirectoryEntry]:
         """The directory's entries, by name."""
         self._check()
         found = self._disk.find(os.fspath(path))
         if not isinstance(found, _Directory):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
-        return [
-            DirectoryEntry(name, isinstance(entry, _Directory), len(entry.content) if isinstance(entry, _File) else 0)
-            for name, entry in sorted(found.entries.items())
-        ]
+        return [DirectoryEntry(name, isinstance(entry, _Directory)) for name, entry in sorted(found.entries.items())]
 
     def lock(self, fd: int) -> bool:
         """Whether the exclusive lock on the file is this process's now."""
@@ -413,7 +415,7 @@ class DiskView:
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
         return target
 
-    def _get_file(self, path: str | Path) -> _File:
+    def _get_file(self, path: PathLike) -> _File:
         self._check()
         found = self._disk.find(os.fspath(path))
         if not isinstance(found, _File):
@@ -440,13 +442,14 @@ def _parts(path: str) -> list[str]:
 
 def _stat(target: _File | _Directory) -> SimulatedStat:
     if isinstance(target, _Directory):
-        return SimulatedStat(0, 2, 0.0, 0)
-    return SimulatedStat(len(target.content), target.links, target.modified_s, int(target.modified_s * 1e9))
+        return SimulatedStat(0, id(target), 0, 2, 0.0, 0)  # the id is an inode number: only compared, while both are open
+    return SimulatedStat(0, id(target), len(target.content), target.links, target.modified_s, int(target.modified_s * 1e9))
 
 
 def tree(view: DiskView, path: str, *, indent: str = "") -> Iterable[str]:
     """The directory's entries with sizes, for a failing seed's report."""
     for entry in view.scan(path):
-        yield f"{indent}{entry.name} {entry.size_bytes if not entry.is_directory else '/'}"
+        size = "/" if entry.is_directory else view.stat(f"{path}/{entry.name}").st_size
+        yield f"{indent}{entry.name} {size}"
         if entry.is_directory:
             yield from tree(view, f"{path}/{entry.name}", indent=indent + "  ")

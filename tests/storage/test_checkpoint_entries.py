@@ -14,6 +14,7 @@ import pytest
 
 from config.topic import LogConfig
 from storage.checkpoint import read_offset_checkpoint
+from storage.disk import SYSTEM_DISK
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, TOPIC_ID, append, read_all_offsets
@@ -133,8 +134,8 @@ def test_entries_are_gone_before_the_directory_is_renamed(log_dir: Path, monkeyp
             at_rename.append((entries(log_dir), [f"{log_dir / name}.tmp" in synced for name in CHECKPOINTS]))
         move(source, target)
 
-    monkeypatch.setattr(os, "fsync", noting_sync)
-    monkeypatch.setattr(os, "replace", noting_move)
+    monkeypatch.setattr(SYSTEM_DISK, "fsync", noting_sync)
+    monkeypatch.setattr(SYSTEM_DISK, "replace", noting_move)
 
     manager.delete_log(*KEY)
 
@@ -147,7 +148,7 @@ def test_a_thousand_partitions_leave_with_one_rewrite(log_dir: Path, monkeypatch
         manager.create_log("t", index, TOPIC_ID, CONFIG, NOW_MS)
     manager.write_checkpoints()
     fsyncs: list[int] = []
-    monkeypatch.setattr(os, "fsync", fsyncs.append)
+    monkeypatch.setattr(SYSTEM_DISK, "fsync", fsyncs.append)
 
     for work in manager.delete_logs([("t", index) for index in range(1000)]):
         work.run()
@@ -160,7 +161,7 @@ def test_a_thousand_partitions_leave_with_one_rewrite(log_dir: Path, monkeypatch
 def test_partitions_that_no_checkpoint_names_come_and_go_without_an_fsync(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = start(log_dir)
     fsyncs: list[int] = []
-    monkeypatch.setattr(os, "fsync", fsyncs.append)
+    monkeypatch.setattr(SYSTEM_DISK, "fsync", fsyncs.append)
 
     manager.create_log(*KEY, TOPIC_ID, CONFIG, NOW_MS)
     manager.delete_log(*KEY)
@@ -293,7 +294,7 @@ def try_to_delete(manager: LogManager, calls_max: int) -> bool:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("write", "replace", "fsync"):
-            patch.setattr(os, name, dying(getattr(os, name)))
+            patch.setattr(SYSTEM_DISK, name, dying(getattr(SYSTEM_DISK, name)))
         try:
             manager.delete_log(*KEY)
         except KilledError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from config.topic import LogConfig
+from storage.disk import SYSTEM_DISK
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, TOPIC_ID, append_idempotent, read_all_offsets
@@ -226,7 +226,7 @@ def try_open(manager: LogManager, monkeypatch: pytest.MonkeyPatch, *, calls_max:
 
     with monkeypatch.context() as patch:
         for name in ("write", "pwrite", "ftruncate", "replace", "unlink"):
-            patch.setattr(os, name, dying(getattr(os, name)))
+            patch.setattr(SYSTEM_DISK, name, dying(getattr(SYSTEM_DISK, name)))
         try:
             manager.open(config_of=lambda topic: CONFIG, now_ms=NOW_MS)
         except KilledError:

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from config.topic import LogConfig
+from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, TOPIC_ID, append, append_idempotent, read_all_offsets
 
 CONFIG = replace(LogConfig(), segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=0)
-WRITING_CALLS = ("pwrite", "write", "open", "replace", "unlink", "ftruncate", "fsync", "fdatasync", "mkdir")
+WRITING_CALLS = ("pwrite", "write", "open", "replace", "unlink", "ftruncate", "fsync", "fdatasync", "mkdir", "makedirs")
 APPENDS = 24
 RETAINED_BYTES = 2500
 STEP = 3  # every call takes 3 s for each error
@@ -38,7 +39,7 @@ class FailingDisk:
     def mounted(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             for name in WRITING_CALLS:
-                patch.setattr(os, name, self._wrap(name, getattr(os, name)))
+                patch.setattr(SYSTEM_DISK, name, self._wrap(name, getattr(SYSTEM_DISK, name)))
             yield
 
     def _wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:

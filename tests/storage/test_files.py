@@ -13,8 +13,8 @@ from storage.errors import CorruptFileError, StorageError
 from storage.files import (
     LOG_SUFFIX,
     TopicPartition,
-    can_sync_filesystem,
     delete_if_exists,
+    delete_tree,
     deleted_directory_name,
     find_offset,
     find_topic_partition,
@@ -25,8 +25,6 @@ from storage.files import (
     read_file,
     read_text_file,
     replace_file,
-    sync_data,
-    sync_filesystem,
 )
 
 UNIQUE = "0123456789abcdef0123456789abcdef"
@@ -122,36 +120,6 @@ def test_delete_tells_whether_the_file_was_there(tmp_path: Path) -> None:
     assert delete_if_exists(tmp_path / "file") is False
 
 
-def test_a_file_is_synchronised_while_it_is_open_and_not_afterwards(tmp_path: Path) -> None:
-    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    os.write(descriptor, b"x")
-    sync_data(descriptor)
-    if can_sync_filesystem():
-        sync_filesystem(descriptor)
-    os.close(descriptor)
-
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        sync_data(descriptor)
-    assert read_file(tmp_path / "file") == b"x"
-
-
-def test_what_the_kernel_cannot_synchronise_is_reported() -> None:
-    """A pipe has no data on a disk: a call that never reached the kernel would not find out."""
-    reading, writing = os.pipe()
-
-    with pytest.raises(OSError):
-        sync_data(writing)
-
-    os.close(reading)
-    os.close(writing)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="syncfs is Linux only")
-def test_sync_filesystem_reports_a_bad_descriptor() -> None:
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        sync_filesystem(10**6)
-
-
 def test_a_locked_directory_is_refused_until_its_descriptor_is_closed(tmp_path: Path) -> None:
     descriptor = lock_directory(tmp_path)
 
@@ -171,3 +139,24 @@ def test_the_lock_excludes_a_java_broker_in_another_process(tmp_path: Path) -> N
 
     os.close(descriptor)
     assert b"BlockingIOError" in finished.stderr
+
+
+def test_a_tree_is_deleted_without_following_links(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    tree = tmp_path / "tree"
+    (tree / "inner" / "empty").mkdir(parents=True)
+    (tree / "inner" / "file").touch()
+    (tree / "link").symlink_to(outside)
+
+    delete_tree(tree)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["outside"]
+    assert (outside / "kept").exists()
+
+
+def test_deleting_a_tree_that_is_not_there_does_nothing(tmp_path: Path) -> None:
+    delete_tree(tmp_path / "absent")
+
+    assert list(tmp_path.iterdir()) == []

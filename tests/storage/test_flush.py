@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from tests.storage.conftest import NOW_MS, OpenLog, append, append_idempotent
 
@@ -126,7 +126,7 @@ def test_failed_fsync_is_a_storage_error_and_moves_nothing(open_log: OpenLog, mo
     def failing_fdatasync(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(os, "fdatasync", failing_fdatasync)
+    monkeypatch.setattr(SYSTEM_DISK, "fdatasync", failing_fdatasync)
     with pytest.raises(StorageError):
         log.flush()
 

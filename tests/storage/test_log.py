@@ -18,6 +18,7 @@ from protocol.records import (
     encode_control_record_key,
     encode_end_transaction_value,
 )
+from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.file_slice import FileSlice
 from storage.leader_epochs import EpochEndOffset, EpochEntry
@@ -127,7 +128,7 @@ def test_failed_write_leaves_nothing_of_the_batch(log: Log, monkeypatch: pytest.
             raise OSError(errno.ENOSPC, "No space left on device")
         return pwrite(fd, data[:50], position)
 
-    monkeypatch.setattr(os, "pwrite", failing_pwrite)
+    monkeypatch.setattr(SYSTEM_DISK, "pwrite", failing_pwrite)
     with pytest.raises(StorageError):
         append(log)
     monkeypatch.undo()

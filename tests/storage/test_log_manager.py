@@ -14,6 +14,7 @@ import pytest
 
 from config.topic import LogConfig
 from storage.checkpoint import read_offset_checkpoint
+from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 from storage.meta_properties import MetaProperties, write_meta_properties
@@ -113,7 +114,7 @@ def test_clean_stop_keeps_watermarks_and_duplicate_window_without_a_scan(log_dir
 
 
 def test_clean_stop_without_syncfs_synchronises_file_by_file(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log_manager.can_sync_filesystem", lambda: False)
+    monkeypatch.setattr(SYSTEM_DISK, "can_syncfs", lambda: False)
     manager = start(log_dir)
     append_idempotent(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS), 0)
 
@@ -133,7 +134,7 @@ def test_stop_that_cannot_synchronise_leaves_no_marker(log_dir: Path, monkeypatc
     def failing_syncfs(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("storage.log_manager.sync_filesystem", failing_syncfs)
+    monkeypatch.setattr(SYSTEM_DISK, "syncfs", failing_syncfs)
     manager.close_clean()
 
     assert not (log_dir / ".kafka_cleanshutdown").exists()
@@ -415,7 +416,7 @@ def test_clean_stop_synchronises_no_log_by_itself(log_dir: Path, monkeypatch: py
         log.assign_leader_epoch(0)
         append(log)
     fsyncs: list[int] = []
-    monkeypatch.setattr("os.fsync", fsyncs.append)
+    monkeypatch.setattr(SYSTEM_DISK, "fsync", fsyncs.append)
 
     manager.close_clean()
 
@@ -425,13 +426,13 @@ def test_clean_stop_synchronises_no_log_by_itself(log_dir: Path, monkeypatch: py
 
 
 def test_clean_stop_file_by_file_synchronises_the_epochs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log_manager.can_sync_filesystem", lambda: False)
+    monkeypatch.setattr(SYSTEM_DISK, "can_syncfs", lambda: False)
     manager = start(log_dir)
     log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
     log.assign_leader_epoch(0)
     synced: list[str] = []
     sync_data = os.fdatasync
-    monkeypatch.setattr("os.fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")) or sync_data(fd))
+    monkeypatch.setattr(SYSTEM_DISK, "fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")) or sync_data(fd))
 
     manager.close_clean()
 

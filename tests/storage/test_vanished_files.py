@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from config.topic import LogConfig
+from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
-from storage.files import can_sync_filesystem
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, TOPIC_ID, OpenLog, append, read_all_offsets
@@ -157,9 +157,9 @@ def test_flush_that_runs_while_the_log_starts_over_harms_nobody(log: Log) -> Non
 def test_stop_with_a_file_that_is_gone_is_not_clean(
     tmp_path: Path, has_syncfs: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if has_syncfs and not can_sync_filesystem():
+    if has_syncfs and not SYSTEM_DISK.can_syncfs():
         pytest.skip("syncfs is Linux's")
-    monkeypatch.setattr("storage.log_manager.can_sync_filesystem", lambda: has_syncfs)
+    monkeypatch.setattr(SYSTEM_DISK, "can_syncfs", lambda: has_syncfs)
     manager = LogManager([tmp_path], random_source=random.Random(1))
     manager.open(config_of=lambda topic: LogConfig(), now_ms=NOW_MS)
     append(manager.create_log("t", 0, TOPIC_ID, LogConfig(), NOW_MS))

@@ -17,6 +17,7 @@ from broker.network.listeners import Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
 from broker.network.outbox import INLINE_SIZE, RUN_SIZE, TURN_SIZE
 from protocol.framing import SCRATCH_SIZE
+from storage.disk import SYSTEM_DISK
 from storage.file_slice import FileSlice, SegmentFile
 from tests.broker.network.harness import Harness, framed, run, serving
 
@@ -179,7 +180,7 @@ def test_many_small_slices_let_others_in_between(tmp_path: Path, monkeypatch: py
             assert await reader.readexactly(104 * slices_count) == (b"head" + bytes(100)) * slices_count
         file.release()
 
-    monkeypatch.setattr(os, "pread", counting_pread)
+    monkeypatch.setattr(SYSTEM_DISK, "pread", counting_pread)
     run(test)
 
     assert reads_before_others == [TURN_SIZE // INLINE_SIZE]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from broker.replication.fetch_data import FetchTarget
 from broker.replication.replica_manager import NEW_PARTITIONS_AT_ONCE
 from protocol.errors import ErrorCode, KafkaError
+from storage.disk import SYSTEM_DISK
 from tests.broker.replication.world import World, batch, values
 
 
@@ -157,7 +157,7 @@ def test_disk_that_fails_in_an_append_takes_its_directory_offline_and_wakes_who_
     def fail(*arguments: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "pwrite", fail)
+    monkeypatch.setattr(SYSTEM_DISK, "pwrite", fail)
     failed = world.produce("orders", batch("b"))
 
     assert [failed[0].error_code, waiting[0].error_code] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
