@@ -81,7 +81,6 @@ class Disk(Protocol):
     def replace(self, source: PathLike, target: PathLike, /) -> None: ...
     def unlink(self, path: PathLike, /) -> None: ...
     def mkdir(self, path: PathLike, mode: int = 0o777, /) -> None: ...
-    def makedirs(self, path: PathLike, mode: int = 0o777, exist_ok: bool = False) -> None: ...
     def rmdir(self, path: PathLike, /) -> None: ...
     def scan(self, path: PathLike, /) -> list[DirectoryEntry]:
         """The directory's entries in no order."""
@@ -92,7 +91,7 @@ class SystemDisk:
     """See the module's docstring. Slots, so that an attribute is found as fast as one of the module `os`."""
 
     __slots__ = (
-        "can_syncfs", "close", "dup", "exists", "fdatasync", "fstat", "fsync", "ftruncate", "lock", "makedirs", "mkdir", "open",
+        "can_syncfs", "close", "dup", "exists", "fdatasync", "fstat", "fsync", "ftruncate", "lock", "mkdir", "open",
         "posix_fadvise", "pread", "preadv", "pwrite", "replace", "rmdir", "scan", "stat", "syncfs", "truncate", "unlink", "write",
     )  # fmt: skip
 
@@ -118,7 +117,6 @@ class SystemDisk:
         self.replace = os.replace
         self.unlink = os.unlink
         self.mkdir = os.mkdir
-        self.makedirs = os.makedirs
         self.rmdir = os.rmdir
         self.scan = _scan
 

@@ -184,6 +184,17 @@ def delete_tree(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
         disk.rmdir(directory)
 
 
+def make_directory(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
+    """Makes the directory, and those above it that are missing, unless it is there. Durably: without its name in the directory above
+    nothing in it survives a power cut."""
+    if disk.exists(directory):
+        return
+    make_directory(directory.parent, disk)
+    with storage_errors("create", directory), suppress(FileExistsError):
+        disk.mkdir(directory)
+    sync_directory(directory.parent, disk=disk)
+
+
 def rename(source: Path, target: Path, disk: Disk = SYSTEM_DISK) -> None:
     """Renames without an fsync of the directory: after a crash either name may be found, and recovery accepts both."""
     with storage_errors("rename", source):

@@ -26,6 +26,7 @@ from storage.files import (
     find_topic_partition,
     is_deleted_directory,
     lock_directory,
+    make_directory,
     rename,
 )
 from storage.meta_properties import (
@@ -222,8 +223,7 @@ class LogDirectory:
     def lock(self) -> None:
         """Make the directory if it is missing, lock it, read whose it is. DirectoryInUseError when another broker holds it."""
         if self._lock is None:
-            with storage_errors("create", self.path):
-                self._disk.makedirs(self.path, exist_ok=True)
+            make_directory(self.path, self._disk)
             self._lock = lock_directory(self.path, self._disk)
             self.meta = read_meta_properties(self.path, self._disk)
 

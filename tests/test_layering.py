@@ -95,6 +95,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "pipeline.cli",
         "storage.disk",
         "storage.errors",
+        "storage.files",
         "storage.meta_properties",
         "protocol.uuids",
         "config",

@@ -16,7 +16,8 @@ from config.loading import load_server_config
 from config.server import ServerConfig
 from protocol.uuids import uuid_to_text
 from storage.disk import SYSTEM_DISK, Disk
-from storage.errors import StorageError, storage_errors
+from storage.errors import StorageError
+from storage.files import make_directory
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ def format_directories(
         elif (meta.cluster_id, meta.node_id) != (cluster_id, config.node_id):
             raise FormatError(f"log directory {directory} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
     for directory in empty:
-        with storage_errors("create", directory):
-            disk.makedirs(directory, exist_ok=True)
+        make_directory(directory, disk)
         write_meta_properties(directory, MetaProperties(cluster_id, config.node_id, new_id(random_bytes)), disk)
     return empty
 

@@ -14,7 +14,6 @@ import errno
 import os
 import random
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from storage.disk import DirectoryEntry, PathLike
@@ -107,6 +106,16 @@ class _Directory:
         self.sync()
 
 
+class _Move(NamedTuple):
+    """A rename from one directory into another: a power cut leaves one of the two names, as journals do."""
+
+    moved: _File | _Directory
+    source: _Directory
+    source_name: str
+    target: _Directory
+    target_name: str
+
+
 class SimulatedDisk:
     """One node's disk; it outlives the node's processes. `now_s` is the wall clock for modification times."""
 
@@ -120,6 +129,7 @@ class SimulatedDisk:
         self.sync_error_share = 0.0
         self.cold_share = 0.0  # of the reads that may not wait and would have to
         self.syncs_count = 0
+        self.moves: list[_Move] = []  # since the last power cut
 
     def boot(self) -> DiskView:
         """The calls of one process that uses this disk."""
@@ -131,6 +141,7 @@ class SimulatedDisk:
         for directory in reachable:  # what a directory holds afterwards is known only once it lost power itself
             directory.lose_power(self._draw)
             reachable += [entry for entry in directory.entries.values() if isinstance(entry, _Directory)]
+        self._settle_moves()
         for file in self._files():
             file.lose_power(self._draw)
             file.lock_owner = None
@@ -182,6 +193,18 @@ class SimulatedDisk:
             directory.sync()
         for file in self._files():
             file.sync()
+
+    def _settle_moves(self) -> None:
+        for move in self.moves:
+            has_source = move.source.entries.get(move.source_name) is move.moved
+            has_target = move.target in self._directories() and move.target.entries.get(move.target_name) is move.moved
+            is_deleted = isinstance(move.moved, _File) and move.moved.links == 0
+            if has_source and has_target:
+                del move.source.entries[move.source_name]
+            elif not has_source and not has_target and not is_deleted:
+                move.source.entries.setdefault(move.source_name, move.moved)
+            move.source.sync()
+        self.moves.clear()
 
     def _directories(self) -> list[_Directory]:
         found = [self.root]
@@ -332,13 +355,15 @@ class DiskView:
         new_parent, new_name = self._disk.parent_of(os.fspath(target))
         if old_name not in old_parent.entries:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(source))
-        assert old_parent is new_parent, "nothing in a log directory is renamed across directories"
         replaced = new_parent.entries.get(new_name)
         moved = old_parent.entries.pop(old_name)
         if isinstance(replaced, _File) and replaced is not moved:
             replaced.links = 0
         new_parent.entries[new_name] = moved
         new_parent.changed()
+        if new_parent is not old_parent:
+            old_parent.changed()
+            self._disk.moves.append(_Move(moved, old_parent, old_name, new_parent, new_name))
 
     def unlink(self, path: PathLike) -> None:
         self._check()
@@ -351,15 +376,6 @@ class DiskView:
         del parent.entries[name]
         found.links = 0
         parent.changed()
-
-    def makedirs(self, path: PathLike, mode: int = 0o777, exist_ok: bool = False) -> None:
-        self._check()
-        if exist_ok and isinstance(self._disk.find(os.fspath(path)), _Directory):
-            return
-        above = Path(path).parent
-        if self._disk.find(os.fspath(above)) is None:
-            self.makedirs(above, mode, exist_ok=True)
-        self.mkdir(path, mode)
 
     def mkdir(self, path: PathLike, mode: int = 0o777) -> None:
         self._check()

@@ -105,3 +105,23 @@ def test_a_lock_excludes_the_next_process_until_this_one_dies() -> None:
     assert not second.lock(write(second, "/.lock", b""))
     first.die()
     assert second.lock(write(second, "/.lock", b""))
+
+
+def test_a_move_into_another_directory_leaves_one_name_after_a_power_cut() -> None:
+    found = set()
+    for seed in range(100):
+        disk = make(seed)
+        view = disk.boot()
+        view.mkdir("/d")
+        write(view, "/a", OLD, is_synced=True)
+        sync_directory(view, "/")
+        view.replace("/a", "/d/a")
+        if seed % 2:
+            sync_directory(view, "/d")
+        disk.cut_power()
+
+        names = [path for path in ("/a", "/d/a") if disk.boot().exists(path)]
+        assert len(names) == 1
+        assert read(disk.boot(), names[0]) == OLD
+        found.update(names)
+    assert found == {"/a", "/d/a"}

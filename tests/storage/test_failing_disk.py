@@ -21,7 +21,7 @@ from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, TOPIC_ID, append, append_idempotent, read_all_offsets
 
 CONFIG = replace(LogConfig(), segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=0)
-WRITING_CALLS = ("pwrite", "write", "open", "replace", "unlink", "ftruncate", "fsync", "fdatasync", "mkdir", "makedirs")
+WRITING_CALLS = ("pwrite", "write", "open", "replace", "unlink", "ftruncate", "fsync", "fdatasync", "mkdir")
 APPENDS = 24
 RETAINED_BYTES = 2500
 STEP = 3  # every call takes 3 s for each error
