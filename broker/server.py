@@ -25,13 +25,13 @@ from broker.cli.format import format_directories, new_id
 from broker.cli.version import VERSION
 from broker.clock import SystemClock
 from broker.context import Services
+from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
+from broker.coordination.java_hash import forget_hashes
 from broker.descriptors import raise_limit, share_out
 from broker.dispatch import KafkaApis
 from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
-from broker.groups.java_hash import forget_hashes
 from broker.groups.records import forget_offset_keys
 from broker.log_fields import Fields
 from broker.logs import Console, open_console
@@ -39,7 +39,7 @@ from broker.metadata.cluster_control import LocalReplicas
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.controller import Controller
 from broker.metadata.controller_client import ControllerClient
-from broker.metadata.image import UNASSIGNED_DIRECTORY
+from broker.metadata.image import GROUP_METADATA_TOPIC, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum import SingleNodeQuorum

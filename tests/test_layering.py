@@ -61,7 +61,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
-    "broker.groups": ("broker.groups", "broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
+    "broker.coordination": ("broker.coordination", "broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
+    "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *FACTS, "storage", "protocol", "config"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (

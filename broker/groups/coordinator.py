@@ -19,16 +19,16 @@ from typing import Any
 from broker.answer_size import AnswerSize
 from broker.clock import Clock, Timer
 from broker.context import RequestContext
+from broker.coordination.coordinator_log import CoordinatorLog
+from broker.coordination.java_hash import positive_java_hash
+from broker.coordination.records import CoordinatorResult
 from broker.deferred import Deferred
 from broker.groups.classic_group import ClassicGroup
-from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, CoordinatorLog
 from broker.groups.group_config import GroupConfig
-from broker.groups.java_hash import positive_java_hash
-from broker.groups.records import CoordinatorResult
 from broker.groups.shard import GroupCoordinatorShard
 from broker.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.log_fields import Fields
-from broker.metadata.image import MetadataDelta
+from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
 from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import at_once_or_in_turns
 from broker.turns import Work

@@ -17,6 +17,8 @@ from collections.abc import Callable
 
 from broker.clock import Clock
 from broker.context import RequestContext
+from broker.coordination.records import CoordinatorResult
+from broker.coordination.timers import CoordinatorTimers
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
 from broker.groups.group_config import (
@@ -29,8 +31,7 @@ from broker.groups.group_config import (
     GroupConfig,
 )
 from broker.groups.rebalance import Rebalance
-from broker.groups.records import CoordinatorResult, empty_group_record, group_metadata_record
-from broker.groups.timers import GroupTimers
+from broker.groups.records import empty_group_record, group_metadata_record
 from broker.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -56,7 +57,7 @@ class GroupMetadataManager:
     """All classic groups whose offsets partition is this shard's."""
 
     def __init__(
-        self, timers: GroupTimers, clock: Clock, random_source: random.Random, config: GroupConfig, limited_log: LimitedLog
+        self, timers: CoordinatorTimers, clock: Clock, random_source: random.Random, config: GroupConfig, limited_log: LimitedLog
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self._is_loading = True

@@ -12,10 +12,11 @@ from collections.abc import Callable, Generator
 
 from broker.answer_size import AnswerSize
 from broker.clock import Clock
+from broker.coordination.records import CoordinatorRecord
 from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from broker.groups.group_config import GroupConfig
 from broker.groups.group_metadata_manager import GroupMetadataManager
-from broker.groups.records import CoordinatorRecord, group_tombstone, offset_tombstone
+from broker.groups.records import group_tombstone, offset_tombstone
 from broker.pieces import Pace, pieces
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (

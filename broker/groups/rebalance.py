@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 
 from broker.clock import Clock
+from broker.coordination.records import CoordinatorResult
+from broker.coordination.timers import CoordinatorTimers, TimerKey
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
 from broker.groups.classic_group_member import ClassicGroupMember
 from broker.groups.group_config import GroupConfig
-from broker.groups.records import CoordinatorResult, group_metadata_record
-from broker.groups.timers import GroupTimers, TimerKey
+from broker.groups.records import group_metadata_record
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
 from protocol.errors import ErrorCode
@@ -35,7 +36,7 @@ log = logging.getLogger("barnabas.groups")
 class Rebalance:
     """Drives the groups of one shard from phase to phase."""
 
-    def __init__(self, timers: GroupTimers, clock: Clock, config: GroupConfig, limited_log: LimitedLog) -> None:
+    def __init__(self, timers: CoordinatorTimers, clock: Clock, config: GroupConfig, limited_log: LimitedLog) -> None:
         self._timers = timers
         self._limited_log = limited_log
         self._clock = clock

@@ -9,18 +9,16 @@ with an explicit retention time, the only version that has room for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from broker.coordination.records import CoordinatorRecord
 from broker.groups.classic_group import ClassicGroup
-from protocol.errors import DecodeError, ErrorCode
+from protocol.errors import DecodeError
 from protocol.messages.stored.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
-    OffsetCommitValue,
     decode_key,
     decode_value,
     encode_key,
@@ -36,34 +34,16 @@ OFFSET_KEYS_CACHED = 10_000
 """Encoded keys of offsets that are remembered: the same partitions are committed again and again, and encoding costs 4 µs."""
 
 
-@dataclass(slots=True)
-class CoordinatorRecord:
-    """One change of durable state; a None value is the tombstone that ends what the key names."""
-
-    key: OffsetCommitKey | GroupMetadataKey
-    value: OffsetCommitValue | GroupMetadataValue | None
-
-    def encode(self, now_ms: int) -> SimpleRecord:
-        key, value = self.key, self.value
-        key_bytes = _offset_key(key.group, key.topic, key.partition) if isinstance(key, OffsetCommitKey) else encode_key(key)
-        if value is None:
-            return SimpleRecord(key_bytes, None, timestamp=now_ms)
-        if isinstance(value, GroupMetadataValue):
-            version = GROUP_METADATA_VALUE_VERSION
-        else:
-            version = OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else EXPIRING_OFFSET_COMMIT_VALUE_VERSION
-        return SimpleRecord(key_bytes, encode_value(value, version), timestamp=now_ms)
-
-
-@dataclass(slots=True)
-class CoordinatorResult:
-    """What an operation on the coordinator's state came to: records to append, and what to do once they are committed or refused.
-
-    The records are replayed before `on_committed(NONE)`; with an error nothing was written and nothing is replayed.
-    """
-
-    records: list[CoordinatorRecord]
-    on_committed: Callable[[ErrorCode], None]
+def encode_record(record: CoordinatorRecord, now_ms: int) -> SimpleRecord:
+    key, value = record.key, record.value
+    key_bytes = _offset_key(key.group, key.topic, key.partition) if isinstance(key, OffsetCommitKey) else encode_key(key)
+    if value is None:
+        return SimpleRecord(key_bytes, None, timestamp=now_ms)
+    if isinstance(value, GroupMetadataValue):
+        version = GROUP_METADATA_VALUE_VERSION
+    else:
+        version = OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else EXPIRING_OFFSET_COMMIT_VALUE_VERSION
+    return SimpleRecord(key_bytes, encode_value(value, version), timestamp=now_ms)
 
 
 def read_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:

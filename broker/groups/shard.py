@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from broker.clock import Clock, Timer
-from broker.groups.coordinator_log import Buffer, CoordinatorLog
+from broker.coordination.coordinator_log import Buffer, CoordinatorLog
+from broker.coordination.records import CoordinatorRecord, CoordinatorResult
+from broker.coordination.timers import CoordinatorTimers, Operation
 from broker.groups.group_config import GroupConfig
 from broker.groups.group_metadata_manager import GroupMetadataManager
 from broker.groups.offset_metadata_manager import NO_PRODUCER_ID, OffsetMetadataManager
-from broker.groups.records import CoordinatorRecord, CoordinatorResult, read_record
-from broker.groups.timers import GroupTimers, Operation
+from broker.groups.records import encode_record, read_record
 from broker.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -88,7 +89,7 @@ class GroupCoordinatorShard:
         self._clock = clock
         self._config = config
         self._limited_log = limited_log
-        self._timers = GroupTimers(clock, self._run_operation)
+        self._timers = CoordinatorTimers(clock, self._run_operation)
         self.group_manager = GroupMetadataManager(self._timers, clock, random_source, config, limited_log)
         self.offset_manager = OffsetMetadataManager(self.group_manager, clock, config, topic_id_of)
         self._writes: deque[_Write] = deque()
@@ -105,7 +106,7 @@ class GroupCoordinatorShard:
         assert self.is_loaded, "nothing is written before the log is read"
         now_ms = self._clock.now_ms()
         try:
-            records = [record.encode(now_ms) for record in result.records]
+            records = [encode_record(record, now_ms) for record in result.records]
         except ValueError as e:
             # A name longer than a stored string may be; Kafka fails the request in the same way.
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)

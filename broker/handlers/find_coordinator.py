@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.context import Handler, RequestContext, Services
-from broker.groups.coordinator_log import GROUP_METADATA_TOPIC
+from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.pieces import at_once_or_in_turns, text_pieces
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError

@@ -27,8 +27,8 @@ from typing import Any
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.groups.coordinator import commit_error_response
-from broker.groups.coordinator_log import GROUP_METADATA_TOPIC
 from broker.groups.replies import mapped
+from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.pieces import at_once_or_in_turns
 from broker.turns import Work, is_many
 from protocol.compression import Compression

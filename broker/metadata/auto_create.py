@@ -16,15 +16,13 @@ from broker.clock import Clock
 from broker.context import RequestContext
 from broker.limited_log import LimitedLog
 from broker.metadata.change_log import ChangeLog
+from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.metadata.topic_names import find_name_fault
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 
 logger = logging.getLogger("barnabas.metadata")
-
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 IN_FLIGHT_MAX = 10_000
 """Topics on their way at a time; beyond it a client is only told "unknown" and asks again."""

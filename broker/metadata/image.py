@@ -20,7 +20,11 @@ MIGRATING_DIRECTORY = (0).to_bytes(16, "big")
 UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
 LOST_DIRECTORY = (2).to_bytes(16, "big")
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 """Topics that clients may not write to, and that Metadata marks `is_internal`."""
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

@@ -10,10 +10,11 @@ import pytest
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
+from broker.coordination.coordinator_log import LOAD_CHUNK_BYTES, ReplicatedCoordinatorLog
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.coordinator_log import GROUP_METADATA_TOPIC, LOAD_CHUNK_BYTES, ReplicatedCoordinatorLog
 from broker.groups.group_config import GroupConfig
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics import Metrics
 from broker.pieces import at_once_or_in_turns

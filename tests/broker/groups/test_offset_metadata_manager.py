@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.groups.records import CoordinatorRecord
+from broker.coordination.records import CoordinatorRecord
+from broker.groups.records import encode_record
 from protocol.errors import ErrorCode
 from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
 from protocol.records import ControlType, build_batch, build_control_batch, encode_end_transaction_value
@@ -238,7 +239,7 @@ def test_topic_deleted_while_loading_loses_its_offsets_too():
 
 def transactional_commit(offset: int, producer_id: int = 9) -> bytearray:
     record = CoordinatorRecord(OffsetCommitKey(group="g", topic="t", partition=0), OffsetCommitValue(offset=offset))
-    return build_batch([record.encode(0)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    return build_batch([encode_record(record, 0)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
 
 
 def end_transaction(control_type: ControlType, producer_id: int = 9) -> bytearray:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from broker.coordination.records import CoordinatorRecord
 from broker.groups.classic_group import ClassicGroup
-from broker.groups.records import CoordinatorRecord, empty_group_record, group_metadata_record, offset_tombstone, read_record
+from broker.groups.records import empty_group_record, encode_record, group_metadata_record, offset_tombstone, read_record
 from protocol.errors import DecodeError
 from protocol.messages.stored.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 
@@ -26,7 +27,7 @@ def test_what_kafka_wrote_is_written_the_same(key: bytes, value: bytes):
     record = read_record(key, value)
 
     assert record is not None
-    written = record.encode(now_ms=123)
+    written = encode_record(record, now_ms=123)
     assert (written.key, written.value, written.timestamp) == (key, value, 123)
 
 
@@ -36,18 +37,18 @@ def test_group_that_kafka_stored_is_stored_again_from_its_members():
     group = ClassicGroup.from_record("g1", record.value)
 
     assignments = {member.member_id: member.assignment for member in group.members.values()}
-    again = group_metadata_record(group, assignments).encode(0)
+    again = encode_record(group_metadata_record(group, assignments), 0)
 
     assert (again.key, again.value) == (GROUP_KEY, STABLE_GROUP)
     assert group.subscribed_topics == {"t1"}
 
 
 def test_new_group_is_stored_as_kafka_stores_it():
-    assert empty_group_record(ClassicGroup("g1", 0x1A1FC21E8C1)).encode(0).value == NEW_GROUP
+    assert encode_record(empty_group_record(ClassicGroup("g1", 0x1A1FC21E8C1)), 0).value == NEW_GROUP
 
 
 def test_tombstone_has_the_key_of_what_it_ends():
-    tombstone = offset_tombstone("simple", "t1", 0).encode(0)
+    tombstone = encode_record(offset_tombstone("simple", "t1", 0), 0)
 
     assert (tombstone.key, tombstone.value) == (OFFSET_KEY, None)
 
@@ -55,7 +56,7 @@ def test_tombstone_has_the_key_of_what_it_ends():
 def test_commit_with_a_retention_time_takes_the_version_that_carries_it():
     record = CoordinatorRecord(OffsetCommitKey(group="g"), OffsetCommitValue(offset=1, commit_timestamp=2, expire_timestamp=3))
 
-    read = read_record(record.encode(0).key, record.encode(0).value)
+    read = read_record(encode_record(record, 0).key, encode_record(record, 0).value)
 
     assert read is not None and read.value == record.value
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
+from broker.coordination.coordinator_log import CoordinatorLog
 from broker.deferred import Deferred
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.coordinator_log import CoordinatorLog
 from broker.groups.group_config import GroupConfig
 from broker.groups.records import read_record
 from broker.metadata.cluster_state import ClusterState

@@ -1,7 +1,7 @@
 """Named timers that are pushed back far more often than they fire."""
 
-from broker.groups.records import CoordinatorResult
-from broker.groups.timers import GroupTimers, Operation
+from broker.coordination.records import CoordinatorResult
+from broker.coordination.timers import CoordinatorTimers, Operation
 from tests.support.clock import ManualClock
 
 
@@ -11,7 +11,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.fired: list[tuple[str, int]] = []
-        self.timers = GroupTimers(self.clock, lambda operation: self._run(operation))
+        self.timers = CoordinatorTimers(self.clock, lambda operation: self._run(operation))
 
     def _run(self, operation: Operation) -> None:
         operation()

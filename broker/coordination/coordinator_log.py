@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from broker.replication.replica_manager import ReplicaManager
     from storage.file_slice import FileSlice
 
-log = logging.getLogger("barnabas.groups")
-
-GROUP_METADATA_TOPIC = "__consumer_offsets"
+log = logging.getLogger("barnabas.coordination")
 
 LOAD_CHUNK_BYTES = 256 * 1024
 """How much of the log is read at a time while loading; a larger batch is read whole."""

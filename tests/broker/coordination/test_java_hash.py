@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from broker.groups.java_hash import forget_hashes, positive_java_hash
+from broker.coordination.java_hash import forget_hashes, positive_java_hash
 
 
 def _plain_hash(text: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.clock import Clock, Timer
-from broker.groups.records import CoordinatorResult
+from broker.coordination.records import CoordinatorResult
 
 Operation = Callable[[], CoordinatorResult | None]
 TimerKey = tuple[str, ...]
@@ -27,7 +27,7 @@ class _Entry:
         self.timer: Timer | None = None
 
 
-class GroupTimers:
+class CoordinatorTimers:
     """At most one timer per key. `run` executes an operation that fell due."""
 
     def __init__(self, clock: Clock, run: Callable[[Operation], None]) -> None:
