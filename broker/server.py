@@ -47,6 +47,7 @@ from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
+from broker.network.sockets import SocketOptions, SystemNetwork
 from broker.replication.replica_manager import ReplicaManager
 from broker.turns import Turns
 from broker.unused_memory import UnusedMemory
@@ -180,6 +181,7 @@ class Broker:
             self._loop,
             self._clock,
             self._executor,
+            SystemNetwork(self._loop),
             max_frame_size=config.socket_request_max_bytes,
             max_request_memory=config.queued_request_bytes_limit,
             max_connections=min(config.connections_limit, self._descriptors.connections),
@@ -197,9 +199,11 @@ class Broker:
         listener = Listener(
             endpoint.listener_name,
             registry,
-            backlog=self.config.socket_listen_backlog_size,
-            send_buffer_bytes=self.config.socket_send_buffer_bytes,
-            receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+            SocketOptions(
+                backlog=self.config.socket_listen_backlog_size,
+                send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+            ),
         )
         self._undo.append(listener.stop)
         self.listeners.append(listener)
@@ -325,7 +329,9 @@ class Broker:
         self._controller = controller
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
-        apis = self._apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, partial(self._collection_pause.note, "requests")))
+        apis = self._apis = KafkaApis(
+            services, Turns(self._loop.call_soon, self._clock.monotonic_us, partial(self._collection_pause.note, "requests"))
+        )
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:

@@ -10,17 +10,20 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from concurrent.futures import Executor
+from typing import Any, Protocol, cast
 
 from broker.deferred import Deferred
+from broker.limited_log import LimitedLog
+from broker.network.busy_poll import BusyPoll
+from broker.network.frame_turn import FrameTurn
 from broker.network.outbox import Outbox
+from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks, RequestPipeline
+from broker.network.sockets import Network
 from protocol.errors import DecodeError
 from protocol.foreign_protocols import ForeignProtocolError
-from protocol.framing import FrameAssembler, FrameBuffer
-
-if TYPE_CHECKING:
-    from broker.network.listeners import ConnectionRegistry
+from protocol.framing import BufferPool, FrameAssembler, FrameBuffer
 
 # The kinds of log lines here, each with a limit of its own, because strangers cause them.
 FOREIGN_PROTOCOLS = "clients of other protocols"
@@ -53,12 +56,34 @@ class ConnectionFacts:
         self.client_software = ("unknown", "unknown")
 
 
+class Registry(Protocol):
+    """What connections share, and who counts them."""
+
+    loop: asyncio.AbstractEventLoop
+    executor: Executor
+    network: Network
+    log: LimitedLog
+    max_frame_size: int
+    pool: BufferPool
+    memory: RequestMemory
+    frame_turn: FrameTurn
+    busy_poll: BusyPoll | None
+    monotonic_ms: Callable[[], int]
+
+    def admit(self, connection: Connection) -> bool:
+        """Count `connection` in and number it, or refuse it."""
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is closed."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """Created by the listener for each accepted socket; lives until `connection_lost`."""
 
     __slots__ = (
         "_assembler",
         "_buffer_size",
+        "_busy_poll",
         "_flush_is_due",
         "_has_memory",
         "_held_size",
@@ -79,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, registry: ConnectionRegistry, listener_name: str, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
+        self, registry: Registry, listener_name: str, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
     ) -> None:
         self._registry = registry
         self._loop = registry.loop
@@ -98,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
             may_go_on=registry.frame_turn.may_go_on,
         )
         self._memory = registry.memory
+        self._busy_poll = registry.busy_poll
         self._receiving = False  # inside buffer_updated, which flushes once at its end
         self._flush_is_due = False
         self._is_reading = True
@@ -134,7 +160,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._registry.admit(self):
             self._transport.abort()
             return
-        self._outbox = Outbox(self._transport, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
+        layer = self._registry.network.make_layer(self._transport)
+        self._outbox = Outbox(layer, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         try:
@@ -158,11 +185,19 @@ class Connection(asyncio.BufferedProtocol):
         self._after_frames()
         if nbytes == self._buffer_size:
             self._let_others_go_first()
-        elif nbytes <= SMALL_READ_SIZE:
-            self._registry.busy_poll.read_answered()
+        elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None:
+            self._busy_poll.read_answered()
 
     def eof_received(self) -> bool:
         return False
+
+    def pause_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pipeline.close()

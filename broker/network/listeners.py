@@ -1,4 +1,4 @@
-"""Listening sockets and what all connections share: limits, deadlines, buffers.
+"""Listeners and what all connections share: limits, deadlines, buffers.
 
 Each named listener accepts on its own address; a connection knows by which one it came, because clients are told the broker's
 address on that same listener (KIP-103).
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -20,14 +19,15 @@ from broker.limited_log import LimitedLog
 from broker.network.busy_poll import BusyPoll
 from broker.network.connection import Connection, ConnectionFacts
 from broker.network.frame_turn import FrameTurn
-from broker.network.listening_sockets import BACKLOG, ListeningSockets, resolve
+from broker.network.listening_sockets import resolve
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks
+from broker.network.sockets import Network, SocketOptions
 from protocol.framing import BufferPool, FrameBuffer
 
 REFUSED_CONNECTIONS = "refused connections"  # a kind of log line
-SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it as the connection goes
 _NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
+_DEFAULT_OPTIONS = SocketOptions()
 SWEEP_INTERVAL_MS = 1_000  # how often deadlines are looked at; they are tens of seconds
 
 
@@ -39,6 +39,7 @@ class ConnectionRegistry:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         executor: Executor,
+        network: Network,
         *,
         max_frame_size: int,
         max_request_memory: int,
@@ -53,11 +54,12 @@ class ConnectionRegistry:
         self.log = LimitedLog(logging.getLogger("barnabas.network"), clock)
         self.loop = loop
         self.executor = executor
+        self.network = network
         self.max_frame_size = max_frame_size
         self.pool = BufferPool(self._free_in_thread)
         self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
         self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_us)
-        self.busy_poll = BusyPoll(loop, clock, busy_poll_us)
+        self.busy_poll = BusyPoll(loop, clock, busy_poll_us) if busy_poll_us else None
         self.monotonic_ms = clock.monotonic_ms
         self._clock = clock
         self._max_connections = max_connections
@@ -148,68 +150,33 @@ class ConnectionRegistry:
 
 
 class Listener:
-    """One named listener: its sockets (a host name may resolve to several addresses) and the asyncio servers on them.
+    """One named listener: where it accepts connections, and what they are served."""
 
-    `backlog` is how many connections the kernel holds before they are accepted; the buffers' sizes are SO_SNDBUF and SO_RCVBUF.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        registry: ConnectionRegistry,
-        *,
-        backlog: int = BACKLOG,
-        send_buffer_bytes: int = SYSTEM_DEFAULT,
-        receive_buffer_bytes: int = SYSTEM_DEFAULT,
-    ) -> None:
+    def __init__(self, name: str, registry: ConnectionRegistry, options: SocketOptions = _DEFAULT_OPTIONS) -> None:
         self.name = name
         self._registry = registry
-        self._backlog = backlog
-        self._buffer_sizes = {
-            option: size
-            for option, size in ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
-            if size != SYSTEM_DEFAULT
-        }
-        self._sockets = ListeningSockets(f"listener {name}", configure=self._set_inherited_options)
-        self._servers: list[asyncio.Server] = []
+        self._acceptor = registry.network.make_acceptor(f"listener {name}", options)
 
     @property
     def port(self) -> int:
         """The real one, once bound: a configured port 0 asks the kernel for a free one."""
-        return self._sockets.port
+        return self._acceptor.port
 
     def bind(self, host: str | None, port: int) -> None:
         """Take the address, without accepting yet; raises ListenError."""
-        self._sockets.bind(host, port)
+        self._acceptor.bind(host, port)
 
     def listen(self) -> None:
         """The last chance of a refusal, ListenError. Comes right before `start`: from now on the kernel accepts connections."""
-        self._sockets.listen(self._backlog)
+        self._acceptor.listen()
 
     async def start(self, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
         """Serve the connections; `handle` runs their requests."""
-        loop = self._registry.loop
-
-        def connection() -> Connection:
-            return Connection(self._registry, self.name, handle)
-
-        for listening in self._sockets.sockets:
-            self._servers.append(await loop.create_server(connection, sock=listening, backlog=self._backlog))
-
-    def _set_inherited_options(self, listening: socket.socket) -> None:
-        """Accepted sockets take these from the listening one; set before it listens, the receive buffer also bounds the window offered.
-
-        Keep-alive, as in Kafka, finds out peers that vanished while a request of theirs is parked, which the idle limit spares.
-        """
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, size in self._buffer_sizes.items():
-            listening.setsockopt(socket.SOL_SOCKET, option, size)
+        await self._acceptor.start(lambda: Connection(self._registry, self.name, handle))
 
     def stop(self) -> None:
         """Stop accepting and free the addresses; open connections are the registry's to close."""
-        for server in self._servers:
-            server.close()
-        self._sockets.close()
+        self._acceptor.stop()
 
 
 def limits_by_address(limits: Mapping[str, int]) -> dict[str, int]:

@@ -1,28 +1,22 @@
-"""What one connection still has to send, in order: bytes and slices of segment files. The only writer of its socket.
+"""What one connection still has to send, in order: bytes and slices of segment files. The only writer of its connection.
 
-It sends on the transport's descriptor itself, never through `transport.write`: mixing the two reorders bytes. To wait until the
-socket takes more, it watches a duplicate, because uvloop watches the original; most connections never need one.
-Record bytes go from the page cache to the socket by sendfile and are never seen by Python. A slow peer leaves the outbox
-blocked; the owner then stops reading that peer's requests, so that what is queued stays within one response a request.
+How bytes leave is its transport layer's. A slow peer leaves the outbox blocked; the owner then stops reading that peer's requests, so
+that what is queued stays within one response a request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import Final
 
+from broker.network.transport_layer import MSG_MORE, TransportLayer
 from storage.file_slice import FileSlice
 from storage.page_cache import is_resident, read_in
 
 Chunk = bytes | bytearray | memoryview | FileSlice
 
-MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)  # Linux: hold the header back until the records follow, one segment less
-NOT_WATCHED: Final = -1
 READ_AHEAD_SIZE = 4 * 1024 * 1024  # bytes brought in behind a large slice: who reads one old megabyte reads the next
 RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose pages were just written
 # Bytes; smaller slices are read and leave in one call with what is around them. For 1 KB that is 8 µs of CPU against 14 µs for a send, a
@@ -34,7 +28,7 @@ RUN_SIZE = 64 * 1024
 
 
 class Outbox:
-    """Queue of chunks and the socket they leave by.
+    """Queue of chunks and the layer they leave by, which is this outbox's to close.
 
     `on_writable()` is called after an outbox that `is_behind` has caught up. `on_broken(reason)` is called once when the socket or a file
     fails; nothing is sent afterwards. A FileSlice is owned from `push` on and released when sent or dropped.
@@ -42,25 +36,24 @@ class Outbox:
 
     __slots__ = (
         "_executor",
-        "_fd",
         "_is_closed",
         "_is_reading_ahead",
+        "_layer",
         "_loop",
         "_on_broken",
         "_on_writable",
         "_queue",
         "_reading_in",
+        "_send",
         "_sent_of_head",
-        "_socket",
         "_turn_left",
         "_waits_for_writable",
-        "_watched_fd",
         "pushed_size",
     )
 
     def __init__(
         self,
-        transport: asyncio.Transport,
+        layer: TransportLayer,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
         *,
@@ -69,10 +62,8 @@ class Outbox:
     ) -> None:
         self._loop = loop
         self._executor = executor
-        # A second socket object on the transport's descriptor, which the transport keeps open until after `connection_lost`.
-        self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
-        self._fd = self._socket.fileno()
-        self._watched_fd = NOT_WATCHED
+        self._layer = layer
+        self._send = layer.send  # bound once: it is called for every response
         self._on_writable = on_writable
         self._on_broken = on_broken
         self._queue: deque[Chunk] = deque()
@@ -102,27 +93,13 @@ class Outbox:
 
     @property
     def is_reset(self) -> bool:
-        """Whether the peer has reset the connection. Who reads from it is told by the transport; who does not has to ask."""
-        try:
-            self._peek()
-        except OSError:
-            return True
-        return False
+        """Whether the peer has reset the connection. A connection that does not read from it has to ask."""
+        return self._layer.is_reset
 
     @property
     def has_unread_bytes(self) -> bool:
         """Whether the peer has sent what the transport has not read."""
-        try:
-            return self._peek()
-        except OSError:
-            return False
-
-    def _peek(self) -> bool:
-        """Whether bytes wait to be read; the peer's orderly end is none. Raises OSError when it reset the connection."""
-        try:
-            return not self._is_closed and self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
-        except (BlockingIOError, InterruptedError):
-            return False
+        return self._layer.has_unread_bytes
 
     def push(self, chunk: Chunk) -> None:
         """Queue `chunk`; `flush` sends it."""
@@ -136,17 +113,21 @@ class Outbox:
             return
         self._take_turn()
 
+    def pause_writing(self) -> None:
+        """asyncio's call: the transport has as much queued as it wants."""
+        self._layer.pause_writing()
+
+    def resume_writing(self) -> None:
+        """asyncio's call: the transport takes more again."""
+        self._layer.resume_writing()
+
     def close(self) -> None:
         """Drop what is queued; the transport is the owner's. To be called before it closes. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
-        if self._waits_for_writable:
-            self._loop.remove_writer(self._watched_fd)  # before the close: a watcher on a closed descriptor spins the loop
-            self._waits_for_writable = False
-        if self._watched_fd != NOT_WATCHED:
-            os.close(self._watched_fd)  # left open, the duplicate would keep the peer from seeing our FIN
-        self._socket.detach()
+        self._waits_for_writable = False
+        self._layer.close()
         for chunk in self._queue:
             if type(chunk) is FileSlice and chunk is not self._reading_in:
                 chunk.release()
@@ -184,7 +165,7 @@ class Outbox:
         if queue and len(data) < RUN_SIZE and (type(queue[0]) is not FileSlice or queue[0].size < INLINE_SIZE):
             data = self._take_run(data)
         try:
-            sent = self._socket.send(data, MSG_MORE if queue else 0)  # type: ignore[arg-type]
+            sent = self._send(data, MSG_MORE if queue else 0)  # type: ignore[arg-type]
         except (BlockingIOError, InterruptedError):
             queue.appendleft(data)
             raise
@@ -225,7 +206,7 @@ class Outbox:
         while self._sent_of_head < size:
             if self._turn_left <= 0:
                 raise BlockingIOError  # others first; the socket is writable again at once
-            sent = os.sendfile(self._fd, head.fd, head.position + self._sent_of_head, min(size - self._sent_of_head, self._turn_left))
+            sent = self._layer.send_file(head.fd, head.position + self._sent_of_head, min(size - self._sent_of_head, self._turn_left))
             if sent == 0:  # the file was truncated under us: the announced size can't be kept
                 raise OSError("segment ended before its slice")
             self._sent_of_head += sent
@@ -274,7 +255,7 @@ class Outbox:
         """The first bytes without a second look whether they are in memory: is it so short that they have left again, sendfile
         waits for the disk."""
         size = len(head)
-        sent = os.sendfile(self._fd, head.fd, head.position, min(size, self._turn_left))
+        sent = self._layer.send_file(head.fd, head.position, min(size, self._turn_left))
         if sent == 0:
             raise OSError("segment ended before its slice")
         self._turn_left -= sent
@@ -285,13 +266,10 @@ class Outbox:
             self._sent_of_head = sent
 
     def _wait_for_writable(self) -> None:
-        if self._watched_fd == NOT_WATCHED:
-            self._watched_fd = os.dup(self._fd)
         self._waits_for_writable = True
-        self._loop.add_writer(self._watched_fd, self._writable)
+        self._layer.when_writable(self._writable)
 
     def _writable(self) -> None:
-        self._loop.remove_writer(self._watched_fd)
         self._waits_for_writable = False
         self.flush()
         self._tell_if_caught_up()

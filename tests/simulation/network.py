@@ -46,7 +46,7 @@ class SimulatedNetwork:
     def listen(self, host: str, port: int, protocol_factory: Callable[[], Any]) -> int:
         """Accept on the address from now on; returns the port, a free one for port 0. OSError when it is taken."""
         if port == 0:
-            port = self._draw_port()
+            port = self.draw_port()
         if (host, port) in self._listeners:
             raise OSError(98, "Address already in use")
         self._listeners[host, port] = (current_life(), protocol_factory)
@@ -68,7 +68,7 @@ class SimulatedNetwork:
             self.loop.note("refused", f"{from_host} -> {host}:{port}")
             raise ConnectionRefusedError(111, f"connect to {host}:{port} refused")
         life, server_factory = found
-        address = (from_host, self._draw_port())
+        address = (from_host, self.draw_port())
         client = SimulatedTransport(self, current_life(), address, (host, port))
         server = SimulatedTransport(self, life, (host, port), address)
         client.peer, server.peer = server, client
@@ -129,7 +129,7 @@ class SimulatedNetwork:
     def forget(self, transport: SimulatedTransport) -> None:
         self._transports.pop(transport, None)
 
-    def _draw_port(self) -> int:
+    def draw_port(self) -> int:
         self._next_port += 1
         return self._next_port
 

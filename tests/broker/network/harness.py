@@ -13,6 +13,7 @@ import uvloop
 
 from broker.network.connection import ConnectionFacts
 from broker.network.listeners import ConnectionRegistry, Listener
+from broker.network.sockets import SocketOptions, SystemNetwork
 from tests.support.clock import ManualClock
 
 
@@ -45,9 +46,14 @@ class Harness:
             "busy_poll_us": 0,
         }
         self.registry = ConnectionRegistry(
-            asyncio.get_running_loop(), self.clock, self.executor, on_count=lambda name, change: None, **(settings | limits)
+            asyncio.get_running_loop(),
+            self.clock,
+            self.executor,
+            SystemNetwork(asyncio.get_running_loop()),
+            on_count=lambda name, change: None,
+            **(settings | limits),
         )
-        self.listener = Listener("PLAINTEXT", self.registry, **listener)
+        self.listener = Listener("PLAINTEXT", self.registry, SocketOptions(**listener))
         self._handle = handle
 
     async def start(self) -> None:

@@ -17,31 +17,13 @@ from protocol.framing import BufferPool
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.vote import VoteRequest
+from tests.simulation.clock import LoopClock
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.trace import Trace
 
 TIMEOUT_MS = 1_000
 METADATA, API_VERSIONS = 3, 18
-
-
-class LoopClock:
-    """The simulated loop's time as the broker's Clock."""
-
-    def __init__(self, loop: SimulatedLoop) -> None:
-        self._loop = loop
-
-    def now_ms(self) -> int:
-        return 1_750_000_000_000 + self.monotonic_ms()
-
-    def monotonic_ms(self) -> int:
-        return round(self._loop.time() * 1000)
-
-    def monotonic_us(self) -> int:
-        return self._loop.now_us
-
-    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, callback, *arguments)
 
 
 class Peer:

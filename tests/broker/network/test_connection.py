@@ -387,7 +387,7 @@ def test_a_large_answer_leaves_through_a_small_send_buffer() -> None:
 def test_the_kernel_holds_as_many_connections_as_asked_for() -> None:
     async def test() -> None:
         async with serving(listener={"backlog": 7}) as harness:
-            (listening,) = harness.listener._sockets.sockets
+            (listening,) = harness.listener._acceptor.sockets  # type: ignore[attr-defined]
             (backlog,) = struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32), 28)
             assert backlog == 7
 
