@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.clock import Clock, Timer
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.replication.partition import Partition
     from broker.replication.replica_manager import ReplicaManager
     from config.server import ServerConfig
 
 log = logging.getLogger("barnabas.background")
 
 DELETION_INTERVAL_MS = 1_000  # how often delays that are over are looked for
+PARTITIONS_PER_TURN = 500  # asked whether there is something to do before others are served: 0.5 to 1 µs each
 LOGS_PER_TURN = 50  # whose retention is looked at before others are served: 1 µs each, more where there are files to look at
 FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision, or to a shorter log.flush.scheduler.interval.ms
 RunBlocking = Callable[..., Awaitable[Any]]
+Result = TypeVar("Result")
 
 
 class Background:
@@ -107,12 +110,12 @@ class Background:
             log.info("retention deleted segments=%d", count)
 
     async def _write_checkpoints(self) -> None:
-        for work in self._log_manager.take_checkpoints():
+        for work in await _in_turns(self._log_manager.take_checkpoints_in_pieces()):
             await self._run_blocking(work.run)
 
     async def _flush_all(self) -> None:
         """Make all that was appended durable, so that a restart has about a minute of log to scan. Kafka leaves it to the kernel."""
-        self._replica_manager.request_flush(partition for partition in self._replica_manager.partitions() if partition.log.has_unflushed)
+        await self._request_flush(lambda partition: partition.log.has_unflushed)
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._replica_manager.when_flushed(lambda: flushed.done() or flushed.set_result(None))
         await flushed
@@ -120,14 +123,31 @@ class Background:
 
     async def _flush_due(self) -> None:
         now_ms = self._clock.now_ms()
-        self._replica_manager.request_flush(
-            partition for partition in self._replica_manager.partitions() if partition.log.flush_is_due(now_ms)
-        )
+        await self._request_flush(lambda partition: partition.log.flush_is_due(now_ms))
+
+    async def _request_flush(self, is_due: Callable[[Partition], bool]) -> None:
+        partitions = list(self._replica_manager.partitions())
+        for start in range(0, len(partitions), PARTITIONS_PER_TURN):
+            if start:
+                await asyncio.sleep(0)
+            piece = partitions[start : start + PARTITIONS_PER_TURN]
+            self._replica_manager.request_flush(partition for partition in piece if not partition.is_deleted and is_due(partition))
 
     async def _delete_due(self) -> None:
-        work = self._log_manager.take_due_deletions(self._clock.now_ms())
+        work = await _in_turns(self._log_manager.take_due_deletions_in_pieces(self._clock.now_ms()))
         if work is not None:
             await self._run_blocking(work.run)
 
     async def _expire_producers(self) -> None:
         self._log_manager.remove_expired_producers(self._clock.now_ms())
+
+
+async def _in_turns(pieces: Generator[None, None, Result]) -> Result:
+    """What the work comes to; others are served at each of its yields."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as e:
+            result: Result = e.value
+            return result
+        await asyncio.sleep(0)

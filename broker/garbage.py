@@ -74,7 +74,9 @@ class GarbageCollection:
     def drop_free_lists(self) -> None:
         """Let Python free what it keeps for the next tuples, floats and lists, which only a collection of everything does.
 
-        What lives is frozen first, so that there is nothing else to look at."""
+        What lives is frozen first, so that there is nothing else to look at. Nothing is done while collections pause."""
+        if not gc.isenabled():
+            return
         gc.collect(_MIDDLE)
         gc.freeze()
         gc.collect()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ from storage.meta_properties import (
 
 logger = logging.getLogger("barnabas.storage")
 
-PartitionOffsets = Mapping[tuple[str, int], int]
+PartitionOffsets = dict[tuple[str, int], int]
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # opened by the metadata quorum itself, in the first directory
 
@@ -251,9 +251,12 @@ class LogDirectory:
         delete_clean_shutdown(self.path, self._disk)
         self.checkpoints = self._writer.read()
 
-    def take_checkpoint(self, checkpoints: Checkpoints) -> CheckpointWork:
+    def take_checkpoint(self) -> CheckpointWork:
+        """An empty one, older than any that is taken after it: whoever takes it puts the logs' offsets in.
+
+        It may be filled in pieces. An entry of a log that is removed meanwhile does no harm: the removal comes after this checkpoint."""
         self._checkpoint_sequence += 1
-        return CheckpointWork(self._writer, self._checkpoint_sequence, checkpoints)
+        return CheckpointWork(self._writer, self._checkpoint_sequence, Checkpoints({}, {}, {}))
 
     def take_removal(self, departures: Sequence[Departure], orphans: Collection[tuple[str, int]] = ()) -> RemovalWork:
         """For partitions whose logs are closed: no later checkpoint names them."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from config.topic import LogConfig
 from protocol.uuids import uuid_to_text
@@ -37,9 +38,13 @@ from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 
 logger = logging.getLogger("barnabas.storage")
 
+Result = TypeVar("Result")
+
 DELETE_AT_ONCE = 0
 CLOSED_PIECE_LOGS = 50  # closed between two yields, 20 µs each
 LEAVING_PIECE_LOGS = 1_000
+CHECKPOINT_PIECE_LOGS = 500  # whose offsets are read between two yields, 1 to 2 µs each
+DELETION_PIECE_LOGS = 5_000  # asked for renamed files between two yields, 0.1 µs each
 OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their three descriptors
 NO_TOPIC_ID = bytes(16)
 _HEX_BITS = 128
@@ -219,13 +224,7 @@ class LogManager:
 
     def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> list[RemovalWork]:
         """`delete_logs_in_pieces` at once, for few logs."""
-        pieces = self.delete_logs_in_pieces(partitions)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as e:
-                works: list[RemovalWork] = e.value
-                return works
+        return _finished(self.delete_logs_in_pieces(partitions))
 
     def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
@@ -296,8 +295,17 @@ class LogManager:
         return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
 
     def take_due_deletions(self, now_ms: int) -> DeletionWork | None:
-        """What may be removed now, to be run off the loop; None when there is nothing."""
-        files = [deletion for log in self._logs.values() for deletion in log.deletions.take_due(now_ms)]
+        """`take_due_deletions_in_pieces` at once, for few logs."""
+        return _finished(self.take_due_deletions_in_pieces(now_ms))
+
+    def take_due_deletions_in_pieces(self, now_ms: int) -> Generator[None, None, DeletionWork | None]:
+        """What may be removed now, to be run off the loop; None when there is nothing. Yields after each piece of a millisecond."""
+        files: list[retention.PendingDeletion] = []
+        for count, log in enumerate(self.logs(), 1):
+            if log.deletions.is_any:
+                files += log.deletions.take_due(now_ms)
+            if count % DELETION_PIECE_LOGS == 0:
+                yield
         due: list[Path] = []
         waiting: list[_DeletedDirectory] = []
         for deleted in self._deleted:
@@ -317,11 +325,22 @@ class LogManager:
             work.run()
 
     def take_checkpoints(self) -> list[CheckpointWork]:
-        """The checkpoints of every online directory, to be written off the loop."""
-        logs_by_directory: dict[str, list[Log]] = {str(directory.path): [] for directory in self.online_directories}
-        for log in self._logs.values():
-            logs_by_directory[log.log_dir].append(log)
-        return [self._checkpoint_of(directory, logs_by_directory[str(directory.path)]) for directory in self.online_directories]
+        """`take_checkpoints_in_pieces` at once, for few logs."""
+        return _finished(self.take_checkpoints_in_pieces())
+
+    def take_checkpoints_in_pieces(self) -> Generator[None, None, list[CheckpointWork]]:
+        """The checkpoints of every online directory, to be written off the loop. Yields after each piece of a millisecond.
+
+        A log's offsets are read together, those of other logs perhaps later. What is taken as a whole meanwhile, after a truncation, is
+        newer than this, which is then not written any more."""
+        works = {str(directory.path): directory.take_checkpoint() for directory in self.online_directories}
+        for count, log in enumerate(self.logs(), 1):
+            if self._logs.get((log.topic, log.partition)) is log:  # it was not deleted, nor lost with its directory, meanwhile
+                _note_offsets(works[log.log_dir].checkpoints, log)
+            if count % CHECKPOINT_PIECE_LOGS == 0:
+                yield
+        online = {str(directory.path) for directory in self.online_directories}
+        return [work for path, work in works.items() if path in online]
 
     def write_checkpoints(self) -> None:
         """Write them now; blocks. A directory that fails goes offline. Follow a truncation with it: a recovery point above the
@@ -423,17 +442,6 @@ class LogManager:
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
         return [log for log in self._logs.values() if log.log_dir == str(directory.path)]
 
-    def _checkpoint_of(self, directory: LogDirectory, logs: list[Log]) -> CheckpointWork:
-        # Plain pairs and no names of tuples: with 10,000 logs this runs on the loop for milliseconds.
-        checkpoints = Checkpoints(
-            recovery_points={(log.topic, log.partition): log.recovery_point for log in logs},
-            high_watermarks={(log.topic, log.partition): log.high_watermark for log in logs},
-            log_start_offsets={
-                (log.topic, log.partition): log.log_start_offset for log in logs if log.log_start_offset > log.segments.first.base_offset
-            },
-        )
-        return directory.take_checkpoint(checkpoints)
-
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self._logs_in(directory)
         if self._disk.can_syncfs():
@@ -452,11 +460,32 @@ class LogManager:
         else:
             for log in logs:
                 log.close()
-        self._checkpoint_of(directory, logs).run()
+        checkpoint = directory.take_checkpoint()
+        for log in logs:
+            _note_offsets(checkpoint.checkpoints, log)
+        checkpoint.run()
         directory.end(broker_epoch)
 
     def _draw_hex(self) -> str:
         return f"{self._random.getrandbits(_HEX_BITS):032x}"
+
+
+def _note_offsets(checkpoints: Checkpoints, log: Log) -> None:
+    key = log.topic, log.partition  # a plain pair: with 10,000 logs names of tuples cost milliseconds
+    checkpoints.recovery_points[key] = log.recovery_point
+    checkpoints.high_watermarks[key] = log.high_watermark
+    if log.log_start_offset > log.segments.first.base_offset:
+        checkpoints.log_start_offsets[key] = log.log_start_offset
+
+
+def _finished(pieces: Generator[None, None, Result]) -> Result:
+    """What the work comes to, done at once."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as e:
+            result: Result = e.value
+            return result
 
 
 def _read_topic_id(path: Path, disk: Disk) -> bytes | None:

@@ -79,6 +79,11 @@ class DelayedDeletions:
         if marked:
             self._pending.append(PendingDeletion(due_ms, tuple(marked)))
 
+    @property
+    def is_any(self) -> bool:
+        """Whether files wait, due or not."""
+        return bool(self._pending)
+
     def take_due(self, now_ms: int) -> list[PendingDeletion]:
         due = [deletion for deletion in self._pending if deletion.due_ms <= now_ms]
         self._pending = [deletion for deletion in self._pending if deletion.due_ms > now_ms]

@@ -14,10 +14,19 @@ Source: ControllerApis.createPartitions, ReplicationControlManager.createPartiti
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from broker.context import Handler, RequestContext, Services
 from broker.new_partition_wait import wait_until_made
+from broker.pieces import at_once_or_in_turns, made_in_pieces
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 
 
 def build(services: Services) -> Handler:
@@ -34,9 +43,12 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message) for topic in request.topics
-        ]
-    )
+def error_response(request: CreatePartitionsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: CreatePartitionsRequest, error: KafkaError) -> Generator[None, None, CreatePartitionsResponse]:
+    def failed(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+
+    return CreatePartitionsResponse(results=(yield from made_in_pieces(failed, request.topics)))

@@ -18,10 +18,14 @@ Source: ControllerApis.createTopics, ReplicationControlManager.createTopics (KIP
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from broker.context import Handler, RequestContext, Services
 from broker.new_partition_wait import wait_until_made
+from broker.pieces import at_once_or_in_turns, made_in_pieces
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 
 def build(services: Services) -> Handler:
@@ -38,7 +42,12 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
-    return CreateTopicsResponse(
-        topics=[CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message) for topic in request.topics]
-    )
+def error_response(request: CreateTopicsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: CreateTopicsRequest, error: KafkaError) -> Generator[None, None, CreateTopicsResponse]:
+    def failed(topic: CreatableTopic) -> CreatableTopicResult:
+        return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+
+    return CreateTopicsResponse(topics=(yield from made_in_pieces(failed, request.topics)))

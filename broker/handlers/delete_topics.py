@@ -16,10 +16,13 @@ Source: ControllerApis.deleteTopics (KIP-516).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from typing import Any
 
 from broker.context import Handler, RequestContext, Services
+from broker.pieces import at_once_or_in_turns, made_in_pieces
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
 
 def build(services: Services) -> Handler:
@@ -38,10 +41,14 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
-    results = [DeletableTopicResult(name=name, error_code=error.code, error_message=error.message) for name in request.topic_names]
-    results += [
-        DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message)
-        for topic in request.topics
-    ]
+def error_response(request: DeleteTopicsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: DeleteTopicsRequest, error: KafkaError) -> Generator[None, None, DeleteTopicsResponse]:
+    def failed(topic: DeleteTopicState) -> DeletableTopicResult:
+        return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message)
+
+    results = yield from made_in_pieces(lambda name: failed(DeleteTopicState(name=name)), request.topic_names)
+    results += yield from made_in_pieces(failed, request.topics)
     return DeleteTopicsResponse(responses=results)

@@ -24,10 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import islice
+from typing import Any
 
 from broker.cold_reads import try_again_when_read
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
+from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
 from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import PartitionKey, partition_key
@@ -39,6 +41,7 @@ from protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
@@ -430,20 +433,24 @@ class FetchHandler:
         response.node_endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
 
 
-def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
+def error_response(request: FetchRequest, error: KafkaError) -> Any:
     """The error for the request and, for clients that name topics, for every partition."""
-    topics = [
-        FetchableTopicResponse(
-            topic=topic.topic,
-            partitions=[
-                PartitionData(partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b"")
-                for asked in topic.partitions
-            ],
-        )
-        for topic in request.topics
-        if topic.topic
-    ]
-    return FetchResponse(error_code=error.code, responses=topics)
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: FetchRequest, error: KafkaError) -> Generator[None, None, FetchResponse]:
+    def failed(asked: FetchPartition) -> PartitionData:
+        return PartitionData(partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b"")
+
+    response = FetchResponse(error_code=error.code)
+    pace = Pace()
+    for topic in request.topics:
+        if topic.topic:
+            partitions = yield from made_in_pieces(failed, topic.partitions)
+            response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+        if pace.is_due():
+            yield
+    return response
 
 
 def _isolation(request: FetchRequest, replica_id: int) -> FetchIsolation:

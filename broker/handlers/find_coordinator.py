@@ -15,12 +15,13 @@ Not done: transactional ids (key type 1) are UNSUPPORTED_VERSION until there are
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
 from broker.context import Handler, RequestContext, Services
 from broker.metadata.image import GROUP_METADATA_TOPIC
-from broker.pieces import at_once_or_in_turns, text_pieces
+from broker.pieces import at_once_or_in_turns, made_in_pieces, text_pieces
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -86,9 +87,14 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def error_response(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
+def error_response(request: FindCoordinatorRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: FindCoordinatorRequest, error: KafkaError) -> Generator[None, None, FindCoordinatorResponse]:
     if request.coordinator_keys:
-        return FindCoordinatorResponse(coordinators=[_error_answer(key, error) for key in request.coordinator_keys])
+        answers = yield from made_in_pieces(lambda key: _error_answer(key, error), request.coordinator_keys)
+        return FindCoordinatorResponse(coordinators=answers)
     return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
 
 

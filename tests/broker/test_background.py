@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
-from broker.background import Background
+from broker.background import PARTITIONS_PER_TURN, Background
+from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from config.server_rules import server_config
 from storage.log_manager import LogManager
@@ -16,24 +17,44 @@ from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
 
 
-@stands_for(LogManager, ReplicaManager)
+@stands_for(Partition, own=("flush_is_due",))
+class FlushedPartition:
+    """And its log: asked in vain whether there is something to flush."""
+
+    is_deleted = False
+
+    def __init__(self) -> None:
+        self.asked_count = 0
+
+    @property
+    def log(self) -> FlushedPartition:
+        return self
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        self.asked_count += 1
+        return False
+
+
+@stands_for(LogManager, ReplicaManager, own=("hosted",))
 class Managers:
     """Neither has any log; `note` is told what they are asked."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
+        self.hosted: list[Any] = []
 
     def logs(self) -> list[Any]:
         self._note("retention")
         return []
 
-    def take_checkpoints(self) -> list[Any]:
+    def take_checkpoints_in_pieces(self) -> Generator[None, None, list[Any]]:
         self._note("checkpoint")
+        yield
         return []
 
     def partitions(self) -> list[Any]:
         self._note("look for records to flush")
-        return []
+        return self.hosted
 
     def request_flush(self, partitions: Any) -> None:
         list(partitions)
@@ -41,8 +62,8 @@ class Managers:
     def when_flushed(self, callback: Callable[[], None]) -> None:
         callback()
 
-    def take_due_deletions(self, now_ms: int) -> None:
-        return None
+    def take_due_deletions_in_pieces(self, now_ms: int) -> Generator[None, None, None]:
+        yield
 
     def remove_expired_producers(self, now_ms: int) -> None:
         self._note("expiry")
@@ -55,8 +76,8 @@ class Chores:
         self.clock = ManualClock()
         self.done: list[tuple[str, float]] = []
         config = server_config({name.replace("_", "."): text for name, text in texts.items()})
-        managers: Any = Managers(self._note)
-        self.background = Background(config, self.clock, managers, managers, self._run_blocking)
+        self.managers: Any = Managers(self._note)
+        self.background = Background(config, self.clock, self.managers, self.managers, self._run_blocking)
 
     async def _run_blocking(self, function: Callable[[], Any]) -> None:
         function()
@@ -127,3 +148,18 @@ async def test_records_due_for_a_flush_are_looked_for_each_second_or_more_often(
     await chores.run(2)
 
     assert len(chores.times("look for records to flush")) == expected
+
+
+async def test_many_partitions_are_asked_in_turns_whether_a_flush_is_due() -> None:
+    chores = Chores()
+    hosted = [FlushedPartition() for _ in range(3 * PARTITIONS_PER_TURN)]
+    chores.managers.hosted = hosted
+    chores.background.start()
+    chores.clock.advance(1000)
+    asked: list[int] = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        asked.append(sum(partition.asked_count for partition in hosted))
+    await chores.background.stop()
+
+    assert asked == [PARTITIONS_PER_TURN, 2 * PARTITIONS_PER_TURN, 3 * PARTITIONS_PER_TURN, 3 * PARTITIONS_PER_TURN]

@@ -18,6 +18,7 @@ from storage.disk import SYSTEM_DISK
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, TOPIC_ID, append, read_all_offsets
+from tests.support.turns import run
 
 CONFIG = replace(LogConfig(), segment_bytes=10_000)
 NEXT_ID = bytes(range(1, 17))
@@ -300,3 +301,58 @@ def try_to_delete(manager: LogManager, calls_max: int) -> bool:
         except KilledError:
             return False
     return True
+
+
+def three_logs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> LogManager:
+    """Their checkpoint is taken log by log."""
+    monkeypatch.setattr("storage.log_manager.CHECKPOINT_PIECE_LOGS", 1)
+    manager = start(log_dir)
+    fill(manager)
+    for partition in (1, 2):
+        manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
+    return manager
+
+
+def test_checkpoints_of_many_logs_are_taken_in_pieces(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = three_logs(log_dir, monkeypatch)
+
+    works, pieces_count = run(manager.take_checkpoints_in_pieces())
+    for work in works:
+        work.run()
+
+    assert pieces_count > 3
+    assert entries(log_dir) == [100, 60, 100]
+    assert set(read_offset_checkpoint(log_dir / CHECKPOINTS[0])) == {("t", 0), ("t", 1), ("t", 2)}
+
+
+@pytest.mark.parametrize("is_removed_first", [True, False])
+def test_no_entry_is_left_of_a_log_that_is_removed_while_a_checkpoint_is_taken(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, is_removed_first: bool
+) -> None:
+    """[60, 100) of the old log would hide the records of one made anew under its name."""
+    manager = three_logs(log_dir, monkeypatch)
+    pieces = manager.take_checkpoints_in_pieces()
+    next(pieces)
+    removals = manager.delete_logs([KEY, ("t", 2)])
+
+    checkpoints, _ = run(pieces)
+    for work in [*removals, *checkpoints] if is_removed_first else [*checkpoints, *removals]:
+        work.run()
+
+    assert entries(log_dir) == [None, None, None]
+    assert set(read_offset_checkpoint(log_dir / CHECKPOINTS[0])) == {("t", 1)}
+
+
+def test_a_checkpoint_that_took_long_is_not_written_over_one_taken_meanwhile(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery point above the end, after a truncation, would let the next recovery trust what was appended later."""
+    manager = three_logs(log_dir, monkeypatch)
+    pieces = manager.take_checkpoints_in_pieces()
+    next(pieces)
+    found_log(manager).truncate_to(80)
+    manager.write_checkpoints()
+
+    checkpoints, _ = run(pieces)
+    for work in checkpoints:
+        work.run()
+
+    assert entries(log_dir)[0] == 80

@@ -12,9 +12,13 @@ import pytest
 
 from broker.answer_size import ANSWER_BYTES_MAX
 from broker.handlers import (
+    create_partitions,
+    create_topics,
+    delete_topics,
     describe_configs,
     describe_groups,
     describe_topic_partitions,
+    fetch,
     find_coordinator,
     incremental_alter_configs,
     leave_group,
@@ -29,10 +33,14 @@ from broker.pieces import PIECES_AT_ONCE
 from protocol.apis import APIS
 from protocol.codec import encode
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
@@ -132,6 +140,16 @@ def test_requests_about_many_groups_go_in_turns(name: str) -> None:
 
 
 ERROR_RESPONSES: dict[str, tuple[Any, Callable[[], Any]]] = {
+    "CreatePartitions": (create_partitions, lambda: CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name) for name in NAMES])),
+    "CreateTopics": (create_topics, lambda: CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in NAMES])),
+    "DeleteTopics, names": (delete_topics, lambda: DeleteTopicsRequest(topic_names=NAMES)),
+    "DeleteTopics": (delete_topics, lambda: DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in NAMES])),
+    "FindCoordinator": (find_coordinator, lambda: FindCoordinatorRequest(coordinator_keys=NAMES)),
+    "Fetch, topics": (
+        fetch,
+        lambda: FetchRequest(topics=[FetchTopic(topic=name, partitions=[FetchPartition()]) for name in NAMES]),
+    ),
+    "Fetch": (fetch, lambda: FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition()] * COUNT)])),
     "DescribeConfigs": (describe_configs, lambda: DescribeConfigsRequest(resources=[DescribeConfigsResource()] * COUNT)),
     "DescribeGroups": (describe_groups, lambda: DescribeGroupsRequest(groups=NAMES)),
     "DescribeTopicPartitions": (describe_topic_partitions, lambda: DescribeTopicPartitionsRequest(topics=[TopicRequest()] * COUNT)),
@@ -164,7 +182,7 @@ def test_the_error_of_a_large_request_is_told_in_turns(name: str) -> None:
     assert pieces_count >= COUNT / ELEMENTS_PER_PIECE_MAX - PIECES_AT_ONCE
     version = (
         APIS_BY_RESPONSE[type(response)].max_version
-        if isinstance(response, OffsetFetchResponse) and response.groups
+        if isinstance(response, FindCoordinatorResponse) or (isinstance(response, OffsetFetchResponse) and response.groups)
         else APIS_BY_RESPONSE[type(response)].min_version
     )
     assert encode(response, version).count(ERROR_BYTES) >= COUNT
