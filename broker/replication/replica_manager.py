@@ -107,7 +107,7 @@ class ReplicaManager:
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
         self._failed_log_dirs: set[Path] = set()
         self._is_loading = True  # until the partitions have come that were there before this start
-        self._committers: dict[Path, GroupCommitter] = {}
+        self._committers: dict[str, GroupCommitter] = {}  # by log directory
         self._removals = PartitionRemovals(
             clock,
             log_manager,
@@ -487,10 +487,10 @@ class ReplicaManager:
             self.on_progress(partition)
 
     def _committer_of(self, partition_log: Log) -> GroupCommitter:
-        log_dir = partition_log.directory.parent
-        committer = self._committers.get(log_dir)
+        committer = self._committers.get(partition_log.log_dir)
         if committer is None:
-            committer = self._committers[log_dir] = GroupCommitter(
+            log_dir = partition_log.directory.parent
+            committer = self._committers[partition_log.log_dir] = GroupCommitter(
                 log_dir, run_blocking=self._run_blocking, on_flushed=self._on_flushed, on_failure=self.fail_log_dir
             )
         return committer

@@ -11,6 +11,7 @@ import pytest
 
 from broker.garbage import (
     BUSY_INTERVAL_MAX_MS,
+    BUSY_OBJECTS_MAX,
     COLLECT_INTERVAL_MS,
     DEEP_INTERVAL_MAX_MS,
     DEEP_INTERVAL_MS,
@@ -76,6 +77,23 @@ def test_collection_waits_while_large_requests_go_in_turns_but_not_for_ever(proc
         pause.note("work", False)
 
     assert gc.isenabled()
+
+
+def test_what_is_new_after_a_long_pause_is_frozen_unseen_when_it_is_much(process: Process) -> None:
+    """Minutes of making topics in one go had left so much that a collection took 360 ms."""
+    pause = CollectionPause()
+    pause.note("work", True)
+    try:
+        garbage = weakref.ref(Node())
+        many = [[number] for number in range(2 * BUSY_OBJECTS_MAX)]
+        frozen_before = gc.get_freeze_count()
+
+        process.clock.advance(BUSY_INTERVAL_MAX_MS)
+
+        assert garbage() is not None, "it was looked at"
+        assert gc.get_freeze_count() - frozen_before >= len(many)
+    finally:
+        pause.note("work", False)
 
 
 def test_the_collector_pauses_until_the_last_of_several_works_ends(process: Process) -> None:

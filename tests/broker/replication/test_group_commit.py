@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from protocol.errors import ErrorCode
 from storage.errors import StorageError
 from storage.log import Log
@@ -143,3 +145,25 @@ def test_acknowledged_records_are_there_after_a_kill(tmp_path: Path) -> None:
 
     read = reopened.read(0, max_bytes=1 << 20, end_offset=reopened.log_end_offset)
     assert values(read.records) == ["x", "y"]
+
+
+def test_very_many_partitions_take_several_rounds_and_their_waiters_hear_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To take thousands of logs into one round held the loop for 40 ms."""
+    monkeypatch.setattr("broker.replication.group_commit.ROUND_PARTITIONS_MAX", 3)
+    world = World(tmp_path)
+    world.create_topic("a", partitions=10)
+    heard: list[str] = []
+    for index in range(8):
+        world.produce("a", batch("x"), index=index)
+    world.replica_manager.request_flush([world.partition("a", index) for index in range(5)])  # the first round takes 3 of them
+    world.replica_manager.when_flushed(lambda: heard.append("early"))
+    world.replica_manager.request_flush([world.partition("a", index) for index in range(8)])
+    world.replica_manager.when_flushed(lambda: heard.append("late"))
+
+    told: list[tuple[int, list[str]]] = []
+    while world.executor.pending:
+        world.executor.run()
+        durable_count = sum(world.partition("a", index).log.durable_end_offset for index in range(8))
+        told.append((durable_count, list(heard)))
+
+    assert told == [(3, []), (5, ["early"]), (6, ["early"]), (8, ["early", "late"])]
