@@ -24,7 +24,7 @@ from broker.answer_size import AnswerSize
 from broker.context import Handler, RequestContext, Services
 from broker.deferred import Deferred
 from broker.groups.replies import gathered
-from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
+from broker.pieces import PIECE_ELEMENTS, PIECES_AT_ONCE, Pace, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
 from broker.turns import Work
 from protocol.codec_in_turns import dismantle
 from protocol.errors import KafkaError
@@ -43,6 +43,8 @@ from protocol.messages.offset_fetch import (
 VERSION_GROUPS = 8
 VERSION_TOP_LEVEL_ERROR = 2
 NO_OFFSET = -1
+GROUPS_AT_ONCE = PIECES_AT_ONCE * PIECE_ELEMENTS
+"""More are waited for one after the other: to gather 60,000 answers at once takes too long."""
 
 
 def build(services: Services) -> Handler:
@@ -65,7 +67,14 @@ def build(services: Services) -> Handler:
                     answers.append(e)
                 is_waiting |= type(answers[-1]) is Deferred
             yield
-        if is_waiting:
+        if is_waiting and len(answers) > GROUPS_AT_ONCE:
+            for place, answer in enumerate(answers):
+                if type(answer) is Deferred:
+                    try:
+                        answers[place] = yield answer
+                    except KafkaError as e:
+                        answers[place] = e
+        elif is_waiting:
             return gathered(answers, lambda answers: _response(context.api_version, request, groups, answers))
         return (yield from _response(context.api_version, request, groups, answers))
 

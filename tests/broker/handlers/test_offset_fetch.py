@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.groups.shard import WAITING_PER_TURN
 from broker.handlers import offset_fetch
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
@@ -12,6 +13,7 @@ from protocol.messages.offset_fetch import (
 )
 from tests.broker.groups.harness import GroupHandlers, over_the_wire, versions
 from tests.broker.groups.transcript import Transcript
+from tests.broker.turn_loop import TurnLoop
 from tests.support.turns import finished
 
 SINGLE_VERSIONS = [version for version in versions(9) if version < 8]
@@ -87,6 +89,47 @@ def test_stable_fetch_of_several_groups_waits_for_the_last():
     response = over_the_wire(finished(waiting.value), 8)
     assert [group.group_id for group in response.groups] == ["g", "none"]
     assert response.groups[0].topics[0].partitions[0].committed_offset == 6
+
+
+def test_stable_fetches_of_very_many_groups_are_woken_in_turns():
+    """To wake 60,000 groups at once held the loop for more than a second."""
+    handlers = committed()
+    handlers.script.log.is_holding = True
+    handlers.script.commit(6)
+    names = ["g", *(f"none-{number}" for number in range(3 * WAITING_PER_TURN))]
+    groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+    loop = TurnLoop()
+    answer = loop.turns.start(handlers.send(offset_fetch, 8, OffsetFetchRequest(groups=groups * 2, require_stable=True)))
+    loop.run()
+
+    handlers.script.log.commit()
+    loop.run()
+    was_answered_at_once = answer.is_done
+    for _ in range(len(groups)):
+        handlers.script.advance(1)
+        loop.run()
+
+    assert not was_answered_at_once
+    response = over_the_wire(answer.take(), 8)
+    assert [group.group_id for group in response.groups] == names * 2
+    assert response.groups[len(names)].topics[0].partitions[0].committed_offset == 6
+
+
+def test_who_waits_for_a_stable_fetch_of_very_many_groups_hears_that_the_coordinator_moved():
+    handlers = committed()
+    handlers.script.log.is_holding = True
+    handlers.script.commit(6)
+    groups = [OffsetFetchRequestGroup(group_id=f"none-{number}", topics=None) for number in range(6 * WAITING_PER_TURN)]
+    loop = TurnLoop()
+    answer = loop.turns.start(handlers.send(offset_fetch, 8, OffsetFetchRequest(groups=groups, require_stable=True)))
+    loop.run()
+
+    handlers.script.coordinator.on_resigned(0)
+    for _ in range(len(groups)):
+        handlers.script.advance(1)
+        loop.run()
+
+    assert {group.error_code for group in answer.take().groups} == {ErrorCode.NOT_COORDINATOR}
 
 
 def test_request_for_no_group_is_answered():
