@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -19,6 +20,7 @@ from typing import TypeVar
 from config.topic import LogConfig
 from protocol.uuids import uuid_to_text
 from storage import retention
+from storage.deleted_directories import DeletedDirectories
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, is_descriptor_shortage, storage_errors
 from storage.files import (
@@ -50,21 +52,13 @@ NO_TOPIC_ID = bytes(16)
 _HEX_BITS = 128
 
 
-@dataclass(slots=True)
-class _DeletedDirectory:
-    """A renamed partition directory. `due_ms` is set when the delay begins, at the first look after the deletion."""
-
-    path: Path
-    delay_ms: int
-    due_ms: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _LeavingLog:
-    """A deleted log whose directory has its name still, and what comes after it was renamed."""
+    """A deleted log whose directory has its name still, the name that it gets, and for how long its files stay then."""
 
     work: RemovalWork
-    deletion: _DeletedDirectory
+    new_name: str
+    delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +66,14 @@ class DeletionWork:
     """Files and directories whose delay is over."""
 
     files: tuple[retention.PendingDeletion, ...]
-    directories: tuple[Path, ...]
+    directories: tuple[DeletedDirectories, ...]
     disk: Disk
 
     def run(self) -> None:
         """Remove them; blocks. What cannot be removed stays for the next start."""
         for deletion in self.files:
             retention.delete_files(deletion, self.disk)
-        for directory in self.directories:
+        for directory in chain.from_iterable(self.directories):
             delete_tree(directory, self.disk)
 
 
@@ -103,7 +97,7 @@ class LogManager:
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], Log] = {}
         self._leaving: dict[tuple[str, int], _LeavingLog] = {}
-        self._deleted: list[_DeletedDirectory] = []
+        self._deleted: list[DeletedDirectories] = []
         self._open_segments = OpenSegments(open_segments_max)
 
     # -- opening ---------------------------------------------------------------------------------------------------
@@ -232,21 +226,22 @@ class LogManager:
 
         Yields after each piece of a millisecond. From the first on until it returns, the caller asks for no log of these names."""
         departures: dict[str, list[Departure]] = {}
-        deletions: dict[tuple[str, int], _DeletedDirectory] = {}
+        fates: dict[tuple[str, int], tuple[str, int]] = {}
         for count, (topic, partition) in enumerate(partitions, 1):
             if count % CLOSED_PIECE_LOGS == 0:
                 yield
             log = self._logs.pop((topic, partition), None)
             if log is not None:
                 log.abandon()
-                target = log.directory.parent / deleted_directory_name(topic, partition, self._draw_hex())
+                new_name = deleted_directory_name(topic, partition, self._draw_hex())
+                target = log.directory.parent / new_name
                 departures.setdefault(log.log_dir, []).append(Departure((topic, partition), log.directory, target))
-                deletions[topic, partition] = _DeletedDirectory(target, log.config.file_delete_delay_ms)
+                fates[topic, partition] = new_name, log.config.file_delete_delay_ms
         works = [each.take_removal(departures[str(each.path)]) for each in self.online_directories if str(each.path) in departures]
         leaving: dict[RemovalWork, dict[tuple[str, int], _LeavingLog]] = {work: {} for work in works}
         for work in works:
             for count, departure in enumerate(work.departures, 1):
-                leaving[work][departure.key] = _LeavingLog(work, deletions[departure.key])
+                leaving[work][departure.key] = _LeavingLog(work, *fates[departure.key])
                 if count % LEAVING_PIECE_LOGS == 0:
                     yield
         online = {directory.path for directory in self.online_directories}  # one may have failed meanwhile
@@ -261,11 +256,13 @@ class LogManager:
 
     def removed(self, work: RemovalWork) -> None:
         """`work` ran: its directories wait for their delay. A second call does nothing."""
+        names: dict[int, list[str]] = {}  # by their delays
         for departure in work.departures:
             leaving = self._leaving.get(departure.key)
             if leaving is not None and leaving.work is work:
                 del self._leaving[departure.key]
-                self._deleted.append(leaving.deletion)
+                names.setdefault(leaving.delay_ms, []).append(leaving.new_name)
+        self._deleted += [DeletedDirectories.of(work.path, named, delay_ms) for delay_ms, named in names.items()]
 
     def delete_log(self, topic: str, partition: int) -> None:
         """Delete one log now; blocks. Does nothing without a log. A disk that fails takes its directory offline."""
@@ -306,13 +303,13 @@ class LogManager:
                 files += log.deletions.take_due(now_ms)
             if count % DELETION_PIECE_LOGS == 0:
                 yield
-        due: list[Path] = []
-        waiting: list[_DeletedDirectory] = []
+        due: list[DeletedDirectories] = []
+        waiting: list[DeletedDirectories] = []
         for deleted in self._deleted:
             if deleted.due_ms is None:
                 deleted.due_ms = now_ms + deleted.delay_ms
             if deleted.due_ms <= now_ms:
-                due.append(deleted.path)
+                due.append(deleted)
             else:
                 waiting.append(deleted)
         self._deleted = waiting
@@ -373,7 +370,8 @@ class LogManager:
     ) -> None:
         directory.begin()
         listing = directory.list()
-        self._deleted += [_DeletedDirectory(path, DELETE_AT_ONCE) for path in listing.deleted]
+        if listing.deleted:
+            self._deleted.append(DeletedDirectories.of(directory.path, (path.name for path in listing.deleted), DELETE_AT_ONCE))
         known_ids: dict[TopicPartition, bytes | None] = {}
         found_ids: dict[TopicPartition, bytes | None] = {}
         strays: list[Departure] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -262,6 +263,41 @@ def test_deleted_log_is_renamed_at_once_and_removed_after_the_delay(log_dir: Pat
     assert renamed[0].endswith("-delete")
     assert len(still_there) == 1
     assert [path for path in log_dir.iterdir() if path.is_dir()] == []
+
+
+def test_many_deleted_logs_are_all_removed_after_their_own_delays(log_dir: Path) -> None:
+    manager = start(log_dir)
+    for topic, delay_ms in (("early", 1000), ("late", 3000)):
+        for partition in range(5):
+            manager.create_log(topic, partition, TOPIC_ID, replace(CONFIG, file_delete_delay_ms=delay_ms), NOW_MS)
+    for work in manager.delete_logs((log.topic, log.partition) for log in manager.logs()):
+        work.run()
+        manager.removed(work)
+
+    left = []
+    for now_ms in (NOW_MS, NOW_MS + 1000, NOW_MS + 3000):
+        manager.delete_pending(now_ms)
+        left.append(sorted({path.name[:4] for path in log_dir.iterdir() if path.is_dir()}))
+
+    assert left == [["earl", "late"], ["late"], []]
+
+
+def test_deleted_logs_that_wait_are_no_objects_each(log_dir: Path) -> None:
+    """They would lie scattered between the freed objects of their logs, and keep a megabyte of Python's allocator each."""
+    manager = start(log_dir)
+    for partition in range(50):
+        manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
+    for work in manager.delete_logs([("t", partition) for partition in range(50)]):
+        work.run()
+        manager.removed(work)
+    del work
+
+    due = manager.take_due_deletions(NOW_MS), manager.take_due_deletions(NOW_MS + 1000)
+    paths = [found for found in gc.get_objects() if isinstance(found, Path) and found.name.endswith("-delete")]
+
+    assert due[0] is None
+    assert due[1] is not None
+    assert paths == []
 
 
 def test_topic_made_again_after_a_deletion_starts_empty(log_dir: Path) -> None:
