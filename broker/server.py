@@ -15,7 +15,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ from typing import Any
 from broker.background import Background
 from broker.cli.format import format_directories, new_id
 from broker.cli.version import VERSION
-from broker.clock import SystemClock
 from broker.context import Services
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.coordination.java_hash import forget_hashes
-from broker.descriptors import raise_limit, share_out
+from broker.descriptors import share_out
 from broker.dispatch import KafkaApis
 from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
@@ -47,11 +45,12 @@ from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
-from broker.network.sockets import SocketOptions, SystemNetwork
+from broker.network.sockets import SocketOptions
+from broker.platform import Platform, system_platform
 from broker.replication.replica_manager import ReplicaManager
 from broker.turns import Turns
 from broker.unused_memory import UnusedMemory
-from broker.worker.process import WorkerProcess
+from broker.worker.jobs import Worker
 from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
@@ -65,7 +64,6 @@ from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("barnabas.server")
 
-THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 
 
@@ -76,16 +74,18 @@ class StartError(Exception):
 class Broker:
     """One node. `start` returns once it serves; `stop` leaves its directories cleanly closed."""
 
-    def __init__(self, config: ServerConfig, *, new_cluster_id: str = "") -> None:
-        """`new_cluster_id` is for directories that are formatted at this start; "" stands for a random one."""
+    def __init__(self, config: ServerConfig, *, new_cluster_id: str = "", platform: Platform | None = None) -> None:
+        """`new_cluster_id` is for directories that are formatted at this start; "" stands for a random one. `platform` is what the node
+        runs on, by default this machine."""
         self.config = config
         self._new_cluster_id = new_cluster_id
         self.metrics = Metrics()
-        self._loop = asyncio.get_running_loop()
-        self._clock = SystemClock(self._loop)
+        self._platform = platform = platform or system_platform(asyncio.get_running_loop())
+        self._loop = platform.loop
+        self._clock = platform.clock
+        self._random = random.Random(int.from_bytes(platform.entropy(16)))
+        self._executor = platform.executor
         self._collection_pause = CollectionPause()
-        self._random = random.Random(int.from_bytes(os.urandom(16)))
-        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="barnabas-disk")
         self._stopped: asyncio.Future[int] = self._loop.create_future()
         self._undo: list[Callable[[], Any]] = []  # what `stop` does, last first; each may return an awaitable
         self.listeners: list[Listener] = []
@@ -94,7 +94,7 @@ class Broker:
         self._controller: ControllerClient | None = None  # once it is active
         self._apis: KafkaApis | None = None
         self._failed_directories: set[Path] = set()
-        self._descriptors = share_out(raise_limit())
+        self._descriptors = share_out(platform.descriptors_max)
         self.node_id = config.node_id
         self.cluster_id = ""
         self.stop_reason = ""  # once it is asked to stop
@@ -181,7 +181,7 @@ class Broker:
             self._loop,
             self._clock,
             self._executor,
-            SystemNetwork(self._loop),
+            self._platform.network,
             max_frame_size=config.socket_request_max_bytes,
             max_request_memory=config.queued_request_bytes_limit,
             max_connections=min(config.connections_limit, self._descriptors.connections),
@@ -212,15 +212,17 @@ class Broker:
     def _open_directories(self) -> LogManager:
         """Lock the log directories and find out who we are, formatting empty ones where that is asked for."""
         config = self.config
-        if config.barnabas_auto_format and not any(_is_formatted(Path(path)) for path in config.log_dirs):
-            cluster_id = self._new_cluster_id or uuid_to_text(new_id(os.urandom))
-            format_directories(config, cluster_id, ignore_formatted=True, random_bytes=os.urandom)
+        if config.barnabas_auto_format and not any(self._is_formatted(Path(path)) for path in config.log_dirs):
+            cluster_id = self._new_cluster_id or uuid_to_text(new_id(self._platform.entropy))
+            platform = self._platform
+            format_directories(config, cluster_id, ignore_formatted=True, random_bytes=platform.entropy, disk=platform.disk)
         log_manager = LogManager(
             config.log_dirs,
             random_source=self._random,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             open_segments_max=self._descriptors.open_segments,
             on_directory_failure=self._directory_failed,
+            disk=self._platform.disk,
         )
         log_manager.lock()
         self._undo.append(log_manager.unlock)
@@ -234,8 +236,14 @@ class Broker:
         self.cluster_id = identity.cluster_id
         for directory in log_manager.online_directories:
             if directory.meta is None:  # a new disk beside the old ones
-                directory.format(MetaProperties(self.cluster_id, self.node_id, new_id(os.urandom)))
+                directory.format(MetaProperties(self.cluster_id, self.node_id, new_id(self._platform.entropy)))
         return log_manager
+
+    def _is_formatted(self, log_dir: Path) -> bool:
+        try:
+            return self._platform.disk.exists(log_dir / META_PROPERTIES)
+        except OSError:
+            return False  # locking it will tell
 
     def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient, MetadataLog]:
         config = self.config
@@ -265,8 +273,8 @@ class Broker:
         self._undo.append(client.close)
         return cache, client, metadata_log
 
-    def _make_worker(self) -> WorkerProcess:
-        worker = WorkerProcess(self._loop, self._clock, self.run_blocking)
+    def _make_worker(self) -> Worker:
+        worker = self._platform.make_worker(self.run_blocking)
         self._undo.append(worker.close)
         return worker
 
@@ -317,7 +325,7 @@ class Broker:
         ]
         await controller.activate(
             bootstrap=metadata_log.bootstrap_records() if metadata_log.is_new else [],
-            incarnation_id=new_id(os.urandom),
+            incarnation_id=new_id(self._platform.entropy),
             endpoints=endpoints,
             log_dirs=list(directory_ids.values()),
             replicas=LocalReplicas(
@@ -385,13 +393,6 @@ class Broker:
                 log.error("lost replicas are not told to the controller dir=%s error=%s", path, refusal)
 
 
-def _is_formatted(log_dir: Path) -> bool:
-    try:
-        return (log_dir / META_PROPERTIES).exists()
-    except OSError:
-        return False  # locking it will tell
-
-
 def run(
     config: ServerConfig,
     *,
@@ -429,8 +430,9 @@ async def _run(
 ) -> int:
     gc.set_threshold(*THRESHOLDS)
     gc.enable()  # `barnabas serve` imports without it
-    broker = Broker(config, new_cluster_id=new_cluster_id)
     loop = asyncio.get_running_loop()
+    platform = system_platform(loop)
+    broker = Broker(config, new_cluster_id=new_cluster_id, platform=platform)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.request_stop, 0, number.name)
     if on_start is not None:
@@ -441,10 +443,10 @@ async def _run(
         console.complain(str(e))
         return 1
     _say_ready(broker, console, ready_line)
-    collection = GarbageCollection(SystemClock(loop), broker.idle_ms)
+    collection = GarbageCollection(platform.clock, broker.idle_ms)
     collection.start()
     forget = (forget_hashes, forget_offset_keys, broker.forget_unused_codecs)
-    unused_memory = UnusedMemory(SystemClock(loop), forget, collection.drop_free_lists, broker.run_blocking)
+    unused_memory = UnusedMemory(platform.clock, forget, collection.drop_free_lists, broker.run_blocking)
     unused_memory.start()
     exit_code = await broker.wait_stopped()
     collection.stop()

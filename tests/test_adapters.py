@@ -47,7 +47,10 @@ PATH_METHODS = (
 )  # fmt: skip
 DISK_NAMES = ("disk", "_disk")
 
-ADAPTERS = {"broker/clock.py", "broker/logs.py", "broker/unused_memory.py", "storage/disk.py"}
+ADAPTERS = {
+    "broker/clock.py", "broker/logs.py", "broker/network/listening_sockets.py", "broker/network/sockets.py",
+    "broker/network/transport_layer.py", "broker/platform.py", "broker/unused_memory.py", "storage/disk.py",
+}  # fmt: skip
 COMMANDS = "broker/cli/"  # they run on the machine; what a broker itself calls of them takes a disk
 STILL_IN_STORAGE: dict[str, set[str]] = {}
 STILL_IN_BROKER: dict[str, set[str]] = {
@@ -55,13 +58,15 @@ STILL_IN_BROKER: dict[str, set[str]] = {
     "broker/metadata/metadata_log.py": {FILES},
     "broker/metadata/quorum_state.py": {FILES},
     "broker/metadata/snapshot.py": {FILES},
-    "broker/network/listeners.py": {SOCKETS},
-    "broker/network/listening_sockets.py": {SOCKETS},
-    "broker/network/outbox.py": {FILES, SOCKETS},
     "broker/quorum/log.py": {FILES},
     "broker/quorum/snapshot_files.py": {FILES},
-    "broker/replication/batch_preparation.py": {TIME},
-    "broker/server.py": {FILES, PROCESSES, RANDOMNESS, SOCKETS, TIME},
+    "broker/server.py": {FILES, PROCESSES, SOCKETS, TIME},
+    "broker/worker/channel.py": {PROCESSES, SOCKETS},
+    "broker/worker/lines.py": {TIME},
+    "broker/worker/main.py": {FILES, PROCESSES, SOCKETS},
+    "broker/worker/messages.py": {FILES, SOCKETS},
+    "broker/worker/outgoing.py": {FILES, SOCKETS},
+    "broker/worker/process.py": {FILES},
 }
 
 

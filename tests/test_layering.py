@@ -89,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     "broker.network": ("broker.network", *FACTS, *READING, "protocol", "config"),
+    "broker.platform": ("broker.clock", "broker.descriptors", "broker.network.sockets", "broker.worker", "storage.disk"),
     "broker.server": ("broker", "storage", "protocol", "config"),
     "broker.cli": (
         "broker.cli",

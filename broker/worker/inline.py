@@ -30,6 +30,10 @@ class InlineWorker:
         self._run_soon()
         return answer
 
+    async def close(self) -> None:
+        """What waits is not answered any more."""
+        self._is_due = True
+
     def _run_soon(self) -> None:
         if self._lines and not self._is_due:
             self._is_due = True

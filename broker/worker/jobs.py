@@ -41,3 +41,7 @@ class Worker(Protocol):
         """A Deferred of the Outcome, or of an exception. `buffers` must stay valid and as they are until then; abandoned, it withdraws
         the job. `is_short` is a guess: about 10 ms or less."""
         ...
+
+    async def close(self) -> None:
+        """End it; what waits is not answered any more."""
+        ...

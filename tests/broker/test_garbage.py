@@ -169,12 +169,13 @@ def test_free_lists_are_dropped_and_what_lives_is_not_looked_at_again(process: P
 def test_free_lists_stay_while_large_requests_go_in_turns(process: Process) -> None:
     """Millions of references would be followed for tens of milliseconds."""
     young = [[number] for number in range(1000)]
-    pause_while_busy(True)
+    pause = CollectionPause()
+    pause.note("a request", True)
     frozen = gc.get_freeze_count()
 
     process.collection.drop_free_lists()
     frozen_meanwhile = gc.get_freeze_count()
-    pause_while_busy(False)
+    pause.note("a request", False)
 
     assert frozen_meanwhile == frozen
     assert gc.get_freeze_count() >= len(young)
