@@ -39,14 +39,18 @@ from broker.metadata.controller import Controller
 from broker.metadata.controller_client import ControllerClient
 from broker.metadata.image import GROUP_METADATA_TOPIC, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.quorum import SingleNodeQuorum
+from broker.metadata.prepared_records import encode_batch
+from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.record_format import read_metadata_batches
+from broker.metadata.snapshot import read_bootstrap_records
 from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
 from broker.network.sockets import SocketOptions
 from broker.platform import Platform, system_platform
+from broker.quorum.opening import RecordFormats, open_quorum
+from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
 from broker.turns import Turns
 from broker.unused_memory import UnusedMemory
@@ -56,7 +60,7 @@ from config.loading import log_warnings
 from config.server import ServerConfig
 from protocol.compression import Compression
 from protocol.errors import KafkaError
-from protocol.uuids import uuid_to_text
+from protocol.uuids import ZERO_UUID, uuid_to_text
 from storage.errors import StorageError
 from storage.files import META_PROPERTIES
 from storage.log_manager import LogManager
@@ -91,7 +95,8 @@ class Broker:
         self.listeners: list[Listener] = []
         self._registry: ConnectionRegistry | None = None
         self._replica_manager: ReplicaManager | None = None
-        self._controller: ControllerClient | None = None  # once it is active
+        self._controller: ControllerClient | None = None  # once this broker is registered
+        self._quorum_controller: ControllerClient | None = None
         self._apis: KafkaApis | None = None
         self._failed_directories: set[Path] = set()
         self._descriptors = share_out(platform.descriptors_max)
@@ -149,10 +154,11 @@ class Broker:
         for endpoint in config.client_listeners:
             self._bind(endpoint, registry)
         log_manager = self._open_directories()
-        metadata, controller, metadata_log = self._load_metadata(log_manager)
+        metadata, controller = await self._load_metadata(log_manager)
+        # Only now: what the metadata does not know of is renamed away.
         log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
-        await self._activate(controller, metadata_log, log_manager)
+        await self._activate(controller, log_manager)
         # Subscribed now, they see each partition once, with the leader epoch of this start.
         replica_manager = self._make_replica_manager(metadata, log_manager)
         coordinator = self._make_coordinator(metadata, replica_manager)
@@ -245,33 +251,57 @@ class Broker:
         except OSError:
             return False  # locking it will tell
 
-    def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient, MetadataLog]:
+    async def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient]:
+        """Take part in the metadata quorum, and hear all that it has committed."""
         config = self.config
         cache = MetadataCache(ClusterState(), cluster_id=self.cluster_id, node_id=self.node_id, config=config)
-        controller = Controller(config, node_id=self.node_id, random_source=self._random, partitions_max=self._descriptors.partitions)
-        is_loading = True
-
-        def apply(records: Any) -> None:
-            if is_loading:  # afterwards the controller replays what it appends, ahead of the commit
-                controller.replay(records)
-            cache.apply_committed(records)
-
-        metadata_log = MetadataLog.open(Path(config.metadata_log_dir), config, now_ms=self._clock.now_ms())
-        quorum = SingleNodeQuorum(
-            metadata_log,
-            node_id=self.node_id,
+        root = Path(config.metadata_log_dir)
+        quorum = open_quorum(
+            root,
+            config,
+            ReplicaKey(self.node_id, _directory_id(log_manager, root)),
+            RecordFormats(encode_batch, read_metadata_batches),
+            cluster_id=self.cluster_id,
             clock=self._clock,
+            random_source=self._random,
+            call_soon=self._loop.call_soon,
             run_blocking=self.run_blocking,
-            apply=apply,
-            on_failure=lambda error: self.request_stop(1, "the metadata log failed"),
-            snapshots=SnapshotGenerator(metadata_log, cache.state, config, self._clock, self.run_blocking),
+            on_failure=self._quorum_failed,
         )
-        quorum.start()
-        is_loading = False
-        self._undo.append(quorum.close)
-        client = ControllerClient(controller, quorum, config, self._clock, node_id=self.node_id, on_busy=self._collection_pause.note)
-        self._undo.append(client.close)
-        return cache, client, metadata_log
+        self._undo.append(quorum.log.close)
+        snapshots = SnapshotGenerator(
+            quorum.log, cache.state, config, self._clock, self.run_blocking, quorum_records_at=quorum.replica.raft.kraft_records_at
+        )
+        self._undo.append(snapshots.close)
+        publisher = MetadataPublisher(cache, snapshots)
+        controller = ControllerClient(
+            lambda: self._make_controller(cache.state.copy()),
+            quorum.driver,
+            config,
+            self._clock,
+            node_id=self.node_id,
+            bootstrap=lambda: read_bootstrap_records(root),
+            on_busy=self._collection_pause.note,
+        )
+        self._quorum_controller = controller
+        quorum.driver.register(publisher)
+        quorum.driver.register(controller)
+        self._undo.append(quorum.driver.close)
+        quorum.driver.start()
+        await quorum.driver.caught_up()
+        await publisher.shorten_start()
+        self._undo.append(controller.close)
+        return cache, controller
+
+    def _make_controller(self, state: ClusterState) -> Controller:
+        return Controller(
+            self.config, node_id=self.node_id, random_source=self._random, partitions_max=self._descriptors.partitions, state=state
+        )
+
+    def _quorum_failed(self, error: Exception) -> None:
+        if self._quorum_controller is not None:
+            self._quorum_controller.fail(error)
+        self.request_stop(1, "the metadata log failed")
 
     def _make_worker(self) -> Worker:
         worker = self._platform.make_worker(self.run_blocking)
@@ -312,7 +342,7 @@ class Broker:
         metadata.subscribe(coordinator.on_metadata_delta)
         return coordinator
 
-    async def _activate(self, controller: ControllerClient, metadata_log: MetadataLog, log_manager: LogManager) -> None:
+    async def _activate(self, controller: ControllerClient, log_manager: LogManager) -> None:
         """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
         directory_ids = {
             str(directory.path): directory.meta.directory_id or UNASSIGNED_DIRECTORY
@@ -324,7 +354,6 @@ class Broker:
             endpoint._replace(port=endpoint.port or ports[endpoint.listener_name]) for endpoint in self.config.client_advertised_listeners
         ]
         await controller.activate(
-            bootstrap=metadata_log.bootstrap_records() if metadata_log.is_new else [],
             incarnation_id=new_id(self._platform.entropy),
             endpoints=endpoints,
             log_dirs=list(directory_ids.values()),
@@ -391,6 +420,12 @@ class Broker:
                 self._controller.lose_replicas(lost)
             except KafkaError as refusal:
                 log.error("lost replicas are not told to the controller dir=%s error=%s", path, refusal)
+
+
+def _directory_id(log_manager: LogManager, log_dir: Path) -> bytes:
+    """ZERO_UUID where an older version formatted it without one."""
+    found = next((directory.meta for directory in log_manager.directories if directory.path == log_dir), None)
+    return ZERO_UUID if found is None or found.directory_id is None else found.directory_id
 
 
 def run(

@@ -64,7 +64,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.coordination": ("broker.coordination", "broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
     "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *FACTS, "storage", "protocol", "config"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
-    "broker.metadata": ("broker.metadata", *FACTS, "storage", "protocol", "config"),
+    "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",
         *REPLICATION,

@@ -94,6 +94,69 @@ class ClusterState:
         changes.brokers.update((node_id, None) for node_id in self.brokers)
         return changes.to_delta(self)
 
+    def copy(self) -> ClusterState:
+        """A state of its own: no dict or list is shared, the images are, as nobody changes them."""
+        copy = ClusterState()
+        for topic in self.topics.values():
+            own = TopicImage(topic.name, topic.topic_id, topic.partitions.copy(), topic.is_internal)
+            copy.topics[own.name] = copy.topics_by_id[own.topic_id] = own
+        copy.brokers = self.brokers.copy()
+        copy.partitions_count = self.partitions_count
+        copy.names_by_collision_key = {key: names.copy() for key, names in self.names_by_collision_key.items()}
+        copy.configs = {resource: configs.copy() for resource, configs in self.configs.items()}
+        copy.features = self.features.copy()
+        copy.next_producer_id = self.next_producer_id
+        copy.is_in_transaction = self.is_in_transaction
+        copy.has_skipped = self.has_skipped
+        copy._buffered = self._buffered.copy()
+        return copy
+
+    def become(self, other: ClusterState) -> None:
+        """Take over what `other` says, of which nobody else keeps anything; the next delta tells what is different.
+
+        The dicts stay the same objects, and so does the image of each topic that is in both."""
+        self._note_differences(other)
+        kept = {topic_id: topic for topic_id, topic in self.topics_by_id.items() if topic_id in other.topics_by_id}
+        self.topics.clear()
+        self.topics_by_id.clear()
+        for topic in other.topics.values():
+            own = kept.get(topic.topic_id, topic)
+            own.partitions[:] = topic.partitions
+            self.topics[own.name] = self.topics_by_id[own.topic_id] = own
+            if own.name in self._changes.created:
+                self._changes.created[own.name] = own
+        for mine, theirs in (
+            (self.brokers, other.brokers),
+            (self.names_by_collision_key, other.names_by_collision_key),
+            (self.configs, other.configs),
+            (self.features, other.features),
+        ):
+            mine.clear()  # type: ignore[attr-defined]
+            mine.update(theirs)  # type: ignore[attr-defined]
+        self.partitions_count = other.partitions_count
+        self.next_producer_id = other.next_producer_id
+        self.is_in_transaction, self._buffered = other.is_in_transaction, other._buffered
+        self.has_skipped = other.has_skipped
+
+    def _note_differences(self, other: ClusterState) -> None:
+        changes = self._changes
+        for topic in [topic for topic_id, topic in self.topics_by_id.items() if topic_id not in other.topics_by_id]:
+            changes.forget_topic(topic)
+        for topic_id, topic in other.topics_by_id.items():
+            known = self.topics_by_id.get(topic_id)
+            if known is None:
+                changes.created[topic.name] = topic
+            before = [] if known is None else known.partitions
+            for index, partition in enumerate(topic.partitions):
+                if index >= len(before) or partition != before[index]:
+                    changes.partitions[topic.name, index] = None
+        for resource in self.configs.keys() | other.configs.keys():
+            if self.configs.get(resource) != other.configs.get(resource):
+                self._note_config(*resource)
+        for node_id in self.brokers.keys() | other.brokers.keys():
+            if self.brokers.get(node_id) != other.brokers.get(node_id):
+                changes.brokers[node_id] = None
+
     def topic_overrides(self, name: str) -> dict[str, str]:
         """The topic's own configs; the caller does not change it."""
         return self.configs.get((RESOURCE_TOPIC, name), _NO_CONFIGS)
@@ -214,10 +277,13 @@ class ClusterState:
                 del self.configs[resource]
         else:
             configs[record.name] = record.value
-        if record.resource_type == RESOURCE_TOPIC:
-            self._changes.topic_configs[record.resource_name] = None
-        elif record.resource_type == RESOURCE_BROKER:
-            self._changes.broker_configs[record.resource_name] = None
+        self._note_config(*resource)
+
+    def _note_config(self, resource_type: int, name: str) -> None:
+        if resource_type == RESOURCE_TOPIC:
+            self._changes.topic_configs[name] = None
+        elif resource_type == RESOURCE_BROKER:
+            self._changes.broker_configs[name] = None
 
     def _apply_feature_level(self, record: records.FeatureLevelRecord) -> None:
         if record.feature_level == 0:

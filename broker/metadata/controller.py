@@ -1,7 +1,8 @@
 """The controller: its own state of the cluster, ahead of the committed one, and the pure decisions made on it.
 
-The state is replayed as soon as records are appended, so that the next operation sees them; the broker's MetadataCache follows
-when they are committed. A quorum that loses its leadership would start again from the committed state.
+One is made when this node comes to lead the quorum, of the committed state, and thrown away when it leads no more. The state is
+replayed as soon as records are appended, so that the next operation sees them; the broker's MetadataCache follows when they are
+committed.
 
 Source: QuorumController.
 """
@@ -23,9 +24,15 @@ class Controller:
     """Owns the controller's state. `topics` and `configs` compute; `replay` alone changes."""
 
     def __init__(
-        self, config: ServerConfig, *, node_id: int, random_source: random.Random, partitions_max: int = PARTITIONS_UNLIMITED
+        self,
+        config: ServerConfig,
+        *,
+        node_id: int,
+        random_source: random.Random,
+        partitions_max: int = PARTITIONS_UNLIMITED,
+        state: ClusterState | None = None,
     ) -> None:
-        self.state = ClusterState()
+        self.state = ClusterState() if state is None else state
         self.topics = TopicControl(self.state, config, ConfigDescriber(self.state, config, node_id), random_source, partitions_max)
         self.configs = ConfigControl(self.state, config, node_id)
 

@@ -1,7 +1,7 @@
 """MetadataCache: the committed state of the cluster, for everyone in this broker to read.
 
-Handlers, the ReplicaManager and the coordinators read it; the quorum's commit callback alone writes it, through
-`apply_committed`. Subscribers get the difference after it was applied, at once, on the loop, in the order they subscribed.
+Handlers, the ReplicaManager and the coordinators read it; the MetadataPublisher alone writes it. Subscribers get the difference after it
+was applied, at once, on the loop, in the order they subscribed.
 
 Source: KRaftMetadataCache, MetadataLoader, BrokerMetadataPublisher.
 """
@@ -79,6 +79,14 @@ class MetadataCache:
     def apply_committed(self, records: Sequence[Any]) -> None:
         """Replay one committed batch and tell the subscribers. Raises StorageError if the log contradicts itself."""
         self.state.replay_batch(records)
+        self._publish()
+
+    def replace_state(self, state: ClusterState) -> None:
+        """A snapshot takes the place of everything; `state`, made of it, is given away. Subscribers are told the difference."""
+        self.state.become(state)
+        self._publish()
+
+    def _publish(self) -> None:
         delta = self.state.take_delta()
         if delta.is_empty:
             return

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, overload
 
 from broker.metadata.image import PartitionImage
-from broker.metadata.record_format import append_encoded
+from broker.metadata.record_format import append_encoded, batch_of_encoded, build_metadata_batch
 from protocol.messages.stored.metadata_records import PartitionRecord
 
 
@@ -58,6 +58,13 @@ class PreparedRecords(Sequence[Any]):
 
     def _record(self, number: int) -> PartitionRecord:
         return partition_record(self.topic_id, self.first_partition + number, self.images[number])
+
+
+def encode_batch(records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    """The batch of a proposal: of records that are encoded already, or of others."""
+    if isinstance(records, PreparedRecords):
+        return batch_of_encoded(records.payload, len(records), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+    return build_metadata_batch(records, base_offset=base_offset, epoch=epoch, now_ms=now_ms)
 
 
 def partition_image(record: PartitionRecord) -> PartitionImage:

@@ -6,9 +6,9 @@ The versions are those of metadata.version 4.0-IV3, which is also what a new clu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from broker.quorum.quorum import Batch
 from protocol.errors import DecodeError
 from protocol.messages.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -36,18 +36,6 @@ BATCH_BYTES_MAX = 64 * 1024 * 1024
 """Limit of one batch's records once decompressed; Kafka writes at most 8 MiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataBatch:
-    """One batch of the metadata log. A control batch has no records that matter to the cluster's state."""
-
-    base_offset: int
-    last_offset: int
-    epoch: int
-    timestamp: int
-    is_control: bool
-    records: list[Any]
-
-
 def build_metadata_batch(records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
     """The records as one batch with its offsets assigned."""
     payload = bytearray()
@@ -67,16 +55,14 @@ def batch_of_encoded(payload: bytearray, records_count: int, *, base_offset: int
     return build_batch_of(payload, records_count, timestamp=now_ms, base_offset=base_offset, partition_leader_epoch=epoch)
 
 
-def read_metadata_batches(buffer: memoryview, what: str) -> Iterator[MetadataBatch]:
+def read_metadata_batches(buffer: memoryview, what: str) -> Iterator[Batch]:
     """The whole batches in `buffer`. Raises StorageError, naming `what`, for one that is damaged."""
     try:
         for position, header in iterate_headers(buffer):
             if not crc_is_valid(buffer, position, header.size_bytes):
                 raise StorageError(f"{what}: the batch at offset {header.base_offset} has a wrong CRC")
             records = [] if header.is_control else _records(buffer, position)
-            yield MetadataBatch(
-                header.base_offset, header.last_offset, header.partition_leader_epoch, header.max_timestamp, header.is_control, records
-            )
+            yield Batch(header.base_offset, header.last_offset, header.partition_leader_epoch, records)
     except DecodeError as error:
         raise StorageError(f"{what} cannot be read: {error}") from error
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, read_metadata_batches
+from broker.quorum.log import check_is_whole
+from broker.quorum.raft_log import OffsetAndEpoch
 from protocol.errors import DecodeError
-from protocol.messages.stored.control_records import ControlRecordType, decode_control_key
 from protocol.messages.stored.metadata_records import FeatureLevelRecord
-from protocol.records import HEADER_SIZE, iterate_headers, iterate_records, read_header
+from protocol.records import HEADER_SIZE, read_header
 from storage.errors import StorageError, storage_errors
 from storage.files import read_file
 
@@ -43,9 +44,13 @@ class SnapshotFile:
     """A snapshot by its name, its size and the time of its header, which is when it was written (ms since the epoch)."""
 
     path: Path
-    end_offset: int
+    snapshot: OffsetAndEpoch
     size_bytes: int
     timestamp: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.snapshot.offset
 
 
 def list_snapshots(directory: Path) -> list[SnapshotFile]:
@@ -59,7 +64,8 @@ def list_snapshots(directory: Path) -> list[SnapshotFile]:
             with path.open("rb") as file:
                 start = file.read(HEADER_SIZE)
             try:
-                found.append(SnapshotFile(path, int(match[1]), path.stat().st_size, read_header(start).max_timestamp))
+                covered = OffsetAndEpoch(int(match[1]), int(match[2]))
+                found.append(SnapshotFile(path, covered, path.stat().st_size, read_header(start).max_timestamp))
             except DecodeError:
                 logger.warning("%s is no snapshot and is left alone", path)
     return found
@@ -85,20 +91,8 @@ def read_bootstrap_records(directory: Path) -> list[Any]:
 
 
 def _read_records(path: Path) -> list[Any]:
-    content = memoryview(read_file(path) or b"")
+    check_is_whole(path)
     records: list[Any] = []
-    for batch in read_metadata_batches(content, str(path)):
+    for batch in read_metadata_batches(memoryview(read_file(path) or b""), str(path)):
         records.extend(batch.records)
-    if _control_types(content)[-1:] != [ControlRecordType.SNAPSHOT_FOOTER]:
-        raise StorageError(f"{path} ends without a footer", path=path)
     return records
-
-
-def _control_types(content: memoryview) -> list[ControlRecordType]:
-    """The types of the control records; the header comes first, the footer last."""
-    return [
-        decode_control_key(record.key or b"")
-        for position, header in iterate_headers(content)
-        if header.is_control
-        for record in iterate_records(content, position)
-    ]

@@ -5,7 +5,7 @@ when metadata.log.max.snapshot.interval.ms are over. The state is copied in one 
 topics), encoded a batch of records at a turn of the loop, and written by a thread. Snapshots and the log before them go when all
 together are larger than metadata.max.retention.bytes, or the oldest is older than metadata.max.retention.ms; one always stays.
 
-Owned by the quorum. Kafka looks at retention once a minute, here it is looked at after each snapshot: nothing grows in between.
+Owned by the MetadataPublisher. Kafka looks at retention once a minute, here it is looked at after each snapshot: nothing grows in between.
 Source: org.apache.kafka.image.publisher.SnapshotGenerator, kafka.raft.KafkaMetadataLog.maybeClean (KIP-630).
 """
 
@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from broker.clock import Clock
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.snapshot import SnapshotFile, list_snapshots
-from broker.metadata.snapshot_writer import copy_state, snapshot_batches, state_records, write_snapshot
+from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
+from broker.quorum.log import QuorumLog
+from broker.quorum.raft_log import OffsetAndEpoch
 from config.server import ServerConfig
+from protocol.messages.stored.control_records import ControlRecordType
 from storage.errors import StorageError
 
 logger = logging.getLogger("barnabas.metadata")
@@ -33,8 +35,18 @@ RunBlocking = Callable[..., Awaitable[Any]]
 class SnapshotGenerator:
     """See the module's docstring. `state` is what the committed records have made."""
 
-    def __init__(self, log: MetadataLog, state: ClusterState, config: ServerConfig, clock: Clock, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self,
+        log: QuorumLog,
+        state: ClusterState,
+        config: ServerConfig,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        *,
+        quorum_records_at: Callable[[int], Sequence[tuple[ControlRecordType, Any]]],
+    ) -> None:
         self._log = log
+        self._quorum_records_at = quorum_records_at
         self._state = state
         self._clock = clock
         self._run_blocking = run_blocking
@@ -53,16 +65,24 @@ class SnapshotGenerator:
             return
         self._bytes_at_last = self._log.appended_bytes
         self._last_ms = self._clock.monotonic_ms()
-        records = state_records(copy_state(self._state))
-        self._task = asyncio.get_running_loop().create_task(self._generate(records, end_offset, epoch, self._log.last_timestamp))
+        self._task = asyncio.get_running_loop().create_task(self._generate(OffsetAndEpoch(end_offset, epoch), self._state.copy()))
 
-    async def write(self, records: Iterable[Any], *, end_offset: int, epoch: int, last_timestamp: int) -> None:
-        """Store the state that `records` make, and remove what retention says. Raises StorageError."""
+    async def write(self, snapshot: OffsetAndEpoch, state: ClusterState) -> None:
+        """Store `state`, which nobody changes meanwhile, and remove what retention says. Raises StorageError."""
+        if snapshot in self._log.snapshots:
+            return
         batches = []
-        for batch in snapshot_batches(records, epoch=epoch, last_timestamp=last_timestamp, now_ms=self._clock.now_ms()):
+        for batch in snapshot_batches(
+            state_records(state),
+            epoch=snapshot.epoch,
+            last_timestamp=self._log.last_timestamp,
+            now_ms=self._clock.now_ms(),
+            quorum_records=self._quorum_records_at(snapshot.offset),
+        ):
             batches.append(batch)
             await asyncio.sleep(0)
-        await self._run_blocking(write_snapshot, self._log.log.directory, b"".join(batches), end_offset, epoch)
+        await self._run_blocking(write_snapshot, self._log.log.directory, b"".join(batches), *snapshot)
+        self._log.snapshots.note_written(snapshot)
         await self._clean()
 
     @property
@@ -81,14 +101,14 @@ class SnapshotGenerator:
             return True
         return 0 < self._interval_ms <= self._clock.monotonic_ms() - self._last_ms
 
-    async def _generate(self, records: Iterable[Any], end_offset: int, epoch: int, last_timestamp: int) -> None:
+    async def _generate(self, snapshot: OffsetAndEpoch, state: ClusterState) -> None:
         try:
-            await self.write(records, end_offset=end_offset, epoch=epoch, last_timestamp=last_timestamp)
-            logger.info("wrote a snapshot of the metadata offset=%d epoch=%d", end_offset, epoch)
+            await self.write(snapshot, state)
+            logger.info("wrote a snapshot of the metadata offset=%d epoch=%d", *snapshot)
         except StorageError as error:
-            logger.error("no snapshot of the metadata could be written offset=%d error=%s", end_offset, error)
+            logger.error("no snapshot of the metadata could be written offset=%d error=%s", snapshot.offset, error)
         except Exception:
-            logger.exception("no snapshot of the metadata could be written offset=%d", end_offset)
+            logger.exception("no snapshot of the metadata could be written offset=%d", snapshot.offset)
         finally:
             self._task = None
 
@@ -103,7 +123,9 @@ class SnapshotGenerator:
             is_old = self._retention_ms >= 0 and snapshot.timestamp < oldest_ms
             if not is_excess and not is_old:
                 break
-            self._log.delete_before(following.end_offset, now_ms=self._clock.now_ms())
+            self._log.delete_before(following.snapshot, now_ms=self._clock.now_ms())
+            if snapshot.snapshot in self._log.snapshots:
+                self._log.snapshots.forget(snapshot.snapshot)
             snapshots_bytes -= snapshot.size_bytes
             removed.append(snapshot)
         if removed:

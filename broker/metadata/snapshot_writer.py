@@ -7,17 +7,19 @@ Source: org.apache.kafka.image (the write methods), org.apache.kafka.snapshot.Re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import BrokerImage, TopicImage
+from broker.metadata.image import BrokerImage
 from broker.metadata.prepared_records import partition_record
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, build_metadata_batch
-from protocol import codec
-from protocol.messages.stored.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from broker.quorum.log import control_batch
+from broker.quorum.raft_log import OffsetAndEpoch
+from broker.quorum.snapshot_files import snapshot_name
+from protocol.messages.stored.control_records import ControlRecordType, SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.messages.stored.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -25,7 +27,6 @@ from protocol.messages.stored.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from protocol.records import ControlType, build_control_batch
 from storage.files import replace_file
 
 RECORDS_PER_BATCH = 100  # a millisecond or two to encode
@@ -48,30 +49,20 @@ def state_records(state: ClusterState) -> Iterator[Any]:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=state.next_producer_id)
 
 
-def copy_state(state: ClusterState) -> ClusterState:
-    """What `state_records` needs of `state`, as it is now; the images in it are shared, as nobody changes them."""
-    copy = ClusterState()
-    copy.features = state.features.copy()
-    copy.brokers = state.brokers.copy()
-    copy.topics = {
-        name: TopicImage(name, topic.topic_id, topic.partitions.copy(), topic.is_internal) for name, topic in state.topics.items()
-    }
-    copy.configs = {resource: configs.copy() for resource, configs in state.configs.items()}
-    copy.next_producer_id = state.next_producer_id
-    return copy
-
-
-def snapshot_batches(records: Iterable[Any], *, epoch: int, last_timestamp: int, now_ms: int) -> Iterator[bytes | bytearray]:
-    """The file's content: a header, the records in batches, a footer. Each step encodes one batch."""
-    header = codec.encode(SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp), 0)
-    yield build_control_batch(ControlType.SNAPSHOT_HEADER, header, timestamp=now_ms, partition_leader_epoch=epoch)
-    base_offset = 1
+def snapshot_batches(
+    records: Iterable[Any], *, epoch: int, last_timestamp: int, now_ms: int, quorum_records: Sequence[tuple[ControlRecordType, Any]] = ()
+) -> Iterator[bytes | bytearray]:
+    """The file's content: a header with the quorum's records, the cluster's in batches, a footer. Each step encodes one batch."""
+    header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp)
+    head = [(ControlRecordType.SNAPSHOT_HEADER, header), *quorum_records]
+    yield control_batch(head, base_offset=0, epoch=epoch, now_ms=now_ms)
+    base_offset = len(head)
     left = iter(records)
     while batch := list(islice(left, RECORDS_PER_BATCH)):
         yield build_metadata_batch(batch, base_offset=base_offset, epoch=epoch, now_ms=now_ms)
         base_offset += len(batch)
-    footer = codec.encode(SnapshotFooterRecord(), 0)
-    yield build_control_batch(ControlType.SNAPSHOT_FOOTER, footer, timestamp=now_ms, base_offset=base_offset, partition_leader_epoch=epoch)
+    footer = (ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
+    yield control_batch([footer], base_offset=base_offset, epoch=epoch, now_ms=now_ms)
 
 
 def encode_snapshot(records: Iterable[Any], *, epoch: int, last_timestamp: int, now_ms: int) -> bytes:
@@ -81,7 +72,7 @@ def encode_snapshot(records: Iterable[Any], *, epoch: int, last_timestamp: int, 
 
 def write_snapshot(directory: Path, content: bytes, end_offset: int, epoch: int) -> None:
     """Write the file durably. Blocks. Raises StorageError."""
-    replace_file(directory / f"{end_offset:020d}-{epoch:010d}.checkpoint", content)
+    replace_file(directory / snapshot_name(OffsetAndEpoch(end_offset, epoch)), content)
 
 
 def _registration(broker: BrokerImage) -> RegisterBrokerRecord:

@@ -9,17 +9,18 @@ Source: org.apache.kafka.raft.KafkaRaftClientDriver, KafkaRaftClient's listener 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
 
 from broker.clock import Clock, Timer
 from broker.deferred import Deferred
-from broker.quorum.listening import Batch, BatchReader, ListenerContext
+from broker.quorum.listening import BatchReader, ListenerContext
 from broker.quorum.log import QuorumLog
-from broker.quorum.quorum import QuorumListener
+from broker.quorum.quorum import Batch, QuorumListener
 from broker.quorum.raft import Outgoing, Ready
 from broker.quorum.raft_state import Vote
 from broker.quorum.replica import RaftReplica
@@ -37,6 +38,9 @@ SLICE_US = 2_000
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs `function(*arguments)` off the loop."""
 
+WriteVote = Callable[[Vote, int, Sequence[int]], None]
+"""Stores the vote durably, in the form of this kraft.version, with the ids of the voters. Blocks. Raises StorageError."""
+
 
 class Peers(Protocol):
     """The network as the driver sees it."""
@@ -47,11 +51,14 @@ class Peers(Protocol):
     async def close(self) -> None: ...
 
 
-class _Proposed(NamedTuple):
-    """A batch of this node's own: listeners get these records themselves, not a copy decoded from the log."""
+class NoPeers:
+    """The network of a quorum of one. Satisfies Peers."""
 
-    base_offset: int
-    batch: Batch
+    def send(self, outgoing: Outgoing, on_answer: Callable[[Any | None], None]) -> None:
+        raise AssertionError("the only voter has nobody to ask")
+
+    async def close(self) -> None:
+        pass
 
 
 class QuorumDriver:
@@ -65,9 +72,8 @@ class QuorumDriver:
         *,
         clock: Clock,
         call_soon: Callable[..., Any],
-        run_in_background: Callable[[Awaitable[Any]], None],
         run_blocking: RunBlocking,
-        write_vote: Callable[[Vote], None],
+        write_vote: WriteVote,
         peers: Peers,
         on_failure: Callable[[Exception], None],
     ) -> None:
@@ -76,19 +82,24 @@ class QuorumDriver:
         self._reader = reader
         self._clock = clock
         self._call_soon = call_soon
-        self._run_in_background = run_in_background
         self._run_blocking = run_blocking
         self._write_vote = write_vote
         self._peers = peers
         self._on_failure = on_failure
         self._listeners: list[ListenerContext] = []
-        self._proposed: deque[_Proposed] = deque()
+        self._proposed: deque[Batch] = deque()
+        """This node's own batches of this epoch, not heard by all yet: listeners get these records, not copies decoded from the log."""
+        self._proposed_epoch = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._caught_up: asyncio.Future[None] | None = None
+        self._catch_up_offset: int | None = None
+        self._failure: Exception | None = None
         self._timer: Timer | None = None
         self._is_writing_vote = False
         self._is_flushing = False
         self._is_delivery_due = False
+        self._is_closing = False
         self._is_closed = False
-        self._has_failed = False
         replica.on_high_watermark = self._deliver_soon
 
     # -- Quorum ----------------------------------------------------------------------------------------------------
@@ -102,6 +113,10 @@ class QuorumDriver:
         return self._replica.raft.epoch
 
     @property
+    def committed_end_offset(self) -> int | None:
+        return self._replica.raft.committed_end_offset
+
+    @property
     def end_offset(self) -> int:
         return self._log.end_offset
 
@@ -110,7 +125,7 @@ class QuorumDriver:
         self._deliver_soon()
 
     def propose(self, epoch: int, records: Sequence[Any]) -> int:
-        if self._is_closed:
+        if self._is_closed or self._is_closing:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "The metadata log is closed.")
         if len(self._proposed) >= UNCOMMITTED_BATCHES_MAX:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Too many metadata changes are waiting.")
@@ -120,7 +135,10 @@ class QuorumDriver:
         except StorageError as error:
             self._fail(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
-        self._proposed.append(_Proposed(base_offset, Batch(offset, epoch, records)))
+        if epoch != self._proposed_epoch:
+            self._proposed.clear()
+            self._proposed_epoch = epoch
+        self._proposed.append(Batch(base_offset, offset, epoch, records))
         self._drive()
         return offset
 
@@ -133,15 +151,34 @@ class QuorumDriver:
         """Begin to take part. Blocks for the vote that the core may have to write at once. Raises StorageError."""
         ready = self._replica.take_ready()
         if ready.vote is not None:
-            self._write_vote(ready.vote)
+            self._write_vote(*self._to_write(ready.vote))
         self._send(ready)
         self._drive()
 
+    async def caught_up(self) -> None:
+        """Returns once the listeners have heard all that the quorum had committed when its leader was first heard of, and who leads.
+
+        Raises what made this node fail meanwhile."""
+        if self._caught_up is None:
+            self._caught_up = asyncio.get_running_loop().create_future()
+            self._deliver_soon()
+        if self._failure is not None:
+            raise self._failure
+        await self._caught_up
+
     async def close(self) -> None:
-        """Resign if this node leads, and take no further part. The log is the caller's to close."""
+        """Make durable what was proposed, and tell what is committed by that; then resign if this node leads, and take no further part.
+        The log is the caller's to close."""
+        self._is_closing = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        while not self._is_closed and self._is_delivery_due:
+            self._deliver()
         if not self._is_closed:
             self._step(self._replica.stop)
         self._is_closed = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         if self._timer is not None:
             self._timer.cancel()
         await self._peers.close()
@@ -179,19 +216,24 @@ class QuorumDriver:
             ready = self._replica.take_ready()
             if ready.vote is not None:
                 self._is_writing_vote = True
-                self._run_in_background(self._persist(ready, ready.vote))
+                self._begin(self._persist(ready, ready.vote))
             else:
                 self._send(ready)
         if self._replica.needs_flush and not self._is_flushing:
             self._is_flushing = True
-            self._run_in_background(self._flush())
+            self._begin(self._flush())
         self._arm_timer()
         if self._listeners and any(context.wants_leader(self._replica.raft) for context in self._listeners):
             self._deliver_soon()
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _persist(self, ready: Ready, vote: Vote) -> None:
         try:
-            await self._run_blocking(self._write_vote, vote)
+            await self._run_blocking(self._write_vote, *self._to_write(vote))
         except (StorageError, OSError) as error:
             self._fail(error)
             return
@@ -200,6 +242,10 @@ class QuorumDriver:
             self._send(ready)
             self._drive()
 
+    def _to_write(self, vote: Vote) -> tuple[Vote, int, Sequence[int]]:
+        raft = self._replica.raft
+        return vote, raft.kraft_version, raft.voters.ids
+
     async def _flush(self) -> None:
         work: FlushWork | None = None
         try:
@@ -207,9 +253,11 @@ class QuorumDriver:
             if work is not None:
                 await self._run_blocking(work.run)
                 self._log.log.flushed(work)
-        except (StorageError, OSError) as error:
+        except BaseException as error:
             if work is not None:
                 work.release()
+            if not isinstance(error, Exception):
+                raise
             self._fail(error)
             return
         self._is_flushing = False
@@ -239,46 +287,73 @@ class QuorumDriver:
             self._call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        """Tell every listener what it has not heard yet, as far as it is committed."""
+        """Tell the listeners what they have not heard yet, as far as it is committed, for a slice of time."""
         self._is_delivery_due = False
         if self._is_closed:
             return
         end_us = self._clock.monotonic_us() + SLICE_US
-        raft = self._replica.raft
         try:
+            while self._deliver_next():
+                if self._clock.monotonic_us() >= end_us:
+                    self._deliver_soon()
+                    return
             for context in self._listeners:
-                if raft.high_watermark is not None:
-                    for batch in self._batches_for(context, raft.high_watermark):
-                        context.commit(batch)
-                        if self._clock.monotonic_us() >= end_us:
-                            self._deliver_soon()
-                            return
-                context.maybe_change_leader(raft)
+                context.maybe_change_leader(self._replica.raft)
         except Exception as error:
             # Also a bug of a listener: what this node makes of the log would differ from what the others make of it.
             self._fail(error)
+            return
+        self._maybe_catch_up()
 
-    def _batches_for(self, context: ListenerContext, high_watermark: int) -> Iterable[Batch]:
-        """What `context` is to hear next: its own proposals as they are, anything else from the log; a snapshot first if it is behind."""
-        while self._proposed and self._proposed[0].batch.offset < min(each.next_offset for each in self._listeners):
-            self._proposed.popleft()
-        snapshot = self._log.latest_snapshot
-        if context.next_offset < high_watermark and context.needs_snapshot(self._log.start_offset):
-            if snapshot is not None:
-                context.load(self._reader.open_snapshot(snapshot))
-            else:
-                context.next_offset = 0
-        own = {proposed.base_offset: proposed.batch for proposed in self._proposed} if self._proposed else {}
-        while context.next_offset < high_watermark:
-            batch = own.get(context.next_offset)
-            if batch is not None and batch.offset < high_watermark:
-                yield batch
-            else:
-                yield from self._reader.read(context.next_offset, high_watermark)
+    def _deliver_next(self) -> bool:
+        """Tell those listeners that are furthest behind one batch, or a snapshot. Listeners that began together stay together, so
+        that a batch is decoded once; the first registered hears first. Returns False when all have heard everything."""
+        committed = self._replica.raft.high_watermark
+        if committed is None or not self._listeners:
+            return False
+        next_offset = min(context.next_offset for context in self._listeners)
+        if next_offset >= committed:
+            return False
+        behind = [context for context in self._listeners if context.next_offset == next_offset]
+        if behind[0].needs_snapshot(self._log.start_offset):
+            snapshot = self._log.latest_snapshot
+            for context in behind:
+                if snapshot is None:
+                    context.next_offset = 0
+                else:
+                    context.load(self._reader.open_snapshot(snapshot))
+            return True
+        batch = self._find_proposed(next_offset) or self._reader.read(next_offset, committed)
+        for context in behind:
+            context.commit(batch)
+        return True
+
+    def _find_proposed(self, offset: int) -> Batch | None:
+        """This node's own batch at `offset`, as it was proposed."""
+        proposed = self._proposed
+        if self._proposed_epoch != self.epoch:
+            proposed.clear()  # the leader of a newer epoch may have had them cut off: the log knows what is left of them
+        while proposed and proposed[0].offset < offset:
+            proposed.popleft()
+        return proposed[0] if proposed and proposed[0].base_offset == offset else None
+
+    def _maybe_catch_up(self) -> None:
+        if self._caught_up is None or self._caught_up.done():
+            return
+        if self._catch_up_offset is None:
+            self._catch_up_offset = self.committed_end_offset
+        target = self._catch_up_offset
+        if target is not None and all(context.next_offset >= target for context in self._listeners):
+            self._caught_up.set_result(None)
 
     def _fail(self, error: Exception) -> None:
-        if self._has_failed:
+        if self._failure is not None:
             return
-        self._has_failed = self._is_closed = True
+        self._failure = error
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._caught_up is not None and not self._caught_up.done():
+            self._caught_up.set_exception(error)
         logger.error("the metadata log failed: %s", error, exc_info=None if isinstance(error, StorageError) else error)
         self._on_failure(error)

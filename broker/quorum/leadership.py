@@ -63,7 +63,7 @@ class Leadership:
         """The change of the voter set that is under way; one at a time."""
         self.volatile_voters: VoterSet | None = None
         """Of kraft.version 0: what the voters said of themselves (directory ids, endpoints), which the log does not keep."""
-        self.begin_quorum_deadline_ms = now_ms  # at once
+        self._begin_quorum_deadline_ms = now_ms  # at once
         self._begin_quorum_interval_ms = fetch_timeout_ms // 2
         self._check_quorum_ms = int(fetch_timeout_ms * CHECK_QUORUM_FACTOR)
         self._check_quorum_deadline_ms = now_ms + self._check_quorum_ms
@@ -72,13 +72,23 @@ class Leadership:
     # -- timers ----------------------------------------------------------------------------------------------------
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no other node votes."""
+        return list(self.voters) == [self.me.key.node_id]
+
+    @property
     def check_quorum_deadline_ms(self) -> int:
         """When the leader resigns unless a majority has fetched by then."""
-        return NEVER_MS if list(self.voters) == [self.me.key.node_id] else self._check_quorum_deadline_ms
+        return NEVER_MS if self.is_alone else self._check_quorum_deadline_ms
+
+    @property
+    def begin_quorum_deadline_ms(self) -> int:
+        """When the leader tells voters that do not fetch that it leads."""
+        return NEVER_MS if self.is_alone else self._begin_quorum_deadline_ms
 
     def voters_to_notify(self, now_ms: int) -> list[ReplicaKey]:
         """Voters that have not fetched for a while, and perhaps don't know this leader; asks again after an interval."""
-        self.begin_quorum_deadline_ms = now_ms + self._begin_quorum_interval_ms
+        self._begin_quorum_deadline_ms = now_ms + self._begin_quorum_interval_ms
         return [
             progress.key
             for node_id, progress in self.voters.items()

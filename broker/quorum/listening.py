@@ -1,12 +1,12 @@
-"""What one listener of the quorum has heard, and reading committed batches for it from the log and from snapshots."""
+"""What the listeners of the quorum have heard, and reading committed batches for them from the log and from snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from broker.quorum.log import QuorumLog
-from broker.quorum.quorum import QuorumListener, SnapshotReader
+from broker.quorum.quorum import Batch, QuorumListener, SnapshotReader
 from broker.quorum.raft import Raft
 from broker.quorum.raft_log import OffsetAndEpoch
 from broker.quorum.voters import NO_NODE
@@ -17,40 +17,44 @@ READ_BYTES = 256 * 1024
 NOTHING_HEARD = -1
 
 
-class Batch(NamedTuple):
-    """A committed batch; `offset` is that of its last record. A control batch has no records."""
-
-    offset: int
-    epoch: int
-    records: Sequence[Any]
-
-
 class DecodeBatches(Protocol):
-    """Reads whole batches; control batches come without records. StorageError, naming `what`, for a damaged one."""
+    """Reads whole batches, one at each step; control batches come without records. StorageError, naming `what`, for a damaged one."""
 
     def __call__(self, buffer: memoryview, what: str) -> Iterator[Batch]: ...
 
 
 class BatchReader:
-    """Reads for listeners. `decode` knows the metadata records' formats."""
+    """Reads for listeners, forwards: what is next of the last read is kept. `decode` knows the metadata records' formats."""
 
     def __init__(self, log: QuorumLog, decode: DecodeBatches) -> None:
         self._log = log
         self._decode = decode
+        self._next_offset = NOTHING_HEARD
+        self._batches: Iterator[Batch] = iter(())
 
-    def read(self, start_offset: int, end_offset: int) -> list[Batch]:
-        """The batches from `start_offset` on, some of them, none that reaches `end_offset`. StorageError when there is none."""
+    def read(self, offset: int, end_offset: int) -> Batch:
+        """The batch at `offset`, which is below `end_offset`, the end of what is committed. StorageError when there is none."""
+        batch = next(self._batches, None) if offset == self._next_offset else None
+        if batch is None:
+            self._batches = self._read(offset, end_offset)
+            batch = next(self._batches, None)
+        while batch is not None and batch.offset < offset:
+            batch = next(self._batches, None)  # a snapshot may end inside a batch
+        if batch is None:
+            raise StorageError(f"{self._log.log.directory} has nothing at offset {offset}, below its high watermark {end_offset}")
+        if batch.base_offset > offset:
+            raise StorageError(f"{self._log.log.directory} has nothing between offsets {offset} and {batch.base_offset}")
+        self._next_offset = batch.offset + 1
+        return batch
+
+    def _read(self, start_offset: int, end_offset: int) -> Iterator[Batch]:
         read = self._log.log.read(start_offset, max_bytes=READ_BYTES, end_offset=end_offset, minimum_one_batch=True).records
         if isinstance(read, bytes):
             content = read
         else:
             content = read.read()
             read.release()
-        directory = str(self._log.log.directory)
-        batches = [batch for batch in self._decode(memoryview(content), directory) if batch.offset >= start_offset]
-        if not batches:
-            raise StorageError(f"{directory} has nothing at offset {start_offset}, below its high watermark {end_offset}")
-        return batches
+        return self._decode(memoryview(content), str(self._log.log.directory))
 
     def open_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
         return _FileSnapshot(snapshot, self._log, self._decode)
@@ -92,15 +96,20 @@ class ListenerContext:
         self.next_offset = batch.offset + 1
 
     def wants_leader(self, raft: Raft) -> bool:
-        """Whether there is a leader to tell of."""
-        return raft.epoch > self._told_epoch or (raft.leader_id != NO_NODE and self._told_leader == NO_NODE)
+        """Whether the leader or the epoch is another than it was told. A leader that resigns is none any more, in the same epoch."""
+        return raft.epoch > self._told_epoch or raft.active_leader_id != self._told_leader
 
     def maybe_change_leader(self, raft: Raft) -> None:
         """Tell who leads; of this node's own leadership only once everything committed before it was heard."""
         if not self.wants_leader(raft):
             return
-        leadership = raft.state.leadership
-        if raft.leader_id == raft.config.me.node_id and (leadership is None or self.next_offset <= leadership.epoch_start_offset):
-            return
-        self._told_leader, self._told_epoch = raft.leader_id, raft.epoch
-        self.listener.handle_leader_change(raft.leader_id, raft.epoch)
+        leader_id, epoch = raft.active_leader_id, raft.epoch
+        if leader_id == raft.config.me.node_id:
+            leadership = raft.state.leadership
+            if leadership is None or self.next_offset <= leadership.epoch_start_offset:
+                if self._told_epoch == epoch:
+                    return
+                leader_id = NO_NODE  # of the older epoch's end it hears at once
+        if (leader_id, epoch) != (self._told_leader, self._told_epoch):
+            self._told_leader, self._told_epoch = leader_id, epoch
+            self.listener.handle_leader_change(leader_id, epoch)

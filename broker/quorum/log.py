@@ -13,18 +13,25 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch
-from broker.quorum.raft_messages import METADATA_TOPIC, METADATA_TOPIC_ID, PARTITION
+from broker.quorum.raft_log import METADATA_TOPIC, METADATA_TOPIC_ID, PARTITION, ControlRecord, OffsetAndEpoch
 from broker.quorum.snapshot_files import SnapshotFiles
 from config.topic import LONG_MAX, LogConfig
 from protocol import codec
 from protocol.errors import DecodeError, KafkaError
 from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord, decode_control_key
 from protocol.messages.stored.voters_record import VotersRecord
-from protocol.records import ControlType, SimpleRecord, build_batch, encode_control_record_key, iterate_headers, iterate_records
+from protocol.records import (
+    ControlType,
+    SimpleRecord,
+    build_batch,
+    crc_is_valid,
+    encode_control_record_key,
+    iterate_headers,
+    iterate_records,
+)
 from protocol.uuids import uuid_to_text
 from storage.errors import StorageError, storage_errors
-from storage.files import PARTITION_METADATA, delete_if_exists, partition_directory_name, replace_file, sync_directory
+from storage.files import PARTITION_METADATA, delete_if_exists, partition_directory_name, read_file, replace_file, sync_directory
 from storage.log import Log
 
 logger = logging.getLogger("barnabas.quorum")
@@ -50,6 +57,8 @@ class QuorumLog:
         self.snapshots = SnapshotFiles(log.directory)
         self.appended_bytes = 0
         """Of all batches of records since this start."""
+        self.last_timestamp = 0
+        """Of the newest batch since this start."""
         self._encode_batch = encode_batch
 
     @classmethod
@@ -109,15 +118,13 @@ class QuorumLog:
         self.log.assign_leader_epoch(epoch)
 
     def append_records(self, records: Sequence[Any], *, epoch: int, now_ms: int) -> int:
-        return self._append(self._encode_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms), now_ms)
+        batch = self._encode_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms)
+        offset = self._append(batch, now_ms)
+        self.appended_bytes += len(batch)
+        return offset
 
     def append_control_records(self, records: Sequence[tuple[ControlRecordType, Any]], *, epoch: int, now_ms: int) -> int:
-        encoded = [
-            SimpleRecord(encode_control_record_key(ControlType(kind)), codec.encode(value, value.version), (), now_ms)
-            for kind, value in records
-        ]
-        batch = build_batch(encoded, base_offset=self.end_offset, partition_leader_epoch=epoch, is_control=True)
-        return self._append(batch, now_ms)
+        return self._append(control_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms), now_ms)
 
     def append_fetched(self, records: Any, *, leader_epoch: int, now_ms: int) -> list[ControlRecord]:
         view = memoryview(records)
@@ -129,6 +136,7 @@ class QuorumLog:
                     break
                 if header.is_control:
                     found += _control_records(view, position)
+                self._note_timestamp(header.max_timestamp)
                 end, next_offset = position + header.size_bytes, header.next_offset
             self.log.append_as_follower(view[:end], now_ms=now_ms)
         except (DecodeError, KafkaError) as error:
@@ -137,6 +145,9 @@ class QuorumLog:
             return []
         self.appended_bytes += end
         return found
+
+    def _note_timestamp(self, timestamp: int) -> None:
+        self.last_timestamp = max(self.last_timestamp, timestamp)
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         self.log.truncate_to(offset, now_ms=now_ms)
@@ -183,11 +194,23 @@ class QuorumLog:
 
     def _check_start(self, now_ms: int) -> None:
         """The log begins at 0, or where a snapshot ends; a snapshot beyond its end takes its place (a crash came between the two)."""
+        self._pass_over_unfinished()
         latest = self.latest_snapshot
         if latest is not None and latest.offset > self.end_offset:
             self.log.truncate_fully_and_start_at(latest.offset, now_ms=now_ms)
         elif self.start_offset > 0 and (latest is None or latest.offset < self.start_offset):
             raise StorageError(f"{self.log.directory} starts at offset {self.start_offset}, and the snapshot that leads there is missing")
+
+    def _pass_over_unfinished(self) -> None:
+        """A snapshot whose end is missing does not count. Nothing here leaves one: another program may, or the disk."""
+        while (latest := self.latest_snapshot) is not None:
+            path = self.snapshots.path_of(latest)
+            try:
+                check_is_whole(path)
+                return
+            except StorageError as error:
+                logger.warning("passing over a snapshot: %s", error)
+                self.snapshots.forget(latest)
 
     # -- retention -------------------------------------------------------------------------------------------------
 
@@ -212,8 +235,17 @@ class QuorumLog:
 
     def _append(self, batch: bytearray, now_ms: int) -> int:
         self.log.append_as_follower(memoryview(batch), now_ms=now_ms)
-        self.appended_bytes += len(batch)
+        self._note_timestamp(now_ms)
         return self.end_offset - 1
+
+
+def control_batch(records: Sequence[tuple[ControlRecordType, Any]], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    """The control records as one batch."""
+    encoded = [
+        SimpleRecord(encode_control_record_key(ControlType(kind)), codec.encode(value, value.version), (), now_ms)
+        for kind, value in records
+    ]
+    return build_batch(encoded, base_offset=base_offset, partition_leader_epoch=epoch, is_control=True)
 
 
 def _control_records(view: memoryview, position: int) -> list[ControlRecord]:
@@ -226,10 +258,25 @@ def _control_records(view: memoryview, position: int) -> list[ControlRecord]:
     return found
 
 
+def check_is_whole(path: Path) -> None:
+    """Raises StorageError for a snapshot that does not end with its footer."""
+    last = None
+    content = memoryview(read_file(path) or b"")
+    try:
+        for position, header in iterate_headers(content):
+            if not crc_is_valid(content, position, header.size_bytes):
+                raise StorageError(f"{path}: the batch at offset {header.base_offset} has a wrong CRC", path=path)
+            last = position if header.is_control else None
+        kinds = [] if last is None else [decode_control_key(record.key or b"") for record in iterate_records(content, last)]
+    except DecodeError as error:
+        raise StorageError(f"{path} cannot be read: {error}", path=path) from error
+    if kinds[-1:] != [ControlRecordType.SNAPSHOT_FOOTER]:
+        raise StorageError(f"{path} ends without a footer", path=path)
+
+
 def _snapshot_control_records(path: Path, snapshot: OffsetAndEpoch) -> list[ControlRecord]:
     """At the offset before the snapshot's end: they hold from there on."""
-    with storage_errors("read", path):
-        content = memoryview(path.read_bytes())
+    content = memoryview(read_file(path) or b"")
     found: list[ControlRecord] = []
     try:
         for position, header in iterate_headers(content):

@@ -10,9 +10,18 @@ Source: org.apache.kafka.raft.RaftClient and its Listener.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker.quorum.raft_log import OffsetAndEpoch
+
+
+class Batch(NamedTuple):
+    """A batch of the metadata log; `offset` is that of its last record. A control batch has no records."""
+
+    base_offset: int
+    offset: int
+    epoch: int
+    records: Sequence[Any]
 
 
 class SnapshotReader(Protocol):
@@ -47,6 +56,11 @@ class Quorum(Protocol):
 
     @property
     def epoch(self) -> int: ...
+
+    @property
+    def committed_end_offset(self) -> int | None:
+        """How far the quorum has committed, as the leader of this epoch says; None before it has said so."""
+        ...
 
     @property
     def end_offset(self) -> int:

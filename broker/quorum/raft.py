@@ -12,13 +12,14 @@ Source: org.apache.kafka.raft.KafkaRaftClient.
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from broker.quorum import raft_messages as messages
 from broker.quorum.leadership import Leadership
 from broker.quorum.peers import NEVER_MS, Node, Peers
 from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch, RaftLog
@@ -29,7 +30,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord, LeaderChangeMessage
 from protocol.messages.stored.control_records import Voter as VoterId
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.quorum")
 
 KRAFT_VERSIONS = (0, 1)
 """The range of kraft.version that this node supports (inclusive); from 1 on the voters are in the log."""
@@ -132,6 +133,17 @@ class Raft:
     @property
     def high_watermark(self) -> int | None:
         return self.state.high_watermark
+
+    @property
+    def committed_end_offset(self) -> int | None:
+        """How far the quorum has committed, as the leader of this epoch says; None before it has said so."""
+        leadership = self.state.leadership
+        return self.state.leader_high_watermark if leadership is None else leadership.high_watermark
+
+    @property
+    def active_leader_id(self) -> int:
+        """Who can be asked: as `leader_id`, but NO_NODE once this node has resigned."""
+        return NO_NODE if isinstance(self.state.role, Resigned) else self.state.leader_id
 
     @property
     def voters(self) -> VoterSet:
@@ -272,6 +284,17 @@ class Raft:
             elif record.type is ControlRecordType.KRAFT_VOTERS:
                 self.voter_history.add(record.offset, VoterSet.from_record(record.value))
 
+    def kraft_records_at(self, offset: int) -> list[tuple[ControlRecordType, Any]]:
+        """What a snapshot that ends at `offset` (exclusive) has to say of the quorum: nothing before kraft.version 1."""
+        version = self.version_history.at(offset - 1)
+        if version < RECONFIGURABLE:
+            return []
+        voters = self.voter_history.at(offset - 1).to_record()
+        return [
+            (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=version)),
+            (ControlRecordType.KRAFT_VOTERS, voters),
+        ]
+
     def append_voters(self, voters: VoterSet, now_ms: int) -> int:
         """Write the new set to the log, from where on it counts; returns the record's offset."""
         record = voters.to_record()
@@ -280,6 +303,12 @@ class Raft:
         return offset
 
     # -- sending ---------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _messages(self) -> ModuleType:
+        from broker.quorum import raft_messages  # the start of a quorum of one, which sends nothing, need not load them
+
+        return raft_messages
 
     def reply(self, token: Any, response: Any) -> None:
         self._ready.replies.append(Reply(token, response))
@@ -296,7 +325,7 @@ class Raft:
         return Node(node_id, host, port)
 
     def fetch_request(self) -> Any:
-        return messages.fetch_request(self.config.cluster_id, self.epoch, self.config.me, self.log_end, self.high_watermark)
+        return self._messages.fetch_request(self.config.cluster_id, self.epoch, self.config.me, self.log_end, self.high_watermark)
 
     # -- roles -----------------------------------------------------------------------------------------------------
 
@@ -314,7 +343,7 @@ class Raft:
 
     def _poll_leader(self, role: Leadership, now_ms: int) -> int:
         if self.is_stopping or role.is_resigning or now_ms >= role.check_quorum_deadline_ms:
-            logger.info("resigning from epoch %d of the metadata quorum", role.epoch)
+            self._log_leadership("resigning from epoch %d of the metadata quorum", role.epoch)
             voters, successors = self.voters, role.successors()
             self._leave_leadership()
             self.state.become_resigned(voters, successors, self.draw_election_deadline(now_ms))
@@ -367,7 +396,7 @@ class Raft:
             namesake = self.voters.find(self.config.me.node_id)
             if namesake is not None:  # this node with another disk: that voter will never vote again
                 key = namesake.key
-                return self.send(leader, lambda: messages.remove_voter_request(self.config.cluster_id, key), now_ms)
+                return self.send(leader, lambda: self._messages.remove_voter_request(self.config.cluster_id, key), now_ms)
             return self.send(leader, self._add_voter_request, now_ms)
         return self._fetch(role, now_ms)
 
@@ -460,7 +489,7 @@ class Raft:
         self.peers.reset()
         self.log.begin_epoch(epoch)
         self._append_start_of_epoch(leadership, now_ms)
-        logger.info("leading epoch %d of the metadata quorum from offset %d", epoch, leadership.epoch_start_offset)
+        self._log_leadership("leading epoch %d of the metadata quorum from offset %d", epoch, leadership.epoch_start_offset)
 
     def _append_start_of_epoch(self, leadership: Leadership, now_ms: int) -> None:
         change = LeaderChangeMessage(
@@ -481,6 +510,9 @@ class Raft:
             self.version_history.add(last_offset - 1, self.kraft_version)
             self.voter_history.add(last_offset, voters)
 
+    def _log_leadership(self, message: str, *facts: int) -> None:
+        logger.log(logging.DEBUG if self.voters.is_only_voter(self.config.me) else logging.INFO, message, *facts)
+
     def _leave_leadership(self) -> None:
         """Who waits for this leader is told that it is none any more; RaftRequests answers the parked fetches."""
         leadership = self.state.leadership
@@ -499,25 +531,31 @@ class Raft:
 
     def _vote_request(self, to: ReplicaKey) -> Any:
         is_pre_vote = isinstance(self.state.role, Prospective)
-        return messages.vote_request(self.config.cluster_id, self.epoch, self.config.me, to, self.log_end, is_pre_vote=is_pre_vote)
+        return self._messages.vote_request(self.config.cluster_id, self.epoch, self.config.me, to, self.log_end, is_pre_vote=is_pre_vote)
 
     def _begin_quorum_request(self, to: ReplicaKey) -> Any:
-        return messages.begin_quorum_epoch_request(self.config.cluster_id, self.epoch, self.config.me.node_id, self.config.endpoints, to)
+        return self._messages.begin_quorum_epoch_request(
+            self.config.cluster_id, self.epoch, self.config.me.node_id, self.config.endpoints, to
+        )
 
     def _end_quorum_request(self, role: Resigned) -> Any:
-        return messages.end_quorum_epoch_request(
+        return self._messages.end_quorum_epoch_request(
             self.config.cluster_id, self.epoch, self.config.me.node_id, self.config.endpoints, role.successors
         )
 
     def _fetch_or_snapshot_request(self, role: Follower) -> Any:
         if role.fetching_snapshot is None:
             return self.fetch_request()
-        return messages.fetch_snapshot_request(
+        return self._messages.fetch_snapshot_request(
             self.config.cluster_id, self.epoch, self.config.me, role.fetching_snapshot, role.snapshot_position
         )
 
     def _update_voter_request(self) -> Any:
-        return messages.update_voter_request(self.config.cluster_id, self.epoch, self.config.me, self.config.endpoints, KRAFT_VERSIONS)
+        return self._messages.update_voter_request(
+            self.config.cluster_id, self.epoch, self.config.me, self.config.endpoints, KRAFT_VERSIONS
+        )
 
     def _add_voter_request(self) -> Any:
-        return messages.add_voter_request(self.config.cluster_id, self.config.answer_timeout_ms, self.config.me, self.config.endpoints)
+        return self._messages.add_voter_request(
+            self.config.cluster_id, self.config.answer_timeout_ms, self.config.me, self.config.endpoints
+        )

@@ -11,6 +11,11 @@ from typing import Any, NamedTuple, Protocol
 
 from protocol.messages.stored.control_records import ControlRecordType
 
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = (1).to_bytes(16, "big")
+"""The metadata topic's fixed id (Topic.CLUSTER_METADATA_TOPIC_ID)."""
+PARTITION = 0
+
 
 class OffsetAndEpoch(NamedTuple):
     """Where a log or a snapshot ends: the offset (exclusive), and the epoch of the last record before it."""

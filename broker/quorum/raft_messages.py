@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.quorum.raft_log import OffsetAndEpoch
+from broker.quorum.raft_log import METADATA_TOPIC, METADATA_TOPIC_ID, PARTITION, OffsetAndEpoch
 from broker.quorum.voters import NO_NODE, Endpoints, ReplicaKey, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages import (
@@ -22,10 +22,6 @@ from protocol.messages import (
     vote,
 )
 
-METADATA_TOPIC = "__cluster_metadata"
-METADATA_TOPIC_ID = (1).to_bytes(16, "big")
-"""The metadata topic's fixed id (Topic.CLUSTER_METADATA_TOPIC_ID)."""
-PARTITION = 0
 FETCH_BYTES_MAX = 8 * 1024 * 1024
 FETCH_WAIT_MS = 500
 SNAPSHOT_FETCH_BYTES_MAX = 8 * 1024 * 1024

@@ -20,7 +20,7 @@ from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
-from protocol.messages.fetch import FetchRequest
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.stored.control_records import ControlRecordType
@@ -28,7 +28,7 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.messages.vote import VoteRequest
 from storage.errors import StorageError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.quorum")
 
 _STALE_ERRORS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -71,14 +71,9 @@ class RaftResponses:
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
             raft.become_candidate(now_ms)  # a voter without pre-votes: ask for votes
             return True
-        partition = self._partition(response)
-        if partition is None:
-            return False
-        handled = self._common(response, partition.error_code, partition.leader_id, partition.leader_epoch, now_ms)
+        partition, handled = self._open(outgoing, response, now_ms)
         if handled is not None:
             return handled
-        if partition.error_code:
-            return self._unexpected(outgoing, partition.error_code)
         role = raft.state.role
         asked_for_pre_vote = outgoing.request.topics[0].partitions[0].pre_vote
         if isinstance(role, (Prospective, Candidate)) and asked_for_pre_vote == isinstance(role, Prospective):
@@ -89,23 +84,15 @@ class RaftResponses:
         return True
 
     def _begin_quorum_epoch(self, outgoing: Outgoing, response: Any, now_ms: int) -> bool:
-        partition = self._partition(response)
-        if partition is None:
-            return False
-        handled = self._common(response, partition.error_code, partition.leader_id, partition.leader_epoch, now_ms)
+        _, handled = self._open(outgoing, response, now_ms)
         if handled is not None:
             return handled
-        return not partition.error_code or self._unexpected(outgoing, partition.error_code)
+        return True
 
     def _end_quorum_epoch(self, outgoing: Outgoing, response: Any, now_ms: int) -> bool:
-        partition = self._partition(response)
-        if partition is None:
-            return False
-        handled = self._common(response, partition.error_code, partition.leader_id, partition.leader_epoch, now_ms)
+        _, handled = self._open(outgoing, response, now_ms)
         if handled is not None:
             return handled
-        if partition.error_code:
-            return self._unexpected(outgoing, partition.error_code)
         role = self._raft.state.role
         if isinstance(role, Resigned):
             role.unacknowledged.pop(outgoing.node.node_id, None)
@@ -115,18 +102,12 @@ class RaftResponses:
 
     def _fetch(self, outgoing: Outgoing, response: Any, now_ms: int) -> bool:
         raft = self._raft
-        if response.error_code:
-            return self._unexpected(outgoing, response.error_code)
-        partition = messages.only_partition(response, response.responses)
-        if partition is None:
-            return False
-        leader = partition.current_leader
-        handled = self._common(response, partition.error_code, leader.leader_id, leader.leader_epoch, now_ms)
+        partition, handled = self._open(outgoing, response, now_ms)
         if handled is not None:
             return handled
         role = raft.state.role
-        if partition.error_code or not isinstance(role, Follower):
-            return self._unexpected(outgoing, partition.error_code)
+        if not isinstance(role, Follower):
+            return False
         asked = outgoing.request.topics[0].partitions[0]
         if asked.current_leader_epoch != raft.epoch or asked.fetch_offset != raft.log.end_offset:
             return True  # the log has changed since
@@ -142,6 +123,7 @@ class RaftResponses:
             if partition.records is not None and len(partition.records):
                 raft.note_control_records(raft.log.append_fetched(partition.records, leader_epoch=raft.epoch, now_ms=now_ms))
             if partition.high_watermark >= 0:
+                raft.state.leader_high_watermark = partition.high_watermark
                 raft.advance_high_watermark(min(partition.high_watermark, raft.log.end_offset))
         self._note_success(role, now_ms)
         return True
@@ -158,13 +140,7 @@ class RaftResponses:
 
     def _fetch_snapshot(self, outgoing: Outgoing, response: Any, now_ms: int) -> bool:
         raft = self._raft
-        if response.error_code:
-            return self._unexpected(outgoing, response.error_code)
-        partition = messages.only_partition(response, response.topics)
-        if partition is None:
-            return False
-        leader = partition.current_leader
-        handled = self._common(response, partition.error_code, leader.leader_id, leader.leader_epoch, now_ms)
+        partition, handled = self._open(outgoing, response, now_ms)
         if handled is not None:
             return handled
         role = raft.state.role
@@ -173,8 +149,6 @@ class RaftResponses:
         snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         if partition.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or snapshot.offset < 0 or snapshot.epoch < 0:
             role.fetching_snapshot = None  # the leader has a newer one by now: fetch tells
-        elif partition.error_code:
-            return self._unexpected(outgoing, partition.error_code)
         elif snapshot == role.fetching_snapshot and partition.position == role.snapshot_position:
             content = partition.unaligned_records or b""
             raft.log.append_snapshot(snapshot, role.snapshot_position, content)
@@ -225,8 +199,18 @@ class RaftResponses:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _partition(self, response: Any) -> Any | None:
-        return None if response.error_code else messages.only_partition(response, response.topics)
+    def _open(self, outgoing: Outgoing, response: Any, now_ms: int) -> tuple[Any, bool | None]:
+        """The one partition of an answer. Where there is nothing more to do, also whether the peer is fine; else None."""
+        if response.error_code:
+            return None, self._unexpected(outgoing, response.error_code)
+        partition = messages.only_partition(response, response.responses if isinstance(response, FetchResponse) else response.topics)
+        if partition is None:
+            return None, False
+        leader = getattr(partition, "current_leader", partition)
+        handled = self._common(response, partition.error_code, leader.leader_id, leader.leader_epoch, now_ms)
+        if handled is None and partition.error_code not in (ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND):
+            handled = self._unexpected(outgoing, partition.error_code)
+        return partition, handled
 
     def _common(
         self, response: Any, error: int, leader_id: int, epoch: int, now_ms: int, endpoints: dict[str, tuple[str, int]] | None = None

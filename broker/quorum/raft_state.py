@@ -121,6 +121,8 @@ class RaftState:
         self.leader_endpoints: Endpoints = NO_ENDPOINTS
         self.role: Role = Unattached(NEVER_MS)
         self.high_watermark: int | None = None
+        self.leader_high_watermark: int | None = None
+        """What the leader of this epoch says is committed; may lie beyond the end of this replica's log."""
 
     @property
     def epoch(self) -> int:
@@ -153,7 +155,7 @@ class RaftState:
     def become_leader(self, leadership: Leadership, endpoints: Endpoints) -> None:
         assert isinstance(self.role, Candidate) and self.role.election.is_won
         self.leader_endpoints = endpoints
-        self._change(leadership, Vote(self.epoch, self.me.node_id, self.vote.voted))
+        self._change(leadership, Vote(self.epoch, self.me.node_id))  # Kafka's leader forgets its vote too
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, *, now_ms: int, fetch_timeout_ms: int) -> None:
         assert epoch >= self.epoch and leader_id != self.me.node_id and endpoints
@@ -201,6 +203,8 @@ class RaftState:
         if isinstance(role, Unattached):
             self.leader_endpoints = NO_ENDPOINTS
         self.role = role
+        if vote.epoch != self.vote.epoch:
+            self.leader_high_watermark = None
         if vote != self.vote:
             self.vote = vote
             self.is_vote_changed = True

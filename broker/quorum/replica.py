@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.quorum.raft import Outgoing, Raft, RaftConfig, Ready
 from broker.quorum.raft_log import ControlRecord, RaftLog
-from broker.quorum.raft_requests import RaftRequests
-from broker.quorum.raft_responses import RaftResponses
 from broker.quorum.raft_state import Vote
 from broker.quorum.voter_changes import VoterChange
-from broker.quorum.voter_handlers import VoterHandlers
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+
+if TYPE_CHECKING:
+    from broker.quorum.exchange import RaftExchange
 
 
 class RaftReplica:
@@ -41,33 +38,22 @@ class RaftReplica:
         self.raft = Raft(config, log, vote, control_records, random_source=random_source, now_ms=now_ms)
         self.on_high_watermark: Callable[[], None] = lambda: None
         self.wake_ms = now_ms
-        self._requests = RaftRequests(self.raft)
-        self._responses = RaftResponses(self.raft)
-        self._voters = VoterHandlers(self.raft)
+        self._exchange: RaftExchange | None = None
         self._has_progress = False
         self.raft.on_high_watermark = self._high_watermark_moved
         self.raft.on_leadership_lost = self._leadership_lost
-        self._responses.on_api_versions = self._voters.api_versions_answered
         self.poll(now_ms)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def handle_request(self, token: Any, message: Any, version: int, listener_name: str, now_ms: int) -> None:
         """Answer a peer's or a client's request; the answer comes with a Ready, now or later."""
-        kind = type(message)
-        if kind is AddRaftVoterRequest:
-            self._voters.add(token, message, version, now_ms)
-        elif kind is RemoveRaftVoterRequest:
-            self._voters.remove(token, message, version, now_ms)
-        elif kind is UpdateRaftVoterRequest:
-            self._voters.update(token, message, listener_name, now_ms)
-        else:
-            self._requests.handle(token, message, version, listener_name, now_ms)
+        self._get_exchange().handle_request(token, message, version, listener_name, now_ms)
         self.poll(now_ms)
 
     def handle_response(self, outgoing: Outgoing, response: Any | None, now_ms: int) -> None:
         """The answer to a request of ours, None when there will be none."""
-        self._responses.handle(outgoing, response, now_ms)
+        self._get_exchange().handle_response(outgoing, response, now_ms)
         self.poll(now_ms)
 
     def log_is_durable(self, now_ms: int) -> None:
@@ -83,7 +69,7 @@ class RaftReplica:
         return offset
 
     def upgrade_kraft_version(self, level: int, *, is_validated_only: bool, now_ms: int) -> int | None:
-        offset = self._voters.upgrade_kraft_version(level, is_validated_only=is_validated_only, now_ms=now_ms)
+        offset = self._get_exchange().voters.upgrade_kraft_version(level, is_validated_only=is_validated_only, now_ms=now_ms)
         self.poll(now_ms)
         return offset
 
@@ -104,14 +90,16 @@ class RaftReplica:
     def poll(self, now_ms: int) -> None:
         """Do what is due, until nothing is."""
         end_offset = self.raft.log.end_offset
-        self._voters.expire(now_ms)
+        if self._exchange is not None:
+            self._exchange.voters.expire(now_ms)
         wake_ms = self.raft.poll(now_ms)
         while self._has_progress or self.raft.log.end_offset != end_offset:
             self._has_progress = False
             end_offset = self.raft.log.end_offset
-            self._requests.progress(now_ms)  # a fetch that is answered may move the high watermark, which others wait for
+            if self._exchange is not None:
+                self._exchange.requests.progress(now_ms)  # a fetch that is answered may move the high watermark, which others wait for
             wake_ms = min(wake_ms, self.raft.poll(now_ms))
-        self.wake_ms = min(wake_ms, self._requests.expire(now_ms))
+        self.wake_ms = wake_ms if self._exchange is None else min(wake_ms, self._exchange.requests.expire(now_ms))
 
     def take_ready(self) -> Ready:
         return self.raft.take_ready()
@@ -120,13 +108,22 @@ class RaftReplica:
     def needs_flush(self) -> bool:
         return self.raft.needs_flush
 
+    def _get_exchange(self) -> RaftExchange:
+        if self._exchange is None:
+            from broker.quorum.exchange import RaftExchange
+
+            self._exchange = RaftExchange(self.raft)
+        return self._exchange
+
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _high_watermark_moved(self) -> None:
         self._has_progress = True
-        self._voters.high_watermark_moved()
+        if self._exchange is not None:
+            self._exchange.voters.high_watermark_moved()
         self.on_high_watermark()
 
     def _leadership_lost(self, change: VoterChange | None) -> None:
-        self._voters.leadership_lost(change)
-        self._requests.leadership_ends()
+        if self._exchange is not None:
+            self._exchange.voters.leadership_lost(change)
+            self._exchange.requests.leadership_ends()

@@ -23,7 +23,7 @@ from protocol.messages.stored.control_records import ControlRecordType, KRaftVer
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.uuids import ZERO_UUID
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("barnabas.quorum")
 
 KRAFT_VERSION_FEATURE = "kraft.version"
 _RESPONSES = {ChangeKind.ADD: AddRaftVoterResponse, ChangeKind.REMOVE: RemoveRaftVoterResponse}

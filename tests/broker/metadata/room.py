@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,16 @@ from broker.metadata.cluster_state import ClusterState
 from broker.metadata.controller import Controller
 from broker.metadata.controller_client import ControllerClient
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.quorum import SingleNodeQuorum
+from broker.metadata.prepared_records import encode_batch
+from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.record_format import read_metadata_batches
+from broker.metadata.snapshot import read_bootstrap_records
 from broker.metadata.snapshot_generator import SnapshotGenerator
+from broker.quorum.driver import QuorumDriver
+from broker.quorum.log import QuorumLog
+from broker.quorum.opening import RecordFormats, open_quorum
+from broker.quorum.replica import RaftReplica
+from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
 from config.endpoints import Endpoint
 from config.server import ServerConfig
@@ -72,14 +79,23 @@ class Room:
 
     config: ServerConfig
     cache: MetadataCache
-    controller: Controller
     client: ControllerClient
-    quorum: SingleNodeQuorum
-    log: MetadataLog
+    quorum: QuorumDriver
+    log: QuorumLog
+    replica: RaftReplica
+    publisher: MetadataPublisher
     executor: HeldExecutor
     clock: ManualClock
     snapshots: SnapshotGenerator
-    failures: list[Exception] = field(default_factory=list)
+    failures: list[Exception]
+    controllers: list[Controller]
+    """Each that was made, the newest last."""
+    loaded_records_count: int = 0
+    """Records of the log that the start replayed."""
+
+    @property
+    def controller(self) -> Controller:
+        return self.controllers[-1]
 
     @property
     def services(self) -> Services:
@@ -93,43 +109,64 @@ class Room:
             replica_manager=NoReplicas(),
         )
 
+    async def write_snapshot(self) -> None:
+        await self.snapshots.write(self.publisher.heard, self.cache.state.copy())
+
     async def close(self) -> None:
         await self.client.close()
         await self.quorum.close()
+        await self.snapshots.close()
+        self.log.close()
+
+
+def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: bytes = DIRECTORY_ID, on_busy: OnBusy = nobody) -> Room:
+    """Open the metadata log in `root`; its driver is not started."""
+    config = config or ServerConfig(offsets_topic_replication_factor=1)
+    clock = ManualClock()
+    cache = MetadataCache(ClusterState(), cluster_id=CLUSTER_ID, node_id=NODE_ID, config=config)
+    executor = HeldExecutor()
+    failures: list[Exception] = []
+    controllers: list[Controller] = []
+
+    def make_active() -> Controller:
+        controllers.append(Controller(config, node_id=NODE_ID, random_source=random.Random(7), state=cache.state.copy()))
+        return controllers[-1]
+
+    def fail(error: Exception) -> None:
+        failures.append(error)
+        client.fail(error)
+
+    quorum, log, replica = open_quorum(
+        root,
+        config,
+        ReplicaKey(NODE_ID, directory_id),
+        RecordFormats(encode_batch, read_metadata_batches),
+        cluster_id=CLUSTER_ID,
+        clock=clock,
+        random_source=random.Random(7),
+        call_soon=asyncio.get_running_loop().call_soon,
+        run_blocking=executor.run_blocking,
+        on_failure=fail,
+    )
+    snapshots = SnapshotGenerator(log, cache.state, config, clock, executor.run_blocking, quorum_records_at=replica.raft.kraft_records_at)
+    publisher = MetadataPublisher(cache, snapshots)
+    client = ControllerClient(
+        make_active, quorum, config, clock, node_id=NODE_ID, bootstrap=lambda: read_bootstrap_records(root), on_busy=on_busy
+    )
+    quorum.register(publisher)
+    quorum.register(client)
+    return Room(config, cache, client, quorum, log, replica, publisher, executor, clock, snapshots, failures, controllers)
 
 
 async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = nobody) -> Room:
     """Open the metadata log in `root` and activate, as at a broker's start."""
-    config = config or ServerConfig(offsets_topic_replication_factor=1)
-    clock = ManualClock()
-    cache = MetadataCache(ClusterState(), cluster_id=CLUSTER_ID, node_id=NODE_ID, config=config)
-    controller = Controller(config, node_id=NODE_ID, random_source=random.Random(7))
-    executor = HeldExecutor()
-    failures: list[Exception] = []
-    is_loading = True
-
-    def apply(records: Sequence[Any]) -> None:
-        if is_loading:
-            controller.replay(records)
-        cache.apply_committed(records)
-
-    log = MetadataLog.open(root, config, now_ms=clock.now_ms())
-    snapshots = SnapshotGenerator(log, cache.state, config, clock, executor.run_blocking)
-    quorum = SingleNodeQuorum(
-        log,
-        node_id=NODE_ID,
-        clock=clock,
-        run_blocking=executor.run_blocking,
-        apply=apply,
-        on_failure=failures.append,
-        snapshots=snapshots,
-    )
-    quorum.start()
-    is_loading = False
-    client = ControllerClient(controller, quorum, config, clock, node_id=NODE_ID, on_busy=on_busy)
-    bootstrap = log.bootstrap_records() if log.is_new else []
-    await client.activate(bootstrap=bootstrap, incarnation_id=bytes(15) + b"\x09", endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
-    return Room(config, cache, controller, client, quorum, log, executor, clock, snapshots, failures)
+    room = make_room(root, config, on_busy=on_busy)
+    room.quorum.start()
+    await room.quorum.caught_up()
+    room.loaded_records_count = room.publisher.replayed_records_count
+    await room.publisher.shorten_start()
+    await room.client.activate(incarnation_id=bytes(15) + b"\x09", endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
+    return room
 
 
 def creation(name: str, partitions: int = -1, replicas: int = -1, *, validate_only: bool = False, **configs: str) -> CreateTopicsRequest:

@@ -20,7 +20,7 @@ LOG_FILE = "__cluster_metadata-0/00000000000000000000.log"
 async def test_a_new_log_begins_with_the_leader_the_bootstrap_and_this_broker(tmp_path: Path) -> None:
     room = await open_room(tmp_path)
 
-    assert room.quorum.leader_epoch == 1
+    assert room.quorum.epoch == 1
     assert room.cache.state.features == {"metadata.version": 25}
     assert room.cache.brokers[1].is_active
     assert room.cache.brokers[1].epoch == 4
@@ -48,7 +48,7 @@ async def test_each_start_leads_in_a_new_epoch(tmp_path: Path) -> None:
 
     again = await open_room(tmp_path)
 
-    assert (room.quorum.leader_epoch, again.quorum.leader_epoch) == (1, 2)
+    assert (room.quorum.epoch, again.quorum.epoch) == (1, 2)
     assert again.cache.topics["t"].partitions[0].leader_epoch == 1
     assert again.cache.brokers[1].epoch > room.cache.brokers[1].epoch
 
@@ -59,7 +59,7 @@ async def test_the_epoch_does_not_go_back_when_the_log_lost_its_tail(tmp_path: P
     (tmp_path / LOG_FILE).write_bytes(b"")
     (tmp_path / "__cluster_metadata-0/leader-epoch-checkpoint").unlink()
 
-    assert (await open_room(tmp_path)).quorum.leader_epoch == 3
+    assert (await open_room(tmp_path)).quorum.epoch == 3
 
 
 async def test_quorum_state_has_kafkas_form(tmp_path: Path) -> None:

@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.quorum import SNAPSHOT_RECORDS_MIN
+from broker.metadata.publisher import SNAPSHOT_RECORDS_MIN
 from broker.metadata.snapshot import read_newest_snapshot
 from broker.metadata.snapshot_writer import encode_snapshot, state_records, write_snapshot
-from config.server import ServerConfig
 from protocol.messages.stored import metadata_records as records
-from tests.broker.metadata.room import Room, creation, open_room, registration
+from tests.broker.metadata.room import Room, creation, make_room, open_room, registration
 
 DIRECTORY = "__cluster_metadata-0"
 
@@ -37,8 +35,8 @@ async def test_a_long_log_is_replaced_by_a_snapshot_at_the_next_starts(tmp_path:
 
     second = await open_room(tmp_path)
 
-    assert first.log.replayed_records_count > SNAPSHOT_RECORDS_MIN
-    assert second.log.replayed_records_count <= SNAPSHOT_RECORDS_MIN + 10  # the first start's elections, and no more
+    assert first.loaded_records_count > SNAPSHOT_RECORDS_MIN
+    assert second.loaded_records_count <= SNAPSHOT_RECORDS_MIN + 10  # the first start's elections, and no more
     assert _facts(second)[1:] == _facts(first)[1:]
     assert _facts(second)[0] == {"t": [2] * SNAPSHOT_RECORDS_MIN}
     assert second.controller.state.topics.keys() == second.cache.topics.keys()
@@ -57,7 +55,7 @@ async def test_an_unfinished_snapshot_is_passed_over(tmp_path: Path) -> None:
 
 async def test_no_snapshot_is_written_of_a_state_that_lacks_records(tmp_path: Path) -> None:
     room = await _long_log(tmp_path)
-    room.quorum.propose([records.AccessControlEntryRecord(id=bytes(15) + b"\x01")], lambda error: None)
+    room.quorum.propose(room.quorum.epoch, [records.AccessControlEntryRecord(id=bytes(15) + b"\x01")])
     await room.close()
 
     await open_room(tmp_path)
@@ -86,17 +84,18 @@ def test_a_state_survives_being_written_as_records() -> None:
     assert (copy.brokers[2].rack, copy.brokers[2].is_fenced, copy.brokers[2].endpoints) == ("r", False, {"PLAINTEXT": ("host-2", 9092)})
 
 
-def test_a_snapshot_beyond_the_logs_end_takes_its_place(tmp_path: Path) -> None:
+async def test_a_snapshot_beyond_the_logs_end_takes_its_place(tmp_path: Path) -> None:
     """As after a copy of the snapshot alone: what follows gets the offsets after it."""
-    log = MetadataLog.open(tmp_path, ServerConfig(), now_ms=0)
+    (tmp_path / DIRECTORY).mkdir()
     made = [records.FeatureLevelRecord(name="metadata.version", feature_level=25)]
-    write_snapshot(log.log.directory, encode_snapshot(made, epoch=3, last_timestamp=0, now_ms=0), end_offset=500, epoch=3)
-    loaded: list[Any] = []
+    write_snapshot(tmp_path / DIRECTORY, encode_snapshot(made, epoch=3, last_timestamp=0, now_ms=0), end_offset=500, epoch=3)
 
-    log.load(loaded.extend)
+    room = make_room(tmp_path)
+    room.quorum.start()
+    await room.quorum.caught_up()
 
-    assert [record.feature_level for record in loaded] == [25]
-    assert log.end_offset == 500
+    assert room.cache.state.features == {"metadata.version": 25}
+    assert (room.log.start_offset, room.quorum.epoch, room.quorum.end_offset) == (500, 4, 501)  # the leader's first record
 
 
 @pytest.mark.parametrize("cut", range(1, 200, 23))

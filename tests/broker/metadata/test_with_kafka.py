@@ -14,7 +14,6 @@ import pytest
 from broker.handlers import create_partitions, create_topics, delete_topics, describe_configs, incremental_alter_configs
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.snapshot import read_newest_snapshot
-from broker.metadata.snapshot_writer import state_records
 from config.loading import load_server_config
 from protocol import codec
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
@@ -170,7 +169,7 @@ async def test_kafkas_tool_decodes_our_log(recording: Recording, tmp_path: Path)
     await room.client.allocate_producer_ids()
     await room.close()
     again = await open_room(tmp_path)
-    await again.quorum.write_snapshot(list(state_records(again.cache.state)))
+    await again.write_snapshot()
     await again.close()
 
     directory = tmp_path / "__cluster_metadata-0"

@@ -1,0 +1,56 @@
+"""MetadataPublisher: what the quorum commits becomes the MetadataCache, and now and then a snapshot.
+
+It is a listener of the quorum, registered before any other: whoever hears of a commit after it finds it in the cache.
+
+Source: org.apache.kafka.image.loader.MetadataLoader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.snapshot_generator import SnapshotGenerator, is_complete
+from broker.quorum.quorum import SnapshotReader
+from broker.quorum.raft_log import OffsetAndEpoch
+
+SNAPSHOT_RECORDS_MIN = 1000
+"""Records replayed at a start, some 30 ms of it, from which on a snapshot is written."""
+
+
+class MetadataPublisher:
+    """Satisfies QuorumListener. `heard` is where the cache's state ends in the log."""
+
+    def __init__(self, cache: MetadataCache, snapshots: SnapshotGenerator) -> None:
+        self._cache = cache
+        self._snapshots = snapshots
+        self.heard = OffsetAndEpoch(0, 0)
+        self.replayed_records_count = 0
+        """Of the log, since the start or since the last snapshot that was loaded."""
+
+    def handle_commit(self, offset: int, epoch: int, records: Sequence[Any]) -> None:
+        self.heard = OffsetAndEpoch(offset + 1, epoch)
+        if records:
+            self._cache.apply_committed(records)
+            self.replayed_records_count += len(records)
+            self._snapshots.note_commit(offset + 1, epoch)
+
+    def handle_load_snapshot(self, reader: SnapshotReader) -> None:
+        state = ClusterState()
+        for records in reader.batches():
+            state.replay_batch(records)
+        state.take_delta()
+        self._cache.replace_state(state)
+        self.heard = reader.snapshot
+        self.replayed_records_count = 0
+
+    def handle_leader_change(self, leader_id: int, epoch: int) -> None:
+        """Clients send admin requests to any broker, so the cache does not tell who leads the quorum (KIP-590)."""
+
+    async def shorten_start(self) -> None:
+        """Write a snapshot where this start had to replay a long log: the next will be faster. Raises StorageError."""
+        if self.replayed_records_count >= SNAPSHOT_RECORDS_MIN and is_complete(self._cache.state):
+            await self._snapshots.write(self.heard, self._cache.state.copy())
+            self.replayed_records_count = 0
