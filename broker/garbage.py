@@ -2,7 +2,8 @@
 
 References alone free what is large (tests/broker/network/test_connection_end.py), so the collector only has to find small cycles. A
 collection stops the loop for nearly 0.1 µs an object that it looks at: 12 to 20 ms of CPU for 200,000. So none looks at everything:
-- Python's own collections look at 40,000 objects at most, those that are new: up to 3.8 ms, however large the state is.
+- Python's own collections look at 20,000 objects at most, those that are new: 1 to 3 ms, however large the state is. Every other one looks
+  once more at what lived through the one before; to do that only after four took no less work, and 4 to 13 ms at once.
 - Each COLLECT_INTERVAL_MS, or after a TICK_MS in which many objects were made, the rest of the new ones is looked at, and what lives is
   frozen: no later collection looks at it. While 200,000 objects came about in 20 s that took up to 0.6 ms, all at once 2.1 ms.
 - None of Python's own begins while large requests go in turns (broker/turns.py) or jobs of the broker's own go step by step
@@ -21,14 +22,14 @@ from collections.abc import Callable
 
 from broker.clock import Clock, Timer
 
-THRESHOLDS = (10_000, 3, 1_000_000)  # new objects; collections of the youngest before the next ones; never everything
+THRESHOLDS = (10_000, 0, 1_000_000)  # new objects; collections of the youngest before the next ones; never everything
 TICK_MS = 1_000
 COLLECT_INTERVAL_MS = 10_000
 BUSY_INTERVAL_MAX_MS = 60_000
 DEEP_INTERVAL_MS = 3_600_000
 DEEP_INTERVAL_MAX_MS = 6 * DEEP_INTERVAL_MS
-BUSY_OBJECTS_MAX = THRESHOLDS[0] * (THRESHOLDS[1] + 1)
-"""New objects up to which a collection is harmless, 4 ms."""
+BUSY_OBJECTS_MAX = 2 * THRESHOLDS[0]
+"""New objects up to which a collection is harmless: Python's own look at as many."""
 IDLE_MS = 1_000
 
 _OLD = 2
