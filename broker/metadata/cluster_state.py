@@ -150,9 +150,10 @@ class ClusterState:
             for index, partition in enumerate(topic.partitions):
                 if index >= len(before) or partition != before[index]:
                     changes.partitions[topic.name, index] = None
-        for resource in self.configs.keys() | other.configs.keys():
-            if self.configs.get(resource) != other.configs.get(resource):
-                self._note_config(*resource)
+        for kind, name in self.configs.keys() | other.configs.keys():
+            is_gone = kind == RESOURCE_TOPIC and name not in other.topics
+            if not is_gone and self.configs.get((kind, name)) != other.configs.get((kind, name)):
+                self._note_config(kind, name)
         for node_id in self.brokers.keys() | other.brokers.keys():
             if self.brokers.get(node_id) != other.brokers.get(node_id):
                 changes.brokers[node_id] = None
