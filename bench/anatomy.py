@@ -75,7 +75,7 @@ def _produce_steps(world: World, directory: Path) -> list[Step]:
     body_position = HEADER.size + HEADER.unpack_from(frame)[3]
     request, _ = decode(frame, body_position)
     request_context = context(PRODUCE_KEY, PRODUCE_VERSION)
-    manager, partition = world.replica_manager, world.partition("t")
+    produce_path, partition = world.replica_manager.produce_path, world.partition("t")
     log, config = partition.log, partition.log.config
     assembler = FrameAssembler(lambda view: True, max_frame_size=FRAME_SIZE_MAX, pool=BufferPool())
 
@@ -105,9 +105,9 @@ def _produce_steps(world: World, directory: Path) -> list[Step]:
         Step("decode the request", 1, _time(lambda: decode(frame, body_position))),
         Step("ProduceHandler.handle: sort out, answer by template", 1, _time(lambda: handler(request_context, request), as_sent)),
         Step(
-            "ReplicaManager.append_now: result, high watermark",
+            "ProducePath.append_now: result, high watermark",
             2,
-            _time(lambda: manager.append_now(entries, 1, WALL_START_MS, True), as_sent),
+            _time(lambda: produce_path.append_now(entries, 1, WALL_START_MS, True), as_sent),
         ),
         Step("Log.append_as_leader: roll?, index?, state", 3, _time(append, as_sent)),
         Step("check_batch: header and rules", 4, _time(lambda: check_batch(records, config, now_ms=WALL_START_MS), as_sent)),

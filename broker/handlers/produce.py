@@ -38,7 +38,7 @@ from broker.metadata.image import INTERNAL_TOPICS
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.batch_preparation import BatchPreparer
 from broker.replication.delayed_produce import PartitionAppendResult
-from broker.replication.replica_manager import AppendEntry
+from broker.replication.produce_path import AppendEntry
 from broker.turns import Work, emptied
 from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -91,7 +91,8 @@ class ProduceHandler:
 
     def __init__(self, services: Services) -> None:
         self._templates: dict[tuple[int, str], Callable[..., bytes]] = {}
-        self._replica_manager = services.replica_manager
+        self._produce_path = services.replica_manager.produce_path
+        self._purgatory = services.replica_manager.produce_purgatory
         self._metadata = services.metadata
         self._preparer = None if services.worker is None else BatchPreparer(services.replica_manager, services.worker)
         self._clock = services.clock
@@ -153,8 +154,8 @@ class ProduceHandler:
         self, context: RequestContext, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]
     ) -> ProduceResponse | PreparedResponse | Deferred | None:
         version, acks = context.api_version, request.acks
-        replica_manager = self._replica_manager
-        results, pending = replica_manager.append_now(entries, acks, context.now_ms, version >= ZSTD_VERSION_MIN)
+        produce_path = self._produce_path
+        results, pending = produce_path.append_now(entries, acks, context.now_ms, version >= ZSTD_VERSION_MIN)
         if acks == NO_ACKS:
             _raise_unanswered(refused.values(), results)
             return None
@@ -167,9 +168,9 @@ class ProduceHandler:
         def answer(results: list[PartitionAppendResult]) -> None:
             deferred.resolve(self._respond, results, context)
 
-        operation = replica_manager.park(results, pending, acks, request.timeout_ms, answer)
+        operation = produce_path.park(results, pending, acks, request.timeout_ms, answer)
         if operation is not None:
-            deferred.on_abandon = lambda: replica_manager.produce_purgatory.cancel(operation)
+            deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
 
     # -- many partitions, in turns -------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ class ProduceHandler:
         is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
         results: list[PartitionAppendResult] = []
         for piece in _pieces(entries):
-            appended, waiting = self._replica_manager.append_now(piece, request.acks, self._clock.now_ms(), is_zstd_allowed)
+            appended, waiting = self._produce_path.append_now(piece, request.acks, self._clock.now_ms(), is_zstd_allowed)
             results += appended
             pending |= waiting or {}
             yield
@@ -228,9 +229,9 @@ class ProduceHandler:
         def answer(results: list[PartitionAppendResult]) -> None:
             deferred.complete(self._response_in_turns(results, context))
 
-        operation = self._replica_manager.park(results, pending, request.acks, request.timeout_ms, answer)
+        operation = self._produce_path.park(results, pending, request.acks, request.timeout_ms, answer)
         if operation is not None:
-            deferred.on_abandon = lambda: self._replica_manager.produce_purgatory.cancel(operation)
+            deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
 
     def _response_in_turns(self, results: list[PartitionAppendResult], context: RequestContext) -> Generator[None, None, ProduceResponse]:

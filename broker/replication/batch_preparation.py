@@ -21,7 +21,8 @@ from storage.batch_checks import BatchChecks, prepared_batches
 from storage.validation import needs_long_check
 
 if TYPE_CHECKING:
-    from broker.replication.replica_manager import AppendEntry, ReplicaManager
+    from broker.replication.produce_path import AppendEntry
+    from broker.replication.replica_manager import ReplicaManager
     from config.topic import LogConfig
 
 COPIED_BYTES_MAX = 32 * 1024 * 1024

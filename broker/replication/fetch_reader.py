@@ -1,22 +1,24 @@
 """FetchReader: the way of a fetch through the partitions of this broker, the reading half of Kafka's ReplicaManager.
 
-It decides whether a fetch is answered at once, reads, and parks what has to wait. Partitions are found, and their failures told, by
-the ReplicaManager, which owns it. The Fetch handler calls `fetch_now` and `park_fetch`, which make nothing that a fetch that is
-answered at once does not need; everyone else `ReplicaManager.fetch`.
+It decides whether a fetch is answered at once, reads, and parks what has to wait. The Fetch handler calls `fetch_now` and
+`park_fetch`, which make nothing that a fetch that is answered at once does not need; everyone else `ReplicaManager.fetch`.
 
 Source: kafka.server.ReplicaManager.fetchMessages, readFromLog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from broker.cold_reads import RunBlocking, read_in_turns
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.fetch_data import FetchablePartition, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import FetchSession
+from broker.replication.hosted_partitions import HostedPartitions
+from broker.replication.log_directories import LogDirectories
 from broker.replication.partition import Partition
+from broker.replication.waiting_requests import WaitingRequests
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.page_cache import not_waiting
@@ -24,21 +26,20 @@ from storage.page_cache import not_waiting
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.deferred import Deferred
-    from broker.replication.purgatory import Purgatory
-    from broker.replication.replica_manager import ReplicaManager
-
 
 PARTITIONS_PER_PIECE = 64
 PARTITIONS_PER_READ_PIECE = 16
 
 
 class FetchReader:
-    """See the module's docstring. `topics` are the hosted partitions, which the ReplicaManager adds to and takes from."""
+    """See the module's docstring."""
 
-    def __init__(self, hosts: ReplicaManager, topics: Mapping[str, Mapping[int, Partition]], purgatory: Purgatory, clock: Clock) -> None:
-        self._hosts = hosts
-        self._topics = topics
-        self._purgatory = purgatory
+    def __init__(self, hosted: HostedPartitions, waiting: WaitingRequests, log_directories: LogDirectories, clock: Clock) -> None:
+        self._hosted = hosted
+        self._topics = hosted.topics
+        self._waiting = waiting
+        self._purgatory = waiting.fetches
+        self._log_directories = log_directories
         self._clock = clock
 
     def fetch(self, params: FetchParams, targets: list[FetchTarget], on_done: OnFetched) -> DelayedFetch | None:
@@ -64,7 +65,7 @@ class FetchReader:
         if may_wait and params.min_bytes == 1 and params.replica_id < 0:
             idle = self._find_idle(params, targets)
             if idle is not None:
-                return self._waiting(params, targets, idle, session, is_idle=True)
+                return self._delayed(params, targets, idle, session, is_idle=True)
         if may_wait_for_disk:
             reads = self._read(params, targets, is_arrival=True)
         else:
@@ -82,7 +83,7 @@ class FetchReader:
             return reads
         for read in reads:
             read.release()
-        return self._waiting(params, targets, self._by_partition(targets), session, is_idle=False)
+        return self._delayed(params, targets, self._by_partition(targets), session, is_idle=False)
 
     def park_fetch(self, operation: DelayedFetch, on_done: OnFetched) -> DelayedFetch | None:
         """Wait for what `fetch_now` did not find; as `fetch` from there on."""
@@ -106,7 +107,7 @@ class FetchReader:
             if idle is not None:
                 if session is not None:
                     yield from self._watch_in_turns(session, targets, is_idle=True)
-                return self._waiting(params, targets, idle, session, is_idle=False)
+                return self._delayed(params, targets, idle, session, is_idle=False)
         reads = yield from self.read_all_in_turns(params, targets, run_blocking, is_arrival=True)
         try:
             if session is not None:
@@ -124,7 +125,7 @@ class FetchReader:
             for start in range(0, len(targets), PARTITIONS_PER_PIECE):
                 by_partition |= self._by_partition(targets[start : start + PARTITIONS_PER_PIECE])
                 yield
-        return self._waiting(params, targets, by_partition, session, is_idle=False)
+        return self._delayed(params, targets, by_partition, session, is_idle=False)
 
     def park_in_turns(
         self, operation: DelayedFetch, on_done: OnFetched, on_many: Callable[[list[FetchTarget]], None]
@@ -170,7 +171,7 @@ class FetchReader:
                 if position % PARTITIONS_PER_READ_PIECE == 0:
                     yield
             for partition in advanced:
-                self._hosts.on_progress(partition)
+                self._waiting.wake(partition)
                 yield
         except BaseException:
             _release(reads)
@@ -199,22 +200,11 @@ class FetchReader:
                     session.settle(target)
             yield
 
-    def wake(self, partition: Partition) -> None:
-        """`partition` changed: try the requests that wait for it, on their own or within sessions that watch it."""
-        purgatory = self._purgatory
-        purgatory.notify(partition)
-        for session in tuple(partition.sessions):
-            waiting = session.note_change(partition)
-            if waiting is not None and waiting.try_complete(partition):
-                purgatory.complete(waiting)
-            if partition.is_deleted and (target := session.watched.get(partition)) is not None:
-                session.unwatch(target)  # a client that is idle, or gone, would keep the partition and its log in memory
-
     def _by_partition(self, targets: list[FetchTarget]) -> dict[FetchablePartition, FetchTarget]:
-        find = self._hosts.find_partition
+        find = self._hosted.find
         return {partition: target for target in targets if (partition := find(target.topic or "", target.partition)) is not None}
 
-    def _waiting(
+    def _delayed(
         self,
         params: FetchParams,
         targets: list[FetchTarget],
@@ -269,7 +259,7 @@ class FetchReader:
             _release(reads)
             raise
         for partition in advanced:
-            self._hosts.on_progress(partition)
+            self._waiting.wake(partition)
         return reads
 
     def _read_target(
@@ -278,7 +268,7 @@ class FetchReader:
         assert target.topic is not None, "targets with an unknown topic id are answered by the handler"
         partition: Partition | None = None
         try:
-            partition = self._hosts.get_partition(target.topic, target.partition)
+            partition = self._hosted.get(target.topic, target.partition)
             if advanced is not None:
                 partition.metrics.total_fetch_requests += 1
             if target.topic_id != partition.topic_id and any(target.topic_id):
@@ -292,7 +282,7 @@ class FetchReader:
             return PartitionRead(target, error.code)
         except StorageError as error:
             assert partition is not None
-            self._hosts.fail_log_dir(partition.log.directory.parent, error)
+            self._log_directories.fail(partition.log.directory.parent, error)
             return PartitionRead(target, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _note_follower(

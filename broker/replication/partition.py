@@ -26,7 +26,7 @@ from broker.replication.fetch_data import (
 from broker.replication.follower import Follower
 from protocol.errors import ErrorCode, KafkaError
 from protocol.uuids import ZERO_UUID
-from storage.validation import AppendOrigin
+from storage.validation import AppendOrigin, PreparedBatch
 
 if TYPE_CHECKING:
     from broker.metadata.image import PartitionImage
@@ -277,7 +277,7 @@ class Partition:
 
     def append_as_leader(
         self,
-        records: memoryview,
+        records: memoryview | PreparedBatch,
         *,
         acks: int,
         now_ms: int,

@@ -112,7 +112,7 @@ def test_a_large_request_that_ends_too_early_closes_the_connection(tmp_path: Pat
 
 def test_a_bug_in_a_large_produce_closes_the_connection_as_in_a_small_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(tmp_path)
-    monkeypatch.setattr(server.world.replica_manager, "append_now", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(server.world.replica_manager.produce_path, "append_now", lambda *arguments: 1 / 0)
 
     server.offer(large_produce("nobody", 300), 9)
     server.loop.run()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.replication.fetch_data import FetchTarget
-from broker.replication.replica_manager import NEW_PARTITIONS_AT_ONCE
+from broker.replication.metadata_follower import NEW_PARTITIONS_AT_ONCE
 from protocol.errors import ErrorCode, KafkaError
 from storage.disk import SYSTEM_DISK
 from tests.broker.replication.world import World, batch, values

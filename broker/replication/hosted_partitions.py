@@ -1,0 +1,127 @@
+"""HostedPartitions: the partitions of this broker by name, and how one comes to be over its log.
+
+Owns the Partition objects; the LogManager owns the logs. Which partitions are hosted here the metadata says: the MetadataFollower
+alone adds and takes. Source: kafka.server.ReplicaManager's allPartitions, getPartitionOrError, getOrCreatePartition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from broker.replication.partition import Partition, PartitionEnvironment
+from protocol.errors import ErrorCode, KafkaError
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.metadata.image import PartitionChange
+    from broker.metadata.metadata_cache import MetadataCache
+    from broker.metrics import Metrics
+    from storage.log_manager import LogManager
+
+log = logging.getLogger("barnabas.replication")
+
+
+class HostedPartitions:
+    """See the module's docstring.
+
+    `topics` is read by whoever has no call to spare; nobody else changes it. `make_on_demand(topic, partition)` makes a partition that
+    the metadata knows and that waits to be made, or returns None."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        clock: Clock,
+        metrics: Metrics,
+        metadata: MetadataCache,
+        log_manager: LogManager,
+        environment: PartitionEnvironment,
+        make_on_demand: Callable[[str, int], Partition | None],
+    ) -> None:
+        self.node_id = node_id
+        self.topics: dict[str, dict[int, Partition]] = {}
+        self.is_loading = True  # until the partitions have come that were there before this start
+        self._clock = clock
+        self._metrics = metrics
+        self._metadata = metadata
+        self._log_manager = log_manager
+        self._environment = environment
+        self._make_on_demand = make_on_demand
+        self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self.topics.values():
+            yield from partitions.values()
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        """The hosted partition, also while its log directory is offline; None while it waits to be made."""
+        partitions = self.topics.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def get(self, topic: str, partition: int) -> Partition:
+        """The hosted partition, online. Raises KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER when another broker has
+        it, so that clients refresh their metadata; UNKNOWN_TOPIC_OR_PARTITION."""
+        found = self.find(topic, partition) or self._make_on_demand(topic, partition)
+        if found is not None and not found.is_offline:
+            return found
+        if found is not None or (topic, partition) in self._unopened:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        image = self._metadata.find_topic(topic)
+        if image is not None and 0 <= partition < len(image.partitions):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def host(self, change: PartitionChange) -> Partition | None:
+        """Have the partition lead or follow as `change` says; it is opened first if it is new here. None while it is offline."""
+        topic, index, image = change.topic, change.partition, change.image
+        if (topic.name, index) in self._unopened:
+            return None  # offline until the next start, as in Kafka
+        try:
+            partition = self.find(topic.name, index) or self._open(topic.name, index, topic.topic_id)
+            if partition.is_offline:
+                return None
+            if image.leader == self.node_id:
+                partition.make_leader(image, now_ms=self._clock.monotonic_ms())
+            else:
+                partition.make_follower(image)
+            return partition
+        except StorageError as error:
+            log.error("cannot open partition=%s-%d error=%s", topic.name, index, error)
+            self._unopened.add((topic.name, index))
+            return None
+
+    def take(self, partition: Partition) -> None:
+        """It is hosted no more."""
+        partitions = self.topics[partition.topic]
+        del partitions[partition.partition]
+        if not partitions:
+            del self.topics[partition.topic]
+
+    def take_topics(self, names: set[str]) -> list[Partition]:
+        """The topics are hosted no more; returns their partitions."""
+        self._unopened = {key for key in self._unopened if key[0] not in names}
+        return [partition for name in names for partition in self.topics.pop(name, {}).values()]
+
+    def _open(self, topic: str, index: int, topic_id: bytes) -> Partition:
+        """A Partition over its log, which is made if this broker has none of that topic id yet."""
+        partition_log = self._log_manager.find_log(topic, index)
+        if partition_log is None:
+            logs = self._log_manager
+            if self.is_loading and len(logs.online_directories) < len(logs.directories):
+                # Made anew in another directory it would answer with offsets from 0 and hide every acknowledged record.
+                raise StorageError("its log may lie in a directory that is offline")
+            partition_log = logs.create_log(topic, index, topic_id, self._metadata.log_config(topic), self._clock.now_ms())
+        partition = Partition(
+            topic,
+            index,
+            topic_id,
+            partition_log,
+            node_id=self.node_id,
+            environment=self._environment,
+            metrics=self._metrics.topic(topic),
+        )
+        self.topics.setdefault(topic, {})[index] = partition
+        return partition

@@ -1,0 +1,185 @@
+"""MetadataFollower: the partitions of this broker become what the metadata says.
+
+It makes them, has them lead or follow, deletes them and has them take over their topics' settings; of very many a few in each turn of
+the loop. The metadata cache calls `apply`. Source: kafka.server.ReplicaManager.applyDelta, BrokerMetadataPublisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.loop_job import LoopJob, OnBusy
+from broker.metadata.image import PartitionChange
+from broker.replication.group_commit import RunBlocking
+from broker.replication.hosted_partitions import HostedPartitions
+from broker.replication.new_partitions import NewPartitions
+from broker.replication.partition import Partition
+from broker.replication.removals import PartitionRemovals
+from broker.replication.settings_takeover import SettingsTakeover
+from broker.replication.waiting_requests import WaitingRequests
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.metadata.image import MetadataDelta
+    from broker.metadata.metadata_cache import MetadataCache
+    from broker.metrics import Metrics
+    from storage.log_manager import LogManager
+
+NEW_PARTITIONS_AT_ONCE = 10
+"""Partitions of one change of the metadata that are made at once, 0.3 to 1 ms each; the others follow while requests are served."""
+NEW_PARTITIONS_PER_TURN = 4
+NEW_PARTITIONS_SLICE_US = 2_000  # fewer are made in a turn where the disk is slow
+
+
+class MetadataFollower:
+    """See the module's docstring. `on_removal_failure(path, error)` is told when a deleted partition's directory could not leave."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        waiting: WaitingRequests,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        metadata: MetadataCache,
+        log_manager: LogManager,
+        run_blocking: RunBlocking,
+        on_busy: OnBusy,
+        on_removal_failure: Callable[[Path, StorageError], None],
+    ) -> None:
+        self._hosted = hosted
+        self._waiting = waiting
+        self._clock = clock
+        self._metrics = metrics
+        self._metadata = metadata
+        self._new = NewPartitions()
+        self._making = LoopJob(clock, self._make_new, on_busy)
+        self._on_demand_count = 0  # since the last turn
+        self._settings_takeover = SettingsTakeover(clock, self._take_over_settings, on_busy)
+        self._removals = PartitionRemovals(
+            clock,
+            log_manager,
+            run_blocking,
+            on_closed=self._note_closed,
+            on_left=self._make_new_later,
+            on_failure=on_removal_failure,
+            on_busy=on_busy,
+        )
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Follow the cluster: make, lead, follow and delete partitions, take over their settings. Deletions come first, for a
+        topic may be deleted and made anew under its name."""
+        hosted = self._hosted
+        if delta.deleted_topics:
+            deleted_names = {topic.name for topic in delta.deleted_topics}
+            self._removals.add(hosted.take_topics(deleted_names))
+            self._new.discard_topics(deleted_names)
+        changed: list[Partition] = []
+        moved_away: list[Partition] = []
+        new_count = 0
+        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
+        for change in delta.changed_partitions:
+            if hosted.node_id in change.image.replicas:
+                if not hosted.is_loading and hosted.find(change.topic.name, change.partition) is None:
+                    new_count += 1
+                    is_time_over = new_count > NEW_PARTITIONS_AT_ONCE or self._clock.monotonic_us() >= end_us
+                    if is_time_over or self._removals.is_leaving(change.topic.name, change.partition):
+                        self._new.add((change.topic.name, change.partition))
+                        continue
+                partition = self._hosted.host(change)
+                if partition is not None:
+                    changed.append(partition)
+            elif (gone := hosted.find(change.topic.name, change.partition)) is not None:
+                moved_away.append(gone)
+        self._unhost(moved_away)
+        for added in delta.added_partitions:
+            self._new.add_range(added.topic.name, added.start, added.stop)
+        self._settings_takeover.add(delta.changed_topic_configs)
+        hosted.is_loading = hosted.is_loading and not delta.changed_partitions
+        for partition in changed:
+            self._waiting.wake(partition)
+        self._make_new_later()
+
+    def end_loading(self) -> None:
+        """All partitions that were there before this start have come: later ones are new."""
+        self._hosted.is_loading = False
+
+    def stop(self) -> None:
+        """Make no more partitions: those that still wait are made at the next start."""
+        self._new.clear()
+        self._removals.stop()
+        self._settings_takeover.stop()
+        self._making.stop()
+
+    def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
+        """Call `callback` once every partition of these new topics that this broker hosts is there, as far as its disks let it be."""
+        self._new.when_none_of(topics, callback)
+
+    def _take_over_settings(self, topic: str) -> int:
+        partitions = tuple(self._hosted.topics.get(topic, {}).values())
+        for partition in partitions:
+            partition.config_changed(self._metadata.log_config(topic))
+            self._waiting.wake(partition)
+        return len(partitions)
+
+    def _can_be_made(self) -> Iterator[tuple[str, int]]:
+        """The partitions that wait, but for those that a deleted one of their name is in the way of: its end brings them on."""
+        return (key for key in self._new if not self._removals.is_leaving(*key))
+
+    def _make_new_later(self) -> None:
+        if not self._making.is_waiting and next(self._can_be_made(), None) is not None:
+            self._making.resume()
+
+    def _make_new(self) -> bool:
+        """Make a few of the partitions that wait, as the metadata has them now; whether there are more. Until then requests for very many
+        of them are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
+        self._on_demand_count = 0
+        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
+        for key in tuple(islice(self._can_be_made(), NEW_PARTITIONS_PER_TURN)):
+            self._make_one_new(key)
+            if self._clock.monotonic_us() >= end_us:
+                break
+        return next(self._can_be_made(), None) is not None
+
+    def get_for_loading(self, topic: str, partition: int) -> Partition:
+        """`get_partition` for a coordinator, which loads one in each turn: one that waits is made, however many others ask for."""
+        if (topic, partition) in self._new and not self._removals.is_leaving(topic, partition):
+            self._make_one_new((topic, partition))
+        return self._hosted.get(topic, partition)
+
+    def make_on_demand(self, topic: str, partition: int) -> Partition | None:
+        """A partition that waits is made when it is asked for: few clients ever see that it was not there."""
+        if (topic, partition) not in self._new or self._on_demand_count >= NEW_PARTITIONS_AT_ONCE:
+            return None
+        if self._removals.is_leaving(topic, partition):
+            return None
+        self._on_demand_count += 1
+        return self._make_one_new((topic, partition))
+
+    def _make_one_new(self, key: tuple[str, int]) -> Partition | None:
+        name, index = key
+        topic = self._metadata.find_topic(name)
+        made = None
+        if topic is not None and self._hosted.node_id in topic.partitions[index].replicas:
+            made = self._hosted.host(PartitionChange(topic, index, topic.partitions[index]))
+        self._new.discard(key)
+        return made
+
+    def _unhost(self, partitions: Sequence[Partition]) -> None:
+        """Stop serving them; their directories go off the loop, after their checkpoint entries."""
+        for partition in partitions:
+            self._hosted.take(partition)
+        self._removals.add(partitions)
+
+    def _note_closed(self, partition: Partition) -> None:
+        self._waiting.wake(partition)
+        if partition.topic not in self._hosted.topics:
+            self._metrics.forget_topic(partition.topic)
+
+    def when_removed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the directories of the partitions deleted so far are out of the way of new ones."""
+        self._removals.when_left(callback)

@@ -1,0 +1,46 @@
+"""What partitions see of the cluster around them: who may be in an ISR, the way to the controller, and who waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.replication.partition import IsrProposal, Partition
+from broker.replication.waiting_requests import WaitingRequests
+
+if TYPE_CHECKING:
+    from broker.metadata.metadata_cache import MetadataCache
+
+
+class ClusterEnvironment:
+    """The PartitionEnvironment of all partitions of this broker.
+
+    `alter_isr` sends a proposal to the controller; with one node there are no followers and it is never called."""
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        waiting: WaitingRequests,
+        *,
+        replica_lag_time_max_ms: int,
+        alter_isr: Callable[[IsrProposal], None] | None,
+    ) -> None:
+        self.replica_lag_time_max_ms = replica_lag_time_max_ms
+        self._metadata = metadata
+        self._waiting = waiting
+        self._alter_isr = alter_isr
+
+    def alter_isr(self, proposal: IsrProposal) -> None:
+        assert self._alter_isr is not None, "a broker with followers is given a way to the controller"
+        self._alter_isr(proposal)
+
+    def is_broker_epoch_stale(self, node_id: int, broker_epoch: int) -> bool:
+        broker = self._metadata.brokers.get(node_id)
+        return broker is not None and broker.epoch > broker_epoch
+
+    def is_isr_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        broker = self._metadata.brokers.get(node_id)
+        return broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)
+
+    def on_progress(self, partition: Partition) -> None:
+        self._waiting.wake(partition)

@@ -1,0 +1,172 @@
+"""ProducePath: how a produce goes through the partitions of this broker.
+
+There is no await between a leader check and the append, which is what makes it atomic. The Produce handler calls `append_now` and
+`park`, everyone else `append`. Source: kafka.server.ReplicaManager.appendRecords, appendRecordsToLeader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
+from broker.replication.hosted_partitions import HostedPartitions
+from broker.replication.log_directories import LogDirectories
+from broker.replication.partition import ALL_IN_SYNC, Partition
+from broker.replication.waiting_requests import WaitingRequests
+from protocol.errors import ErrorCode, KafkaError
+from storage.errors import StorageError
+from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.metrics import Metrics
+
+AppendEntry = tuple[str, int, memoryview | PreparedBatch]
+"""Topic, partition index and the writable bytes of one batch, or the batch as a thread checked it ahead."""
+
+# Answers that are ordinary life of a cluster or a client's mistake; any other counts as a failed request in the metrics.
+EXPECTED_APPEND_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class ProducePath:
+    """See the module's docstring.
+
+    `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        waiting: WaitingRequests,
+        log_directories: LogDirectories,
+        clock: Clock,
+        metrics: Metrics,
+        on_append_bug: Callable[[], None] | None,
+    ) -> None:
+        self._hosted = hosted
+        self._topics = hosted.topics
+        self._waiting = waiting
+        self._log_directories = log_directories
+        self._clock = clock
+        self._metrics = metrics
+        self._on_append_bug = on_append_bug
+
+    def append(
+        self,
+        entries: Sequence[AppendEntry],
+        *,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnAppended,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        is_zstd_allowed: bool = True,
+    ) -> DelayedProduce | None:
+        """Append each entry to its partition; `on_done` gets the results in the entries' order.
+
+        It is called before this returns None, or later by whatever ends the wait of the returned operation, which
+        `ReplicaManager.produce_purgatory.cancel` may be given. A partition may occur once only. The records are not used after this
+        returns."""
+        results, pending = self.append_now(entries, acks, self._clock.now_ms(), is_zstd_allowed, origin)
+        if pending is not None:
+            return self.park(results, pending, acks, timeout_ms, on_done)
+        on_done(results)
+        return None
+
+    def append_now(
+        self, entries: Sequence[AppendEntry], acks: int, now_ms: int, is_zstd_allowed: bool, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> tuple[list[PartitionAppendResult], dict[Partition, PartitionAppendResult] | None]:
+        """What `append` does before any wait: the results, and those that have to wait for their acks, to be given to `park`."""
+        results: list[PartitionAppendResult] = []
+        pending: dict[Partition, PartitionAppendResult] | None = None
+        changed: list[tuple[Partition, bool]] = []
+        topics = self._topics
+        for topic, index, records in entries:
+            result = PartitionAppendResult(topic, index)
+            results.append(result)
+            try:
+                partitions = topics.get(topic)
+                partition = None if partitions is None else partitions.get(index)
+                if partition is None or partition.is_offline:
+                    partition = self._hosted.get(topic, index)  # makes it or says why not
+                appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
+            except KafkaError as error:
+                self._note_refusal(result, error, len(records))
+                continue
+            except StorageError as error:
+                assert partition is not None
+                self._log_directories.fail(partition.log.directory.parent, error)
+                result.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+                continue
+            except Exception:
+                # A bug of ours half-way through an append: what is in memory may not be what is on disk. Recovery makes them one.
+                if self._on_append_bug is not None:
+                    self._on_append_bug()
+                raise
+            metrics = partition.metrics
+            metrics.messages_in += appended.records_count
+            metrics.bytes_in += appended.size_bytes
+            metrics.total_produce_requests += 1
+            result.base_offset = appended.base_offset
+            result.last_offset = last_offset = appended.last_offset
+            result.log_append_time_ms = appended.log_append_time_ms
+            result.log_start_offset = appended.log_start_offset
+            has_moved = partition.maybe_advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
+            if partition.followers or partition.has_flush_limit or self._waiting.is_watched(partition):
+                changed.append((partition, has_moved))
+            if acks == ALL_IN_SYNC:
+                is_waiting = partition.log.high_watermark <= last_offset
+            else:
+                is_waiting = acks != 0 and partition.waits_for_flush and partition.log.durable_end_offset <= last_offset
+            if is_waiting:
+                if pending is None:
+                    pending = {}
+                pending[partition] = result
+        if changed:
+            self._after_append(changed)
+        return results, pending
+
+    def park(
+        self,
+        results: list[PartitionAppendResult],
+        pending: dict[Partition, PartitionAppendResult],
+        acks: int,
+        timeout_ms: int,
+        on_done: OnAppended,
+    ) -> DelayedProduce | None:
+        """Wait for the acks of what `append_now` left pending; as `append` from there on."""
+        operation = DelayedProduce(results, pending, acks, on_done)
+        is_done = self._waiting.produces.try_complete_else_watch(operation, tuple(pending), timeout_ms)
+        return None if is_done else operation
+
+    def _note_refusal(self, result: PartitionAppendResult, error: KafkaError, size_bytes: int) -> None:
+        result.fail(error.code, error.message)
+        if isinstance(error, RecordValidationError):
+            result.record_errors = error.record_errors
+        if error.code not in EXPECTED_APPEND_ERRORS and (partition := self._hosted.find(result.topic, result.partition)) is not None:
+            result.log_start_offset = partition.log.log_start_offset  # told with what is wrong with the records, as in Kafka
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else strangers' names would fill the metrics
+            metrics = self._metrics.topic(result.topic)
+            metrics.total_produce_requests += 1
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                metrics.bytes_rejected += size_bytes  # as it came, also where only recompression made it too large
+            if error.code not in EXPECTED_APPEND_ERRORS:
+                metrics.failed_produce_requests += 1
+
+    def _after_append(self, changed: list[tuple[Partition, bool]]) -> None:
+        """Begin to flush what has to be, and wake who waits for what was appended. After all partitions of the request are
+        appended: a fetch that waits for several gets them together."""
+        for partition, is_high_watermark_moved in changed:
+            if partition.has_flush_limit and partition.is_flush_due:
+                self._log_directories.request_flush((partition,))
+            if is_high_watermark_moved:
+                self._waiting.wake(partition)
+            elif partition.followers:
+                self._waiting.fetches.notify(partition)  # followers read up to the log end

@@ -1,0 +1,34 @@
+"""The requests that wait for partitions: produces, fetches, and fetch sessions that are told of changes.
+
+Whoever changes what they may see calls `wake`. Owner: the ReplicaManager.
+"""
+
+from __future__ import annotations
+
+from broker.clock import Clock
+from broker.replication.fetch_data import FetchablePartition
+from broker.replication.purgatory import Purgatory
+
+
+class WaitingRequests:
+    """See the module's docstring."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.produces = Purgatory(clock)
+        self.fetches = Purgatory(clock)
+
+    def is_watched(self, partition: FetchablePartition) -> bool:
+        """Whether a produce, a fetch or a fetch session waits for the partition to change."""
+        return partition in self.fetches.watchers or bool(partition.sessions) or partition in self.produces.watchers
+
+    def wake(self, partition: FetchablePartition) -> None:
+        """The high watermark moved, or something every waiting request of the partition has to look at."""
+        self.produces.notify(partition)
+        fetches = self.fetches
+        fetches.notify(partition)
+        for session in tuple(partition.sessions):
+            waiting = session.note_change(partition)
+            if waiting is not None and waiting.try_complete(partition):
+                fetches.complete(waiting)
+            if partition.is_deleted and (target := session.watched.get(partition)) is not None:
+                session.unwatch(target)  # a client that is idle, or gone, would keep the partition and its log in memory
