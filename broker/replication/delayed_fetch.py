@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.replication.fetch_data import NO_EPOCH, FetchablePartition, FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.partition_role import FOLLOWER, LEADER
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import KafkaError
 from storage.errors import StorageError
@@ -103,7 +104,7 @@ class DelayedFetch(DelayedOperation):
         target = self.targets_by_partition[partition]
         params = self.params
         # Case A: not the leader; C: deleted; D: its log directory is offline; E: a newer leader epoch.
-        if partition.is_offline or partition.is_deleted or (params.fetch_only_leader and not partition.is_leader):
+        if partition.role is not LEADER and (params.fetch_only_leader or partition.role is not FOLLOWER):
             return True
         if target.current_leader_epoch != NO_EPOCH and target.current_leader_epoch != partition.leader_epoch:
             return True

@@ -17,6 +17,7 @@ from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.metrics import BrokerTopicMetrics
+    from broker.replication.partition_role import PartitionRole
     from broker.replication.purgatory import DelayedOperation
     from storage.log import Log
     from storage.transaction_index import AbortedTransaction
@@ -174,13 +175,7 @@ class FetchablePartition(Protocol):
     def leader_epoch(self) -> int: ...
 
     @property
-    def is_leader(self) -> bool: ...
-
-    @property
-    def is_offline(self) -> bool: ...
-
-    @property
-    def is_deleted(self) -> bool: ...
+    def role(self) -> PartitionRole: ...
 
     @property
     def followers(self) -> Container[int]: ...

@@ -32,7 +32,7 @@ class Follower:
         self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = NEVER_MS
-        self.broker_epoch = NO_BROKER_EPOCH
+        self.broker_epoch: int | None = None  # until it fetches
 
     def update(self, *, fetch_offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int) -> None:
         """Note a fetch that arrived at `now_ms`, when the leader's log ended at `leader_end_offset`.
@@ -58,7 +58,7 @@ class Follower:
             self.log_end_offset = UNKNOWN_OFFSET
             self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
             self.last_fetch_ms = NEVER_MS
-            self.broker_epoch = NO_BROKER_EPOCH
+            self.broker_epoch = None
         else:
             self.last_fetch_leader_end_offset = leader_end_offset
             self.last_fetch_ms = now_ms if is_in_isr else NEVER_MS

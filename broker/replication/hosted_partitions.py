@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition, PartitionEnvironment
+from broker.replication.partition_role import OFFLINE
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 
@@ -65,7 +66,7 @@ class HostedPartitions:
         """The hosted partition, online. Raises KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER when another broker has
         it, so that clients refresh their metadata; UNKNOWN_TOPIC_OR_PARTITION."""
         found = self.find(topic, partition) or self._make_on_demand(topic, partition)
-        if found is not None and not found.is_offline:
+        if found is not None and found.role is not OFFLINE:
             return found
         if found is not None or (topic, partition) in self._unopened:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)

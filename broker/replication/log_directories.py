@@ -74,7 +74,7 @@ class LogDirectories:
         ]
         log_dirs = {partition.log.directory.parent: None for partition in lost} or {path: None}
         for partition in lost:
-            partition.is_offline = True
+            partition.mark_offline()
         for log_dir in log_dirs:
             if log_dir not in self._failed:
                 self._failed.add(log_dir)

@@ -1,17 +1,16 @@
 """Partition: one replica of one partition on this broker, above its log (kafka.cluster.Partition).
 
-Owns who leads, the leader and partition epochs, the in-sync replicas with a change of them in flight, what is known of each
-follower, and the rule by which the high watermark advances. Its log owns the bytes and the offsets.
+Owns who leads and in which epoch. `in_sync` owns what a leader knows of the other replicas, the log the bytes and the offsets.
 
-Invariants: the high watermark never goes back while this broker leads; `maximal_isr` holds every replica that may be in the ISR
-once a change in flight is settled, so no record is acknowledged that such a replica lacks; the controller alone changes `isr`.
+Invariant: the high watermark never goes back while this broker leads, and no record is acknowledged that a replica lacks which may be
+in the ISR by now.
 Times are monotonic milliseconds, given by the caller, except `now_ms` of an append, which is the wall clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.replication.fetch_data import (
@@ -24,6 +23,9 @@ from broker.replication.fetch_data import (
     PartitionWatcher,
 )
 from broker.replication.follower import Follower
+from broker.replication.in_sync_replicas import InSyncReplicas
+from broker.replication.isr_state import IsrProposal, PendingIsr
+from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
 from protocol.errors import ErrorCode, KafkaError
 from protocol.uuids import ZERO_UUID
 from storage.validation import AppendOrigin, PreparedBatch
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from broker.metadata.image import PartitionImage
     from broker.metrics import BrokerTopicMetrics
     from config.topic import LogConfig
+    from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
     from storage.leader_epochs import EpochEndOffset
     from storage.log import Log
     from storage.log_results import AppendResult
@@ -40,44 +43,27 @@ ALL_IN_SYNC = -1  # acks=all
 LONG_MAX = 2**63 - 1  # flush.messages: never, which is left to the kernel
 FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
 
-# AlterPartition errors after which the controller certainly did not apply the change: the committed ISR stands.
-NOT_APPLIED_ERRORS = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-# Errors after which only newer metadata tells what holds: the proposal stays in flight until it comes.
-AWAIT_METADATA_ERRORS = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IsrProposal:
-    """A change of the ISR that was sent to the controller. Its identity ties the answer to it."""
-
-    partition: Partition
-    isr: tuple[int, ...]
-    leader_epoch: int
-    partition_epoch: int
-    is_expand: bool
+OnIsrAnswer = Callable[["AlterPartitionResponsePartitionData", int], bool]
+"""Is given the controller's answer and the monotonic time, and returns whether the proposal is to be sent again."""
 
 
 class PartitionEnvironment(Protocol):
     """What a Partition needs of the cluster around it."""
 
-    replica_lag_time_max_ms: int
+    @property
+    def replica_lag_time_max_ms(self) -> int: ...
 
-    def alter_isr(self, proposal: IsrProposal) -> None:
-        """Send the proposal to the controller; answer later with `proposal.partition.commit_isr` or `refuse_isr`."""
+    @property
+    def broker_epoch(self) -> int: ...
+
+    def alter_isr(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
+        """Send the proposal to the controller."""
 
     def is_broker_epoch_stale(self, node_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation of that broker is registered than the one that fetched."""
 
-    def is_isr_eligible(self, node_id: int, broker_epoch: int) -> bool:
+    def is_isr_eligible(self, node_id: int, broker_epoch: int | None) -> bool:
         """Whether the broker is registered, unfenced, not shutting down, and still the incarnation that fetched."""
 
     def on_progress(self, partition: Partition) -> None:
@@ -90,24 +76,17 @@ class Partition:
     __slots__ = (
         "_environment",
         "_is_plain",
-        "_min_isr",
         "_node_id",
         "followers",
         "has_flush_limit",
-        "is_deleted",
-        "is_leader",
-        "is_offline",
-        "isr",
+        "in_sync",
         "leader_epoch",
-        "leader_epoch_start_offset",
         "leader_id",
         "log",
-        "maximal_isr",
         "metrics",
         "partition",
-        "partition_epoch",
-        "proposal",
         "replicas",
+        "role",
         "sessions",
         "topic",
         "topic_id",
@@ -131,23 +110,16 @@ class Partition:
         self.log = log
         self.leader_id = NO_EPOCH
         self.leader_epoch = NO_EPOCH
-        self.leader_epoch_start_offset = 0
-        self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
-        self.isr: tuple[int, ...] = ()
-        self.maximal_isr: tuple[int, ...] = ()
-        self.followers: dict[int, Follower] = {}
-        self.proposal: IsrProposal | None = None
-        self.is_leader = False
-        self.is_offline = False  # its log directory failed
-        self.is_deleted = False
+        self.role = PartitionRole.NONE
+        self.in_sync = InSyncReplicas(repr(self), node_id, log, environment)
+        self.followers = self.in_sync.followers  # the same dict, for the path of every produce
         self.metrics = metrics
         self.sessions: dict[PartitionWatcher, None] = {}  # to be told when it changes; they enter and leave by themselves
         self._node_id = node_id
         self._environment = environment
         self.has_flush_limit = False
         self.waits_for_flush = False
-        self._min_isr = 1
         self._is_plain = False  # one replica, no waiting for fsync: the high watermark is the log end
         self.config_changed()
 
@@ -160,25 +132,12 @@ class Partition:
         """Lead by `image`. Returns whether the high watermark advanced. Ignores an image older than what is known."""
         if image.partition_epoch < self.partition_epoch:
             return False
-        is_new_leader = not self.is_leader
-        is_new_epoch = image.leader_epoch > self.leader_epoch
-        self._take_image(image)
-        self.is_leader = True
-        others = (node_id for node_id in image.replicas if node_id != self._node_id)
-        self.followers = {node_id: self.followers.get(node_id) or Follower(node_id) for node_id in others}
-        if is_new_epoch:
-            log = self.log
-            self.leader_epoch = image.leader_epoch
-            self.leader_epoch_start_offset = log.log_end_offset
+        is_new_leader = self.role is not LEADER
+        if image.leader_epoch > self.leader_epoch:
             # Before any record: a follower that asks where the epoch began must find it even if nobody produces.
-            log.assign_leader_epoch(image.leader_epoch)
-            for follower in self.followers.values():
-                follower.reset(
-                    is_new_leader=is_new_leader,
-                    is_in_isr=follower.node_id in self.isr,
-                    leader_end_offset=log.log_end_offset,
-                    now_ms=now_ms,
-                )
+            self.log.assign_leader_epoch(image.leader_epoch)
+        self._take_image(image, LEADER)
+        self.in_sync.lead(image, is_new_leader=is_new_leader, now_ms=now_ms)
         self.config_changed()
         return self.maybe_advance_high_watermark(now_ms)
 
@@ -186,34 +145,55 @@ class Partition:
         """Follow `image.leader`. Requests parked here have to be woken afterwards: they fail with NOT_LEADER_OR_FOLLOWER."""
         if image.partition_epoch < self.partition_epoch:
             return
-        self._take_image(image)
-        self.is_leader = False
-        self.leader_epoch = image.leader_epoch
-        self.followers = {}
+        self._take_image(image, FOLLOWER)
+        self.in_sync.follow(image)
         self.config_changed()
+
+    def _take_image(self, image: PartitionImage, role: PartitionRole) -> None:
+        self.role = role
+        self.leader_id = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.replicas = tuple(image.replicas)
+
+    def mark_offline(self) -> None:
+        """Its log directory failed. Whoever waits for it has to be woken."""
+        self.role = OFFLINE
+
+    def mark_deleted(self) -> None:
+        """It is not hosted any more. Whoever waits for it has to be woken."""
+        self.role = DELETED
 
     def config_changed(self, config: LogConfig | None = None) -> None:
         """Take over the topic's new settings, or the number of replicas, which bounds min.insync.replicas."""
         if config is not None:
             self.log.update_config(config)
         config = self.log.config
-        self._min_isr = min(config.min_insync_replicas, max(1, len(self.replicas)))
+        self.in_sync.min_isr = min(config.min_insync_replicas, max(1, len(self.replicas)))
         self.has_flush_limit = config.flush_messages < LONG_MAX
         self.waits_for_flush = config.flush_messages == FLUSH_EVERY_MESSAGE
         self._is_plain = not self.followers and not self.waits_for_flush
 
-    def _take_image(self, image: PartitionImage) -> None:
-        self.partition_epoch = image.partition_epoch
-        self.leader_id = image.leader
-        self.replicas = tuple(image.replicas)
-        self.isr = self.maximal_isr = tuple(image.isr)
-        self.proposal = None  # the controller's word overtakes what was in flight; a late answer is ignored
-
     # -- checks ----------------------------------------------------------------------------------------------------
 
     @property
+    def partition_epoch(self) -> int:
+        return self.in_sync.state.partition_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is LEADER
+
+    @property
+    def is_offline(self) -> bool:
+        return self.role is OFFLINE
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.role is DELETED
+
+    @property
     def is_under_min_isr(self) -> bool:
-        return len(self.isr) < self._min_isr
+        return self.in_sync.is_under_min_isr
 
     @property
     def is_flush_due(self) -> bool:
@@ -235,15 +215,16 @@ class Partition:
     def get_readable_log(self, current_leader_epoch: int, only_leader: bool) -> Log:
         """The log, if a request of that epoch may be answered here; the epoch is checked before the leadership, as in Kafka."""
         self.check_leader_epoch(current_leader_epoch)
-        if self.is_offline or self.is_deleted or (only_leader and not self.is_leader):
+        role = self.role
+        if role is OFFLINE or role is DELETED or (only_leader and role is not LEADER):
             raise KafkaError(self._absence_error())
         return self.log
 
     def _absence_error(self) -> ErrorCode:
         """Why the leader's log is not to be had here."""
-        if self.is_offline:
+        if self.role is OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.role is DELETED else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def end_offset(self, isolation: FetchIsolation) -> int:
         """Where a reader of that isolation has to stop (exclusive)."""
@@ -257,17 +238,17 @@ class Partition:
         """How a produce with acks=all that ends at `required_offset` (exclusive) is to be answered, None while it has to wait.
 
         The ISR is counted with changes in flight, as the high watermark is (Kafka's checkEnoughReplicasReachOffset)."""
-        if not self.is_leader or self.is_offline:
+        if self.role is not LEADER:
             return self._absence_error()
         if self.log.high_watermark < required_offset:
             return None
-        if len(self.maximal_isr) < self._min_isr:
+        if len(self.in_sync.state.maximal_isr) < self.in_sync.min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
     def find_flush_error(self, required_offset: int) -> ErrorCode | None:
         """The same for acks=1 on a topic with flush.messages=1: it waits for the leader's own disk alone."""
-        if not self.is_leader or self.is_offline:
+        if self.role is not LEADER:
             return self._absence_error()
         if self.waits_for_flush and self.log.durable_end_offset < required_offset:
             return None
@@ -286,11 +267,11 @@ class Partition:
     ) -> AppendResult:
         """Append one batch (patched in place) and return where it is. The caller advances the high watermark next.
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS when acks is -1 and the ISR is too small; what the log refuses.
-        Then nothing was appended. StorageError: the disk failed."""
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == ALL_IN_SYNC and len(self.isr) < self._min_isr:
+        KafkaError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR; NOT_ENOUGH_REPLICAS when acks is -1 and the ISR is too small; what the
+        log refuses. Then nothing was appended. StorageError: the disk failed."""
+        if self.role is not LEADER:
+            raise KafkaError(self._absence_error())
+        if acks == ALL_IN_SYNC and len(self.in_sync.state.isr) < self.in_sync.min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, verify_zstd_allowed=is_zstd_allowed
@@ -298,7 +279,7 @@ class Partition:
 
     def read(self, target: FetchTarget, params: FetchParams, max_bytes: int, minimum_one_batch: bool) -> PartitionRead:
         """Read `target` up to what the isolation allows. Raises KafkaError for what the fetcher has to be told instead."""
-        if (params.fetch_only_leader and not self.is_leader) or target.current_leader_epoch != NO_EPOCH:
+        if (params.fetch_only_leader and self.role is not LEADER) or target.current_leader_epoch != NO_EPOCH:
             self.get_readable_log(target.current_leader_epoch, params.fetch_only_leader)
         if params.replica_id >= 0:
             self.get_follower(params.replica_id, target.current_leader_epoch)
@@ -326,7 +307,7 @@ class Partition:
     def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool:
         """Whether a consumer that asks for `target` can only wait here: no records for it, nothing else to tell. Cheaper than `read`
         and free of effects; False when in doubt. The cases are DelayedFetch's."""
-        if not self.is_leader or self.is_offline or target.last_fetched_epoch != NO_EPOCH:
+        if self.role is not LEADER or target.last_fetched_epoch != NO_EPOCH:
             return False
         if target.current_leader_epoch != self.leader_epoch and target.current_leader_epoch != NO_EPOCH:
             return False
@@ -393,93 +374,47 @@ class Partition:
             broker_epoch=broker_epoch,
             now_ms=now_ms,
         )
-        self._maybe_expand_isr(follower)
+        self._send(self.in_sync.maybe_expand(self.topic_id, self.partition, follower))
         return follower.log_end_offset != previous_end_offset and self.maybe_advance_high_watermark(now_ms)
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to what every replica that counts has; returns whether it moved.
 
-        Never below the minimum ISR: a record acknowledged nowhere must not become visible there and be lost (KIP-966).
-        A replica that has caught up but is not in the ISR yet counts too, so that it can get in before the watermark runs away."""
+        Never below the minimum ISR: a record acknowledged nowhere must not become visible there and be lost (KIP-966)."""
         log = self.log
         if self._is_plain:
-            if log.high_watermark >= log.log_end_offset or not self.is_leader:
+            if log.high_watermark >= log.log_end_offset or self.role is not LEADER:
                 return False
             log.set_high_watermark(log.log_end_offset)
             return True
-        if not self.is_leader or self.is_under_min_isr:
+        if self.role is not LEADER or self.in_sync.is_under_min_isr:
             return False
-        leader_end_offset = log.log_end_offset
-        high_watermark = log.durable_end_offset if self.waits_for_flush else leader_end_offset
-        for follower in self.followers.values():
-            if follower.log_end_offset < high_watermark and (
-                follower.node_id in self.maximal_isr or self._is_about_to_join(follower, leader_end_offset, now_ms)
-            ):
-                high_watermark = follower.log_end_offset
+        own_end_offset = log.durable_end_offset if self.waits_for_flush else log.log_end_offset
+        high_watermark = self.in_sync.find_high_watermark(own_end_offset, now_ms)
         if high_watermark <= log.high_watermark:
             return False
         log.set_high_watermark(high_watermark)
         return True
 
-    def _is_about_to_join(self, follower: Follower, leader_end_offset: int, now_ms: int) -> bool:
-        environment = self._environment
-        return follower.is_caught_up(leader_end_offset, now_ms, environment.replica_lag_time_max_ms) and environment.is_isr_eligible(
-            follower.node_id, follower.broker_epoch
-        )
-
     # -- the in-sync replicas --------------------------------------------------------------------------------------
 
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """As the controller committed it."""
+        return self.in_sync.state.isr
+
     def maybe_shrink_isr(self, now_ms: int) -> None:
-        """Propose to drop the replicas that fell behind. Called every half of replica.lag.time.max.ms."""
-        if not self.is_leader or self.is_offline or self.proposal is not None:
-            return
-        lagging = self.lagging_replicas(now_ms)
-        if lagging:
-            # Those on their way out still count (maximal_isr is unchanged) until the controller has dropped them.
-            self._propose(tuple(node_id for node_id in self.isr if node_id not in lagging), is_expand=False)
+        """Propose to drop the replicas that fell behind. IsrExpiration calls it."""
+        if self.role is LEADER:
+            self._send(self.in_sync.maybe_shrink(self.topic_id, self.partition, now_ms))
 
-    def lagging_replicas(self, now_ms: int) -> list[int]:
-        """Members of the ISR that are neither level with the leader nor were within the allowed lag."""
-        lag_max_ms = self._environment.replica_lag_time_max_ms
-        end_offset = self.log.log_end_offset
-        return [
-            node_id
-            for node_id in self.isr
-            if node_id != self._node_id
-            and (node_id not in self.followers or not self.followers[node_id].is_caught_up(end_offset, now_ms, lag_max_ms))
-        ]
+    def _send(self, pending: PendingIsr | None) -> None:
+        if pending is not None:
+            self._environment.alter_isr(pending.proposal, partial(self._take_isr_answer, pending))
 
-    def _maybe_expand_isr(self, follower: Follower) -> None:
-        if (
-            self.proposal is None
-            and follower.node_id not in self.isr
-            and follower.log_end_offset >= max(self.log.high_watermark, self.leader_epoch_start_offset)
-            and self._environment.is_isr_eligible(follower.node_id, follower.broker_epoch)
-        ):
-            # It counts at once: were the controller to accept it while we still ignore it, we could acknowledge what it lacks.
-            self.maximal_isr = (*self.isr, follower.node_id)
-            self._propose(self.maximal_isr, is_expand=True)
-
-    def _propose(self, isr: tuple[int, ...], *, is_expand: bool) -> None:
-        self.proposal = IsrProposal(self, isr, self.leader_epoch, self.partition_epoch, is_expand)
-        self._environment.alter_isr(self.proposal)
-
-    def commit_isr(self, proposal: IsrProposal, isr: Iterable[int], partition_epoch: int, now_ms: int) -> None:
-        """The controller accepted `proposal`; a late answer to one that newer metadata overtook is ignored."""
-        if proposal is not self.proposal or partition_epoch < self.partition_epoch:
-            return
-        self.isr = self.maximal_isr = tuple(isr)
-        self.partition_epoch = partition_epoch
-        self.proposal = None
-        if self.maybe_advance_high_watermark(now_ms):
+    def _take_isr_answer(self, pending: PendingIsr, answer: AlterPartitionResponsePartitionData, now_ms: int) -> bool:
+        """Returns whether the change is to be sent again."""
+        is_wanted_again = self.in_sync.take_answer(pending, answer)
+        if not is_wanted_again and self.maybe_advance_high_watermark(now_ms):
             self._environment.on_progress(self)
-
-    def refuse_isr(self, proposal: IsrProposal, error_code: ErrorCode) -> None:
-        """The controller refused `proposal`, or its answer is not known (then it is sent again)."""
-        if proposal is not self.proposal:
-            return
-        if error_code in NOT_APPLIED_ERRORS:
-            self.proposal = None
-            self.maximal_isr = self.isr
-        elif error_code not in AWAIT_METADATA_ERRORS:
-            self._environment.alter_isr(proposal)
+        return is_wanted_again

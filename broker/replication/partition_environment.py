@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.replication.partition import IsrProposal, Partition
+from broker.replication.follower import NO_BROKER_EPOCH
+from broker.replication.isr_state import IsrProposal
+from broker.replication.partition import OnIsrAnswer, Partition
 from broker.replication.waiting_requests import WaitingRequests
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
 
 
+AlterIsr = Callable[[IsrProposal, OnIsrAnswer], None]
+
+
 class ClusterEnvironment:
     """The PartitionEnvironment of all partitions of this broker.
 
-    `alter_isr` sends a proposal to the controller; with one node there are no followers and it is never called."""
+    `alter_isr` brings a proposal to the controller; with one node there are no followers and it is never called."""
 
     def __init__(
         self,
@@ -23,24 +28,28 @@ class ClusterEnvironment:
         waiting: WaitingRequests,
         *,
         replica_lag_time_max_ms: int,
-        alter_isr: Callable[[IsrProposal], None] | None,
+        alter_isr: AlterIsr | None,
     ) -> None:
         self.replica_lag_time_max_ms = replica_lag_time_max_ms
         self._metadata = metadata
         self._waiting = waiting
         self._alter_isr = alter_isr
 
-    def alter_isr(self, proposal: IsrProposal) -> None:
+    @property
+    def broker_epoch(self) -> int:
+        return self._metadata.broker_epoch
+
+    def alter_isr(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         assert self._alter_isr is not None, "a broker with followers is given a way to the controller"
-        self._alter_isr(proposal)
+        self._alter_isr(proposal, on_answer)
 
     def is_broker_epoch_stale(self, node_id: int, broker_epoch: int) -> bool:
         broker = self._metadata.brokers.get(node_id)
         return broker is not None and broker.epoch > broker_epoch
 
-    def is_isr_eligible(self, node_id: int, broker_epoch: int) -> bool:
+    def is_isr_eligible(self, node_id: int, broker_epoch: int | None) -> bool:
         broker = self._metadata.brokers.get(node_id)
-        return broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)
+        return broker is not None and broker.is_active and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
 
     def on_progress(self, partition: Partition) -> None:
         self._waiting.wake(partition)

@@ -94,7 +94,7 @@ class ProducePath:
             try:
                 partitions = topics.get(topic)
                 partition = None if partitions is None else partitions.get(index)
-                if partition is None or partition.is_offline:
+                if partition is None:
                     partition = self._hosted.get(topic, index)  # makes it or says why not
                 appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
             except KafkaError as error:

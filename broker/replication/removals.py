@@ -62,12 +62,14 @@ class PartitionRemovals:
         if not partitions:
             return
         topics = set()
+        keys = []  # of those whose logs are to be had
         for partition in partitions:
-            partition.is_deleted = True
-            partition.is_leader = False
+            if not partition.is_offline:
+                keys.append((partition.topic, partition.partition))
+            partition.mark_deleted()
             topics.add(partition.topic)
         self._topics.update(topics)
-        self._closing.append(self._close(deque(partitions), topics))
+        self._closing.append(self._close(deque(partitions), keys, topics))
         if not self._job.is_waiting and self._go_on():
             self._job.resume()
 
@@ -104,9 +106,8 @@ class PartitionRemovals:
             callback()
         return bool(self._closing)
 
-    def _close(self, partitions: deque[Partition], topics: set[str]) -> Generator[None, None, None]:
+    def _close(self, partitions: deque[Partition], keys: list[tuple[str, int]], topics: set[str]) -> Generator[None, None, None]:
         """Takes `partitions` one by one in the end: to free thousands at once takes too long."""
-        keys = [(each.topic, each.partition) for each in partitions if not each.is_offline]
         works = yield from self._log_manager.delete_logs_in_pieces(keys)
         for work in works:
             self._works[work] = []

@@ -20,8 +20,8 @@ from broker.replication.group_commit import RunBlocking
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.log_directories import LogDirectories
 from broker.replication.metadata_follower import MetadataFollower
-from broker.replication.partition import IsrProposal, Partition
-from broker.replication.partition_environment import ClusterEnvironment
+from broker.replication.partition import Partition
+from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
 from broker.replication.produce_path import AppendEntry, ProducePath
 from broker.replication.waiting_requests import WaitingRequests
 from storage.validation import AppendOrigin
@@ -54,7 +54,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         log_manager: LogManager,
         run_blocking: RunBlocking,
-        alter_isr: Callable[[IsrProposal], None] | None = None,
+        alter_isr: AlterIsr | None = None,
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
         on_append_bug: Callable[[], None] | None = None,
         on_busy: OnBusy = nobody,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from broker.clock import Clock
 from broker.replication.fetch_data import FetchablePartition
+from broker.replication.partition_role import DELETED
 from broker.replication.purgatory import Purgatory
 
 
@@ -30,5 +31,5 @@ class WaitingRequests:
             waiting = session.note_change(partition)
             if waiting is not None and waiting.try_complete(partition):
                 fetches.complete(waiting)
-            if partition.is_deleted and (target := session.watched.get(partition)) is not None:
+            if partition.role is DELETED and (target := session.watched.get(partition)) is not None:
                 session.unwatch(target)  # a client that is idle, or gone, would keep the partition and its log in memory

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.replication.fetch_data import FetchIsolation, FetchTarget
-from broker.replication.partition import IsrProposal
+from broker.replication.isr_state import CommittedIsr, PendingExpandIsr
 from protocol.errors import ErrorCode
 from tests.broker.replication.world import World, batch, values
 
@@ -40,11 +40,6 @@ def error_of(answers: list[Any]) -> ErrorCode:
     return answers[0].error_code
 
 
-def accept(world: World, proposal: IsrProposal) -> None:
-    """The controller commits it."""
-    world.partition("a").commit_isr(proposal, proposal.isr, proposal.partition_epoch + 1, world.clock.monotonic_ms())
-
-
 def shrink_to(world: World, *in_sync: int) -> None:
     """Let everyone but `in_sync` fall behind, and the controller accept that."""
     world.produce("a", batch("lag"))
@@ -53,7 +48,7 @@ def shrink_to(world: World, *in_sync: int) -> None:
         if node_id != 1:
             world.follower_fetch(node_id, "a", world.partition("a").log.log_end_offset)
     world.replica_manager.maybe_shrink_isrs()
-    accept(world, world.proposals.pop())
+    world.proposals.pop().accept()
     assert world.partition("a").isr == in_sync
 
 
@@ -141,7 +136,7 @@ def test_high_watermark_does_not_move_below_the_minimum_isr(tmp_path: Path) -> N
 
     world.follower_fetch(2, "a", end_offset)
     assert high_watermark(world) == 0
-    accept(world, world.proposals.pop())
+    world.proposals.pop().accept()
 
     assert world.partition("a").isr == (1, 2)
     assert high_watermark(world) == end_offset
@@ -153,7 +148,7 @@ def test_isr_shrunk_below_the_minimum_after_the_append_ends_in_a_timeout(tmp_pat
     answers = world.produce("a", batch("x"), acks=-1, timeout_ms=2 * LAG_MAX_MS)
     world.clock.advance(LAG_MAX_MS + 1)
     world.replica_manager.maybe_shrink_isrs()
-    accept(world, world.proposals.pop())
+    world.proposals.pop().accept()
     assert answers == []
 
     world.clock.advance(LAG_MAX_MS)
@@ -168,7 +163,7 @@ def test_isr_found_too_small_once_the_offset_is_reached_is_not_enough_replicas_a
 
     partition.log.set_high_watermark(1)
     world.set_topic_config("a", "min.insync.replicas", "3")
-    assert partition.maximal_isr == (1, 2, 3)
+    assert partition.in_sync.state.maximal_isr == (1, 2, 3)
     assert error_of(answers) is ErrorCode.NONE
     again = world.produce("a", batch("y"), acks=-1)
     partition.log.set_high_watermark(2)
@@ -198,7 +193,7 @@ def test_follower_that_falls_behind_is_dropped_only_once_the_controller_agreed(w
 
     assert [proposal.isr for proposal in world.proposals] == [(1, 2)]
     assert high_watermark(world) == 0
-    accept(world, world.proposals.pop())
+    world.proposals.pop().accept()
 
     assert error_of(answers) is ErrorCode.NONE
     assert high_watermark(world) == 1
@@ -259,10 +254,11 @@ def test_refused_expansion_falls_back_to_the_committed_isr(world: World) -> None
     partition = world.partition("a")
     world.follower_fetch(2, "a", partition.log.log_end_offset)
 
-    partition.refuse_isr(world.proposals.pop(), ErrorCode.INELIGIBLE_REPLICA)
+    is_wanted_again = world.proposals.pop().refuse(ErrorCode.INELIGIBLE_REPLICA)
 
-    assert partition.maximal_isr == (1,)
-    assert partition.proposal is None
+    assert not is_wanted_again
+    assert partition.in_sync.state.maximal_isr == (1,)
+    assert isinstance(partition.in_sync.state, CommittedIsr)
 
 
 def test_proposal_with_an_unknown_outcome_is_sent_again_and_stays_in_flight(world: World) -> None:
@@ -271,12 +267,12 @@ def test_proposal_with_an_unknown_outcome_is_sent_again_and_stays_in_flight(worl
     world.follower_fetch(2, "a", partition.log.log_end_offset)
     proposal = world.proposals.pop()
 
-    partition.refuse_isr(proposal, ErrorCode.REQUEST_TIMED_OUT)
-    assert world.proposals == [proposal]
-    partition.refuse_isr(proposal, ErrorCode.INVALID_UPDATE_VERSION)
+    assert proposal.refuse(ErrorCode.REQUEST_TIMED_OUT)
+    assert isinstance(partition.in_sync.state, PendingExpandIsr)
+    assert not proposal.refuse(ErrorCode.INVALID_UPDATE_VERSION)
 
-    assert world.proposals == [proposal]
-    assert partition.maximal_isr == (1, 2)
+    assert isinstance(partition.in_sync.state, PendingExpandIsr)
+    assert partition.in_sync.state.maximal_isr == (1, 2)
 
 
 def test_late_answer_to_a_proposal_that_metadata_overtook_is_ignored(world: World) -> None:
@@ -286,7 +282,7 @@ def test_late_answer_to_a_proposal_that_metadata_overtook_is_ignored(world: Worl
     late = world.proposals.pop()
     world.change_partition("a", isr=[1, 2])
 
-    world.partition("a").commit_isr(late, (1,), 99, world.clock.monotonic_ms())
+    late.accept(isr=[1], partition_epoch=99)
 
     assert world.partition("a").isr == (1, 2)
 
@@ -332,7 +328,7 @@ def test_new_epoch_begins_at_the_log_end_before_any_record(world: World) -> None
 
     partition = world.partition("a")
     assert partition.leader_epoch == 2
-    assert partition.leader_epoch_start_offset == 2
+    assert partition.in_sync.epoch_start_offset == 2
     assert partition.end_offset_for_epoch(-1, 2).end_offset == 2
     assert partition.end_offset_for_epoch(-1, 0).end_offset == 2
 

@@ -20,12 +20,16 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics import Metrics
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
-from broker.replication.partition import IsrProposal, Partition
+from broker.replication.isr_state import IsrProposal
+from broker.replication.partition import OnIsrAnswer, Partition
 from broker.replication.replica_manager import ReplicaManager
 from config.server import ServerConfig
 from config.topic import LogConfig
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
 from protocol.messages.stored.metadata_records import (
     BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -100,6 +104,35 @@ class ManualExecutor:
             future.run(error)
 
 
+class SentProposal:
+    """A proposal on its way to the controller, which the test plays."""
+
+    def __init__(self, proposal: IsrProposal, on_answer: OnIsrAnswer, clock: ManualClock) -> None:
+        self.proposal = proposal
+        self._on_answer = on_answer
+        self._clock = clock
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.proposal.isr
+
+    def accept(self, *, isr: Iterable[int] | None = None, partition_epoch: int | None = None, leader_epoch: int | None = None) -> None:
+        """The controller commits it, by default as it is."""
+        answer = AlterPartitionResponsePartitionData(
+            partition_index=self.proposal.partition,
+            leader_id=NODE_ID,
+            leader_epoch=self.proposal.leader_epoch if leader_epoch is None else leader_epoch,
+            isr=list(self.isr if isr is None else isr),
+            partition_epoch=self.proposal.partition_epoch + 1 if partition_epoch is None else partition_epoch,
+        )
+        assert not self._on_answer(answer, self._clock.monotonic_ms())
+
+    def refuse(self, error_code: ErrorCode) -> bool:
+        """Returns whether it is to be sent again."""
+        answer = AlterPartitionResponsePartitionData(partition_index=self.proposal.partition, error_code=error_code)
+        return self._on_answer(answer, self._clock.monotonic_ms())
+
+
 @stands_for(LogManager)
 class DirectoryLogs:
     """The part of a LogManager that a ReplicaManager uses, for one directory."""
@@ -138,7 +171,7 @@ class World:
         """`logs` is a LogManager where a test needs a whole one."""
         self.clock = ManualClock()
         self.executor = ManualExecutor()
-        self.proposals: list[IsrProposal] = []
+        self.proposals: list[SentProposal] = []
         self.told_busy: list[bool] = []
         self.failed_log_dirs: list[Path] = []
         self.config = ServerConfig(**settings)
@@ -153,7 +186,7 @@ class World:
             metadata=self.metadata,
             log_manager=self.logs,  # type: ignore[arg-type]
             run_blocking=self.executor,
-            alter_isr=self.proposals.append,
+            alter_isr=lambda proposal, on_answer: self.proposals.append(SentProposal(proposal, on_answer, self.clock)),
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
             on_busy=lambda work, is_busy: self.told_busy.append(is_busy),
         )
@@ -165,6 +198,12 @@ class World:
     def register_broker(self, node_id: int, *, epoch: int = 0, is_fenced: bool = False) -> None:
         endpoint = BrokerEndpoint(name="PLAINTEXT", host=f"host{node_id}", port=9092, security_protocol=0)
         record = RegisterBrokerRecord(broker_id=node_id, broker_epoch=epoch, end_points=[endpoint], rack=None, fenced=is_fenced)
+        self.metadata.apply_committed([record])
+
+    def shut_down_broker(self, node_id: int) -> None:
+        """It announces a controlled shutdown."""
+        epoch = self.metadata.brokers[node_id].epoch
+        record = BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, in_controlled_shutdown=1)
         self.metadata.apply_committed([record])
 
     def create_topic(

@@ -1,0 +1,96 @@
+"""The ISR of a partition: as the controller committed it, or with one change in flight (KIP-497).
+
+While a change is in flight nobody knows whether the controller has committed it already. `isr` is what certainly was committed:
+it counts against min.insync.replicas. `maximal_isr` holds every replica that may be in the ISR by now: the high watermark waits for
+them all. Source: org.apache.kafka.server.partition CommittedPartitionState, PendingExpandIsr and PendingShrinkIsr.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RECOVERED = 0
+"""The leader recovery state of a partition that lost nothing in an unclean election, or whose leader has come to terms with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrMember:
+    """A replica of a proposed ISR, and which incarnation of its broker is meant; -1 if any (AlterPartition's BrokerState)."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsrProposal:
+    """What a leader asks of the controller: this ISR, provided that the partition still is at these epochs."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    members: tuple[IsrMember, ...]
+    leader_recovery_state: int = RECOVERED
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return tuple(member.broker_id for member in self.members)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommittedIsr:
+    """No change is in flight."""
+
+    isr: tuple[int, ...]
+    partition_epoch: int
+    leader_recovery_state: int = RECOVERED
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingExpandIsr:
+    """The new replica counts at once. Were it ignored until the controller's answer, the controller could elect it while this leader
+    acknowledges what it lacks."""
+
+    new_replica_id: int
+    proposal: IsrProposal
+    committed: CommittedIsr
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.committed.isr
+
+    @property
+    def partition_epoch(self) -> int:
+        return self.committed.partition_epoch
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return (*self.committed.isr, self.new_replica_id)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingShrinkIsr:
+    """Those on their way out count until the controller has dropped them."""
+
+    out_of_sync_ids: tuple[int, ...]
+    proposal: IsrProposal
+    committed: CommittedIsr
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.committed.isr
+
+    @property
+    def partition_epoch(self) -> int:
+        return self.committed.partition_epoch
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.committed.isr
+
+
+PendingIsr = PendingExpandIsr | PendingShrinkIsr
