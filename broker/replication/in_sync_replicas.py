@@ -188,7 +188,10 @@ class InSyncReplicas:
         The answer to a change that newer metadata overtook is ignored."""
         if self.state is not pending:
             return False
-        error_code = ErrorCode(answer.error_code)
+        try:
+            error_code = ErrorCode(answer.error_code)
+        except ValueError:
+            error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # a later version's
         if error_code is ErrorCode.NONE:
             if answer.leader_epoch == self.leader_epoch and answer.partition_epoch >= pending.partition_epoch:
                 self.state = CommittedIsr(tuple(answer.isr), answer.partition_epoch, answer.leader_recovery_state)

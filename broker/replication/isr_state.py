@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 RECOVERED = 0
 """The leader recovery state of a partition that lost nothing in an unclean election, or whose leader has come to terms with it."""
+RECOVERING = 1
 
 
 @dataclass(frozen=True, slots=True)

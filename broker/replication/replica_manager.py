@@ -18,6 +18,7 @@ from broker.replication.fetch_data import FetchParams, FetchTarget
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.group_commit import RunBlocking
 from broker.replication.hosted_partitions import HostedPartitions
+from broker.replication.isr_expiration import IsrExpiration
 from broker.replication.log_directories import LogDirectories
 from broker.replication.metadata_follower import MetadataFollower
 from broker.replication.partition import Partition
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 class ReplicaManager:
     """See the module's docstring.
 
-    `alter_isr` sends a proposal to the controller; with one node there are no followers and it is never called.
+    `alter_isr` brings a proposal to the controller (IsrChanges.submit). Without it, as with one node, nobody may have followers.
     `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop.
     `on_log_dir_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline.
     """
@@ -60,7 +61,6 @@ class ReplicaManager:
         on_busy: OnBusy = nobody,
     ) -> None:
         self.node_id = node_id
-        self._clock = clock
         self._waiting = waiting = WaitingRequests(clock)
         self.produce_purgatory = waiting.produces
         self.fetch_purgatory = waiting.fetches
@@ -87,6 +87,9 @@ class ReplicaManager:
             on_removal_failure=self._log_directories.fail,
         )
         self.produce_path = ProducePath(hosted, waiting, self._log_directories, clock, metrics, on_append_bug)
+        self._isr_expiration: IsrExpiration | None = None
+        if alter_isr is not None:
+            self._isr_expiration = IsrExpiration(hosted, clock, replica_lag_time_max_ms=config.replica_lag_time_max_ms)
         self.reader = FetchReader(hosted, waiting, self._log_directories, clock)
 
     # -- the partitions ----------------------------------------------------------------------------------------------
@@ -138,10 +141,14 @@ class ReplicaManager:
     def end_loading(self) -> None:
         """All partitions that were there before this start have come: later ones are new."""
         self._follower.end_loading()
+        if self._isr_expiration is not None:
+            self._isr_expiration.start()
 
     def stop(self) -> None:
-        """Make no more partitions: those that still wait are made at the next start."""
+        """Make no more partitions: those that still wait are made at the next start. Propose no more changes of ISRs."""
         self._follower.stop()
+        if self._isr_expiration is not None:
+            self._isr_expiration.stop()
 
     def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
         """As MetadataFollower.when_made."""
@@ -150,12 +157,6 @@ class ReplicaManager:
     def when_removed(self, callback: Callable[[], None]) -> None:
         """As MetadataFollower.when_removed."""
         self._follower.when_removed(callback)
-
-    def maybe_shrink_isrs(self) -> None:
-        """Drop the replicas that fell behind. To be called every half of replica.lag.time.max.ms."""
-        now_ms = self._clock.monotonic_ms()
-        for partition in tuple(self._hosted):
-            partition.maybe_shrink_isr(now_ms)
 
     # -- disks -------------------------------------------------------------------------------------------------------
 

@@ -158,7 +158,7 @@ def test_refusal_by_newer_metadata_leaves_the_change_in_flight_until_that_comes(
 
     assert not world.proposals.pop().refuse(error_code)
     world.follower_fetch(2, "a", partition.log.log_end_offset)
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
 
     assert world.proposals == []
     assert partition.in_sync.state.maximal_isr == (1, 2)
@@ -215,7 +215,7 @@ def test_replicas_on_their_way_out_count_for_the_high_watermark(tmp_path: Path) 
     world.produce("a", batch("x"))
     world.clock.advance(LAG_MAX_MS + 1)
 
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
 
     state = world.partition("a").in_sync.state
     assert isinstance(state, PendingShrinkIsr)

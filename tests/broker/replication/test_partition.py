@@ -47,7 +47,7 @@ def shrink_to(world: World, *in_sync: int) -> None:
     for node_id in in_sync:
         if node_id != 1:
             world.follower_fetch(node_id, "a", world.partition("a").log.log_end_offset)
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
     world.proposals.pop().accept()
     assert world.partition("a").isr == in_sync
 
@@ -147,7 +147,7 @@ def test_isr_shrunk_below_the_minimum_after_the_append_ends_in_a_timeout(tmp_pat
     world = three_replicas(tmp_path, min_insync_replicas="2")
     answers = world.produce("a", batch("x"), acks=-1, timeout_ms=2 * LAG_MAX_MS)
     world.clock.advance(LAG_MAX_MS + 1)
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
     world.proposals.pop().accept()
     assert answers == []
 
@@ -185,11 +185,11 @@ def test_minimum_isr_is_bounded_by_the_number_of_replicas(tmp_path: Path) -> Non
 def test_follower_that_falls_behind_is_dropped_only_once_the_controller_agreed(world: World) -> None:
     answers = world.produce("a", batch("x"), acks=-1, timeout_ms=10 * LAG_MAX_MS)
     world.clock.advance(LAG_MAX_MS)
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
     assert world.proposals == []
     world.follower_fetch(2, "a", 1)
     world.clock.advance(1)
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
 
     assert [proposal.isr for proposal in world.proposals] == [(1, 2)]
     assert high_watermark(world) == 0
@@ -205,7 +205,7 @@ def test_idle_follower_that_is_level_stays_in_the_isr(world: World) -> None:
     world.follower_fetch(3, "a", 1)
 
     world.clock.advance(10 * LAG_MAX_MS)
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
 
     assert world.proposals == []
 
@@ -217,7 +217,7 @@ def test_follower_that_reaches_where_the_leader_was_counts_as_caught_up_then(wor
         for node_id in (2, 3):
             world.follower_fetch(node_id, "a", end_offset - 1)
         world.clock.advance(LAG_MAX_MS // 2)
-        world.replica_manager.maybe_shrink_isrs()
+        world.shrink_isrs()
 
     assert world.proposals == []
 
@@ -226,8 +226,8 @@ def test_only_one_proposal_is_in_flight(world: World) -> None:
     world.produce("a", batch("x"))
     world.clock.advance(LAG_MAX_MS + 1)
 
-    world.replica_manager.maybe_shrink_isrs()
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
+    world.shrink_isrs()
 
     assert len(world.proposals) == 1
 
@@ -278,7 +278,7 @@ def test_proposal_with_an_unknown_outcome_is_sent_again_and_stays_in_flight(worl
 def test_late_answer_to_a_proposal_that_metadata_overtook_is_ignored(world: World) -> None:
     world.produce("a", batch("x"))
     world.clock.advance(LAG_MAX_MS + 1)
-    world.replica_manager.maybe_shrink_isrs()
+    world.shrink_isrs()
     late = world.proposals.pop()
     world.change_partition("a", isr=[1, 2])
 

@@ -167,8 +167,8 @@ class DirectoryLogs:
 class World:
     """See the module's docstring."""
 
-    def __init__(self, directory: Path, *, logs: LogManager | None = None, **settings: Any) -> None:
-        """`logs` is a LogManager where a test needs a whole one."""
+    def __init__(self, directory: Path, *, logs: LogManager | None = None, is_alone: bool = False, **settings: Any) -> None:
+        """`logs` is a LogManager where a test needs a whole one; alone, it has no way to a controller."""
         self.clock = ManualClock()
         self.executor = ManualExecutor()
         self.proposals: list[SentProposal] = []
@@ -186,12 +186,21 @@ class World:
             metadata=self.metadata,
             log_manager=self.logs,  # type: ignore[arg-type]
             run_blocking=self.executor,
-            alter_isr=lambda proposal, on_answer: self.proposals.append(SentProposal(proposal, on_answer, self.clock)),
+            alter_isr=None if is_alone else lambda proposal, on_answer: self.alter_isr(proposal, on_answer),
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
             on_busy=lambda work, is_busy: self.told_busy.append(is_busy),
         )
         self.metadata.subscribe(self.replica_manager.apply)
         self._topics_count = 0
+        self.alter_isr = self._keep_proposal
+
+    def _keep_proposal(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
+        self.proposals.append(SentProposal(proposal, on_answer, self.clock))
+
+    def shrink_isrs(self) -> None:
+        """What IsrExpiration does at its intervals, now."""
+        for partition in self.replica_manager.partitions():
+            partition.maybe_shrink_isr(self.clock.monotonic_ms())
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
