@@ -16,9 +16,9 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 from bench.clients.raw_produce import produce_request
+from broker.context import ConnectionFacts, ListenerFacts
 from broker.dispatch import KafkaApis
 from broker.handlers import fetch, produce
-from broker.network.connection import ConnectionFacts
 from broker.turns import Turns
 from protocol import codec
 from protocol.apis import APIS
@@ -66,7 +66,7 @@ def _produce_steps(world: World, directory: Path) -> list[Step]:
     framed = bytes(produce_request("t", 1, acks=1, records=batch))
     frame = memoryview(bytearray(framed[4:]))
     records = frame[len(frame) - len(batch) :]
-    facts = ConnectionFacts(1, "PLAINTEXT", "127.0.0.1")
+    facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1")
     apis, handler = (
         KafkaApis(world.services(), Turns(lambda callback: callback(), world.clock.monotonic_us)),
         produce.build(world.services()),
@@ -134,7 +134,7 @@ def _fetch_steps(world: World) -> list[Step]:
     client_id = b"bench"
     head = HEADER.pack(FETCH_KEY, FETCH_VERSION, 1, len(client_id)) + client_id + b"\x00"
     frame = memoryview(bytearray(head + codec.encode(request, FETCH_VERSION)))
-    facts = ConnectionFacts(1, "PLAINTEXT", "127.0.0.1")
+    facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1")
     apis, handler = KafkaApis(world.services(), Turns(lambda callback: callback(), world.clock.monotonic_us)), fetch.build(world.services())
     decode = codec.decoder(APIS[FETCH_KEY].request_class, FETCH_VERSION)
     request_context = context(FETCH_KEY, FETCH_VERSION)

@@ -1,61 +1,69 @@
-"""What a handler is given: the facts of one request (`RequestContext`) and the broker's collaborators (`Services`)."""
+"""What is known of a request while it is served: of the listener it came by, of its connection, and of itself.
+
+The request refers to its connection's facts instead of copying them; the connection refers to its listener's.
+"""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Coroutine, Generator
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from broker.deferred import Deferred
+from protocol.apis import ListenerKind
 
-if TYPE_CHECKING:
-    from broker.clock import Clock
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.metadata.controller_client import ControllerClient
-    from broker.metadata.metadata_cache import MetadataCache
-    from broker.metrics import Metrics
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.worker.jobs import Worker
-    from config.server import ServerConfig
+
+class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
+    """Raised by dispatch when the right answer is no answer: the connection is closed, as Kafka does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFacts:
+    """What the connections of one listener have in common. Clients are told the broker's address on the same listener (KIP-103)."""
+
+    name: str
+    kind: ListenerKind = ListenerKind.CLIENT
+    security_protocol: str = "PLAINTEXT"
+    max_frame_size: int = 100 * 1024 * 1024
+    """Bytes of one request; a connection that announces more is closed."""
+    max_connections: int = sys.maxsize
+    """Of this listener; the ConnectionRegistry bounds all listeners together."""
+
+
+class ConnectionFacts:
+    """What the requests of one connection have in common. Its connection and dispatch write them, handlers read them.
+
+    `client_id_bytes` is the client id as the last request had it, `client_id_text` the same decoded and checked."""
+
+    __slots__ = (
+        "client_host",
+        "client_id_bytes",
+        "client_id_text",
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "listener",
+        "principal",
+    )
+
+    def __init__(self, connection_id: int, listener: ListenerFacts, client_host: str) -> None:
+        self.connection_id = connection_id
+        self.listener = listener
+        self.client_host = client_host
+        self.principal = "User:ANONYMOUS"
+        self.client_id_bytes = b""
+        self.client_id_text = ""
+        self.client_software_name = "unknown"  # until an ApiVersions request tells, as in Kafka
+        self.client_software_version = "unknown"
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request as its handler sees it. `now_ms` is the wall clock at decode; re-read the clock after any wait."""
+    """One request as its handler sees it. `client_id` is this request's: the connection's may be another when the answer comes.
+
+    `now_ms` is the wall clock at decode; re-read the clock after any wait."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str
-    listener_name: str
-    client_host: str
-    principal: str
-    connection_id: int
+    connection: ConnectionFacts
     now_ms: int
-
-
-Handler = Callable[[RequestContext, Any], "Any | Deferred | Generator[None, None, Any] | Coroutine[Any, Any, Any] | None"]
-"""A request in; out comes the response message, a Deferred of it, a generator that returns either (a request that may take long, see
-broker/turns.py), a coroutine that returns the message (cold APIs only: it costs a task), or None for "no response, ever" (acks=0).
-Raises KafkaError for a whole-request error, DecodeError to close the connection."""
-
-
-@dataclass(slots=True)
-class Services:
-    """Everything a handler may call. Built once by server.py; each handler module's `build(services)` picks what it needs."""
-
-    config: ServerConfig
-    node_id: int
-    cluster_id: str
-    clock: Clock
-    random: random.Random
-    metrics: Metrics
-    metadata: MetadataCache
-    controller: ControllerClient
-    replica_manager: ReplicaManager
-    group_coordinator: GroupCoordinator
-    run_blocking: Callable[..., Any] | None = None
-    """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
-    worker: Worker | None = None
-    """Computes outside this process; None (some tests): everything is done on the loop."""

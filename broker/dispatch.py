@@ -1,8 +1,8 @@
 """KafkaApis: from one request frame to its handler and back to the bytes of the response.
 
-One table, filled at each (API key, version)'s first request: the compiled decoder and encoder and the handler. Whatever can't be
-answered by Kafka's rules closes the connection (wire facts 3, 6): unknown keys, unsupported versions, malformed bodies. The one
-exception is ApiVersions, which answers an unknown version in the layout of version 0.
+There is one KafkaApis for each kind of listener. Its table is filled at each (API key, version)'s first request: the compiled decoder
+and encoder and the handler. Whatever can't be answered by Kafka's rules closes the connection: unknown keys, APIs of other listeners,
+unsupported versions, malformed bodies. The one exception is ApiVersions, which answers an unknown version in the layout of version 0.
 
 What takes long goes in turns (broker/turns.py): the decoding of a large frame of many elements with what follows it, handlers that
 are generators, and the encoding of what came of either. Errors are answered as on the direct path.
@@ -19,15 +19,15 @@ from time import perf_counter_ns
 from types import CoroutineType, GeneratorType
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import CloseConnection, ConnectionFacts, RequestContext
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
-from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.request_pipeline import Chunks
+from broker.services import Handler, Services
 from broker.turns import Turns, Work
 from protocol import codec
-from protocol.apis import APIS, Api
+from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, decoder_in_turns, dismantle, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
@@ -36,8 +36,10 @@ from protocol.templates import PreparedResponse
 
 log = logging.getLogger("barnabas.dispatch")
 
-API_VERSIONS_KEY = 18
 PRODUCE_KEY = 0
+
+HANDLERS = {ListenerKind.CLIENT: "broker.handlers", ListenerKind.CONTROLLER: "broker.handlers.controller"}
+"""Where the handlers of a listener's APIs are: a module each, by the API's stem."""
 
 LARGE_FRAME_SIZE = 16 * 1024
 """Bytes; a smaller frame has at most 8,000 elements, two to three milliseconds of decoding. A larger one may still hold a single
@@ -180,10 +182,12 @@ class _Answering:
 
 
 class KafkaApis:
-    """Dispatches request frames. `handle` is what every connection's pipeline calls."""
+    """Dispatches the request frames of one kind of listeners. `handle` is what every connection's pipeline calls."""
 
-    def __init__(self, services: Services, turns: Turns) -> None:
+    def __init__(self, services: Services, turns: Turns, kind: ListenerKind = ListenerKind.CLIENT) -> None:
         self._services = services
+        self._kind = kind
+        self._apis = apis_of(kind)
         self._clock = services.clock
         self._metrics = services.metrics
         self._routes: dict[int, _Route] = {}
@@ -227,10 +231,7 @@ class KafkaApis:
             api_version,
             correlation_id,
             facts.client_id_text,
-            facts.listener_name,
-            facts.client_host,
-            facts.principal,
-            facts.connection_id,
+            facts,
             self._clock.now_ms(),
         )
         if decoding is not None:
@@ -337,7 +338,7 @@ class KafkaApis:
 
     def _log_failure(self, route: _Route, context: RequestContext, error: Exception) -> None:
         """Our bug, with its traceback; a client that hits it again and again gets the first few."""
-        who = {"client": context.client_host, "client_id": context.client_id}
+        who = {"client": context.connection.client_host, "client_id": context.client_id}
         facts = Fields(api=route.api.name, version=context.api_version, error=type(error).__name__, **who)
         self._log.error(f"{route.api.name} failed", "request failed %s", facts, exc_info=error)
 
@@ -345,9 +346,9 @@ class KafkaApis:
 
     def _find_route(self, api_key: int, version: int) -> _Route | None:
         """Make the table's entry; None for ApiVersions at a version that we don't know. Raises CloseConnection otherwise."""
-        api = APIS.get(api_key)
+        api = self._apis.get(api_key)
         if api is None:
-            raise CloseConnection(f"API key {api_key} is not served")
+            raise CloseConnection(f"API key {api_key} is not served on {self._kind.value} listeners")
         if not api.min_version <= version <= api.max_version:
             if api_key == API_VERSIONS_KEY:
                 return None
@@ -370,7 +371,7 @@ class KafkaApis:
     def _handler(self, api: Api) -> tuple[Handler, Callable[[Any, KafkaError], Any] | None]:
         found = self._handlers.get(api.key)
         if found is None:
-            module = importlib.import_module(f"broker.handlers.{api.stem}")
+            module = importlib.import_module(f"{HANDLERS[self._kind]}.{api.stem}")
             found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
         return found
 

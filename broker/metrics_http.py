@@ -164,14 +164,14 @@ class _SnapshotCollector:
     def _error_family(self) -> Any:
         from prometheus_client.core import CounterMetricFamily
 
-        from protocol.apis import APIS
+        from protocol.apis import DECLARED
         from protocol.errors import ErrorCode
 
         errors = CounterMetricFamily(
             "kafka_network_requestmetrics_errors", "requests answered with an error as a whole", labels=("request", "error")
         )
         for (api_key, error_code), count in self._snapshot.request_errors.items():
-            api = APIS.get(api_key)
+            api = DECLARED.get(api_key)
             errors.add_metric((api.name if api else str(api_key), ErrorCode(error_code).name), count)
         return errors
 

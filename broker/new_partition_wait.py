@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from broker.context import Services
+from broker.services import Services
 
 MADE_WAIT_MAX_MS = 20_000
 """Thousands of partitions on a slow disk take longer; a client's own timeout must not end the request, for it would be sent again."""

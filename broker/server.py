@@ -22,7 +22,7 @@ from typing import Any
 from broker.background import Background
 from broker.cli.format import format_directories, new_id
 from broker.cli.version import VERSION
-from broker.context import Services
+from broker.context import ListenerFacts
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.coordination.java_hash import forget_hashes
 from broker.descriptors import share_out
@@ -52,6 +52,7 @@ from broker.platform import Platform, system_platform
 from broker.quorum.opening import RecordFormats, open_quorum
 from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
+from broker.services import Services
 from broker.turns import Turns
 from broker.unused_memory import UnusedMemory
 from broker.worker.jobs import Worker
@@ -188,7 +189,6 @@ class Broker:
             self._clock,
             self._executor,
             self._platform.network,
-            max_frame_size=config.socket_request_max_bytes,
             max_request_memory=config.queued_request_bytes_limit,
             max_connections=min(config.connections_limit, self._descriptors.connections),
             max_connections_per_ip=config.connections_per_ip_limit,
@@ -202,8 +202,13 @@ class Broker:
         return registry
 
     def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry) -> None:
-        listener = Listener(
+        facts = ListenerFacts(
             endpoint.listener_name,
+            security_protocol=endpoint.security_protocol,
+            max_frame_size=self.config.socket_request_max_bytes,
+        )
+        listener = Listener(
+            facts,
             registry,
             SocketOptions(
                 backlog=self.config.socket_listen_backlog_size,

@@ -21,7 +21,8 @@ SLICE_US = 2_000
 FREED_PER_PIECE = 512
 """Elements of a list or dict that are freed between two yields: 50 µs."""
 
-Work = Generator[Deferred | None, Any, Any]
+Work = Generator[Any, Any, Any]
+"""Yields None or a Deferred."""
 
 
 def _nothing(_is_busy: bool) -> None:

@@ -95,7 +95,7 @@ DECLARED: dict[int, Api] = {
         Api(14, "SyncGroup", "sync_group", (0, 5), flexible=4),
         Api(15, "DescribeGroups", "describe_groups", (0, 6), flexible=5),
         Api(16, "ListGroups", "list_groups", (0, 5), flexible=3),
-        Api(18, "ApiVersions", "api_versions", (0, 4), flexible=3),
+        Api(18, "ApiVersions", "api_versions", (0, 4), flexible=3, listeners=BOTH),
         Api(19, "CreateTopics", "create_topics", (2, 7), flexible=5),
         Api(20, "DeleteTopics", "delete_topics", (1, 6), flexible=4),
         Api(22, "InitProducerId", "init_producer_id", (0, 5), flexible=2),

@@ -46,8 +46,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.answer_size": ("protocol.errors",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
     "broker.metrics_http": ("broker.clock", "broker.limited_log", "broker.metrics", "broker.network.listening_sockets", "protocol"),
-    "broker.context": ("broker.clock", "broker.deferred"),
-    "broker.new_partition_wait": ("broker.context",),
+    "broker.context": ("protocol.apis",),
+    "broker.services": ("broker.context", "broker.deferred"),
+    "broker.new_partition_wait": ("broker.services",),
     "broker.cold_reads": ("broker.deferred", "storage.page_cache"),
     "broker.worker": ("broker.worker", "broker.clock", "broker.deferred"),  # a job's module is imported by its name
     "broker.replication": (
@@ -67,6 +68,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",
+        "broker.services",
         *REPLICATION,
         *FACTS,
         "broker.cold_reads",
@@ -81,7 +83,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # Network is given dispatch as a callback and never imports it; dispatch answers in network's terms.
     "broker.dispatch": (
         "broker.handlers",
-        "broker.network.connection",
+        "broker.services",
         "broker.network.request_pipeline",
         *FACTS,
         "storage.errors",

@@ -177,7 +177,7 @@ class GroupMetadataManager:
             group_instance_id=request.group_instance_id,
             client_id=context.client_id,
             # Java's InetAddress.toString(), which is what tools show for every other broker.
-            client_host="/" + context.client_host,
+            client_host="/" + context.connection.client_host,
             rebalance_timeout_ms=_rebalance_timeout_ms(request),
             session_timeout_ms=request.session_timeout_ms,
             protocol_type=request.protocol_type,

@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.new_partition_wait import wait_until_made
 from broker.pieces import at_once_or_in_turns, made_in_pieces
+from broker.services import Handler, Services
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 

@@ -19,8 +19,9 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.pieces import at_once_or_in_turns, made_in_pieces
+from broker.services import Handler, Services
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 

@@ -11,8 +11,9 @@ Source: AuthHelper.computeDescribeClusterResponse (KIP-700, KIP-919, KIP-1073).
 
 from __future__ import annotations
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
+from broker.services import Handler, Services
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -29,7 +30,7 @@ def build(services: Services) -> Handler:
             raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, why)
         if request.endpoint_type != ENDPOINT_BROKERS:
             raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
-        view = ListenerView(cache, context.listener_name)
+        view = ListenerView(cache, context.connection.listener.name)
         described = list(view.alive.values())
         if request.include_fenced_brokers:
             described += view.fenced()

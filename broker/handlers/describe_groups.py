@@ -20,10 +20,11 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.answer_size import AnswerSize
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.groups.classic_group import ClassicGroup, GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
+from broker.services import Handler, Services
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_groups import (

@@ -15,12 +15,13 @@ import heapq
 from collections.abc import Collection, Generator
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
+from broker.services import Handler, Services
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_topic_partitions import (
@@ -45,7 +46,7 @@ def build(services: Services) -> Handler:
     def _answer(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Work:
         wants_all = not request.topics
         ordered = yield from _names(request, cache)
-        view = ListenerView(cache, context.listener_name)
+        view = ListenerView(cache, context.connection.listener.name)
         remaining = max(min(partitions_max, request.response_partition_limit), 1)
         response = DescribeTopicPartitionsResponse(topics=[])
         pace = Pace()

@@ -27,13 +27,14 @@ from itertools import islice
 from typing import Any
 
 from broker.cold_reads import try_again_when_read
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
 from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import PartitionKey, partition_key
 from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache, SessionAnswer
+from broker.services import Handler, Services
 from broker.turns import Work, emptied, is_many
 from protocol.apis import APIS
 from protocol.errors import ErrorCode, KafkaError
@@ -104,7 +105,7 @@ class FetchHandler:
         self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random)
 
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | PreparedResponse | Deferred | Work:
-        version, listener_name = context.api_version, context.listener_name
+        version, listener_name = context.api_version, context.connection.listener.name
         replica_id = request.replica_id if version < REPLICA_STATE_VERSION_MIN else request.replica_state.replica_id
         uses_topic_ids = version >= TOPIC_IDS_VERSION_MIN
         named_count = len(request.forgotten_topics_data)
@@ -207,7 +208,7 @@ class FetchHandler:
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
         params = self._params(request, replica_id, context.api_version)
-        return (yield from self._fetch_in_turns(session, params, context.api_version, context.listener_name))
+        return (yield from self._fetch_in_turns(session, params, context.api_version, context.connection.listener.name))
 
     def _fetch_in_turns(self, session: FetchContext, params: FetchParams, version: int, listener_name: str) -> Work:
         """What `handle` does once the session is known, for many targets."""

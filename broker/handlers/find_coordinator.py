@@ -19,9 +19,10 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.pieces import at_once_or_in_turns, made_in_pieces, text_pieces
+from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -79,7 +80,7 @@ def build(services: Services) -> Handler:
             controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         broker = metadata.brokers.get(topic.partitions[coordinator.partition_for(key)].leader)
-        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(context.listener_name)
+        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(context.connection.listener.name)
         if broker is None or endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return _Found(broker.node_id, *endpoint)

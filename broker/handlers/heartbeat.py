@@ -14,7 +14,8 @@ Not done: groups of the newer protocol (KIP-848).
 
 from __future__ import annotations
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
+from broker.services import Handler, Services
 from protocol.errors import KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

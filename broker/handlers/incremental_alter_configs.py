@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.pieces import at_once_or_in_turns, made_in_pieces
+from broker.services import Handler, Services
 from protocol.errors import KafkaError
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,

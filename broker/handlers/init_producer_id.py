@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
+from broker.services import Handler, Services
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -19,9 +19,10 @@ Not done: joining a group of the newer protocol (KIP-848), which is not served.
 
 from __future__ import annotations
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.replies import mapped
+from broker.services import Handler, Services
 from protocol.errors import KafkaError
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.replies import gathered, mapped
 from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces
+from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity

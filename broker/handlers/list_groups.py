@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.groups.classic_group import ClassicGroup, GroupState
 from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces, text_pieces
+from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

@@ -24,7 +24,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from broker.cold_reads import read_in_turns, try_again_when_read
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.replication.fetch_data import (
@@ -34,6 +34,7 @@ from broker.replication.fetch_data import (
     UNKNOWN_OFFSET,
     FetchIsolation,
 )
+from broker.services import Handler, Services
 from broker.turns import Work, is_many
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.list_offsets import (

@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeVar
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
+from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
@@ -54,7 +55,7 @@ def build(services: Services) -> Handler:
 
     def _answer(context: RequestContext, request: MetadataRequest) -> Work:
         version = context.api_version
-        view = ListenerView(cache, context.listener_name)
+        view = ListenerView(cache, context.connection.listener.name)
         topics: list[MetadataResponseTopic] = []
 
         def create(names: Iterable[str]) -> list[MetadataResponseTopic]:

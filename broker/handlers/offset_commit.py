@@ -24,12 +24,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.coordinator import commit_error_response
 from broker.groups.replies import mapped
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.pieces import at_once_or_in_turns
+from broker.services import Handler, Services
 from broker.turns import Work, is_many
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError

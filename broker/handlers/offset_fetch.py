@@ -21,10 +21,11 @@ from collections.abc import Generator
 from typing import Any, cast
 
 from broker.answer_size import AnswerSize
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.replies import gathered
 from broker.pieces import PIECE_ELEMENTS, PIECES_AT_ONCE, Pace, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
+from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.codec_in_turns import dismantle
 from protocol.errors import KafkaError

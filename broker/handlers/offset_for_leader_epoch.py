@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.pieces import Pace, at_once_or_in_turns, pieces
 from broker.replication.replica_manager import ReplicaManager
+from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.offset_for_leader_epoch import (

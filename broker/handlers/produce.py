@@ -30,7 +30,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from broker.context import Handler, RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
@@ -39,6 +39,7 @@ from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.batch_preparation import BatchPreparer
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.produce_path import AppendEntry
+from broker.services import Handler, Services
 from broker.turns import Work, emptied
 from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -376,7 +377,7 @@ class _Answer:
         if self._log.omits(kind):
             return
         reason = result.error_message or (result.record_errors[0].message if result.record_errors else None)
-        who = {"principal": context.principal, "client": context.client_host, "client_id": context.client_id}
+        who = {"principal": context.connection.principal, "client": context.connection.client_host, "client_id": context.client_id}
         facts = Fields(topic=result.topic, partition=result.partition, error=error, reason=reason, **who)
         self._log.info(kind, "produce refused %s", facts)
 
@@ -394,7 +395,7 @@ class _Answer:
             return
         partition.current_leader = LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
         broker = self._metadata.brokers.get(image.leader)
-        endpoints, listener_name = self.response.node_endpoints, self._context.listener_name
+        endpoints, listener_name = self.response.node_endpoints, self._context.connection.listener.name
         if broker is None or listener_name not in broker.endpoints or any(node.node_id == image.leader for node in endpoints):
             return
         host, port = broker.endpoints[listener_name]

@@ -136,7 +136,7 @@ class ChangeLog:
 def _who(client: RequestContext | None) -> dict[str, Any]:
     if client is None:
         return {}
-    return {"principal": client.principal, "client": client.client_host, "client_id": client.client_id}
+    return {"principal": client.connection.principal, "client": client.connection.client_host, "client_id": client.client_id}
 
 
 def _resource(result: AlterConfigsResourceResponse) -> dict[str, Any]:

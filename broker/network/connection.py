@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Protocol, cast
 
+from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.network.busy_poll import BusyPoll
@@ -37,25 +38,6 @@ CORK_SIZE_MAX = 64 * 1024
 """Bytes of replies that are held back until the end of a read; past it they leave, and a peer that doesn't take them is found out."""
 
 
-class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
-    """Raised by dispatch when the right answer is no answer: the connection is closed, as Kafka does."""
-
-
-class ConnectionFacts:
-    """What the requests of one connection have in common. `client_ids` maps raw client ids, already seen and checked, to text."""
-
-    __slots__ = ("client_host", "client_id_bytes", "client_id_text", "client_software", "connection_id", "listener_name", "principal")
-
-    def __init__(self, connection_id: int, listener_name: str, client_host: str) -> None:
-        self.connection_id = connection_id
-        self.listener_name = listener_name
-        self.client_host = client_host
-        self.principal = "User:ANONYMOUS"
-        self.client_id_bytes = b""
-        self.client_id_text = ""
-        self.client_software = ("unknown", "unknown")
-
-
 class Registry(Protocol):
     """What connections share, and who counts them."""
 
@@ -63,7 +45,6 @@ class Registry(Protocol):
     executor: Executor
     network: Network
     log: LimitedLog
-    max_frame_size: int
     pool: BufferPool
     memory: RequestMemory
     frame_turn: FrameTurn
@@ -104,20 +85,20 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, registry: Registry, listener_name: str, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
+        self, registry: Registry, listener: ListenerFacts, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
     ) -> None:
         self._registry = registry
         self._loop = registry.loop
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self.facts = ConnectionFacts(0, listener_name, "")
+        self.facts = ConnectionFacts(0, listener, "")
         start = functools.partial(handle, facts=self.facts)
         self._pipeline = RequestPipeline(
             start=start, send=self._send, on_ready=self._ready, on_error=self._failed, schedule=self._loop.call_soon
         )
         self._assembler = FrameAssembler(
             self._pipeline.offer,
-            max_frame_size=registry.max_frame_size,
+            max_frame_size=listener.max_frame_size,
             pool=registry.pool,
             on_kept=self._frame_kept,
             may_go_on=registry.frame_turn.may_go_on,
@@ -355,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
                 kind,
                 "closing connection client=%s listener=%s reason=%s",
                 self.facts.client_host,
-                self.facts.listener_name,
+                self.facts.listener.name,
                 _printable(reason),
             )
             self._pipeline.block()  # `connection_lost` comes later: until then nothing may start

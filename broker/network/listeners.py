@@ -14,10 +14,11 @@ from concurrent.futures import Executor
 from types import MappingProxyType
 
 from broker.clock import Clock, Timer
+from broker.context import ConnectionFacts, ListenerFacts
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.network.busy_poll import BusyPoll
-from broker.network.connection import Connection, ConnectionFacts
+from broker.network.connection import Connection
 from broker.network.frame_turn import FrameTurn
 from broker.network.listening_sockets import resolve
 from broker.network.request_memory import RequestMemory
@@ -41,7 +42,6 @@ class ConnectionRegistry:
         executor: Executor,
         network: Network,
         *,
-        max_frame_size: int,
         max_request_memory: int,
         max_connections: int,
         max_connections_per_ip: int,
@@ -55,7 +55,6 @@ class ConnectionRegistry:
         self.loop = loop
         self.executor = executor
         self.network = network
-        self.max_frame_size = max_frame_size
         self.pool = BufferPool(self._free_in_thread)
         self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
         self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_us)
@@ -70,6 +69,7 @@ class ConnectionRegistry:
         self._on_count = on_count  # told (listener name, +1 or -1) for the metrics
         self._connections: dict[Connection, None] = {}  # a dict for its order: closing goes oldest first
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._next_connection_id = 1
         self._sweep_timer: Timer | None = clock.call_later(SWEEP_INTERVAL_MS, self._sweep)
 
@@ -93,13 +93,18 @@ class ConnectionRegistry:
 
     def admit(self, connection: Connection) -> bool:
         """Count `connection` in and number it, or refuse it by the limits."""
-        host = connection.facts.client_host
+        host, listener = connection.facts.client_host, connection.facts.listener
         limit = self._max_connections_of_ip.get(host, self._max_connections_per_ip)
-        if len(self._connections) >= self._max_connections or self._per_ip[host] >= limit:
+        if (
+            len(self._connections) >= self._max_connections
+            or self._per_listener[listener.name] >= listener.max_connections
+            or self._per_ip[host] >= limit
+        ):
             self.log.warning(
                 REFUSED_CONNECTIONS,
-                "refusing connection client=%s open=%d from_client=%d",
+                "refusing connection client=%s listener=%s open=%d from_client=%d",
                 host,
+                listener.name,
                 len(self._connections),
                 self._per_ip[host],
             )
@@ -109,7 +114,8 @@ class ConnectionRegistry:
         connection.last_active_ms = self.monotonic_ms()
         self._connections[connection] = None
         self._per_ip[host] += 1
-        self._on_count(connection.facts.listener_name, 1)
+        self._per_listener[listener.name] += 1
+        self._on_count(listener.name, 1)
         return True
 
     def forget(self, connection: Connection) -> None:
@@ -119,7 +125,9 @@ class ConnectionRegistry:
             self._per_ip[host] -= 1
             if self._per_ip[host] <= 0:
                 del self._per_ip[host]
-            self._on_count(connection.facts.listener_name, -1)
+            listener_name = connection.facts.listener.name
+            self._per_listener[listener_name] -= 1
+            self._on_count(listener_name, -1)
 
     def close(self) -> None:
         """Close every connection, oldest first, and stop sweeping."""
@@ -152,10 +160,14 @@ class ConnectionRegistry:
 class Listener:
     """One named listener: where it accepts connections, and what they are served."""
 
-    def __init__(self, name: str, registry: ConnectionRegistry, options: SocketOptions = _DEFAULT_OPTIONS) -> None:
-        self.name = name
+    def __init__(self, facts: ListenerFacts, registry: ConnectionRegistry, options: SocketOptions = _DEFAULT_OPTIONS) -> None:
+        self.facts = facts
         self._registry = registry
-        self._acceptor = registry.network.make_acceptor(f"listener {name}", options)
+        self._acceptor = registry.network.make_acceptor(f"listener {facts.name}", options)
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
 
     @property
     def port(self) -> int:
@@ -172,7 +184,7 @@ class Listener:
 
     async def start(self, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
         """Serve the connections; `handle` runs their requests."""
-        await self._acceptor.start(lambda: Connection(self._registry, self.name, handle))
+        await self._acceptor.start(lambda: Connection(self._registry, self.facts, handle))
 
     def stop(self) -> None:
         """Stop accepting and free the addresses; open connections are the registry's to close."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.dispatch import LARGE_FRAME_SIZE, KafkaApis
-from broker.network.connection import CloseConnection, ConnectionFacts
 from broker.network.request_pipeline import RequestPipeline
 from protocol import codec
 from protocol.apis import APIS
@@ -39,7 +39,7 @@ class Server:
         self.pipeline = self.connect()
 
     def connect(self) -> RequestPipeline:
-        facts = ConnectionFacts(1, "PLAINTEXT", "127.0.0.1")
+        facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1")
         return RequestPipeline(
             start=lambda view: self.apis.handle(view, facts),
             send=self._send,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.context import ConnectionFacts, ListenerFacts
 from broker.dispatch import KafkaApis
-from broker.network.connection import ConnectionFacts
 from broker.turns import Turns
 from protocol import codec
 from protocol.messages.metadata import MetadataRequest
@@ -26,7 +26,7 @@ def test_tracebacks_that_a_client_causes_again_and_again_are_limited(tmp_path: P
     request = frame(METADATA_KEY, 9, codec.encode(MetadataRequest(topics=None), 9), correlation_id=1)
 
     for _ in range(100):
-        apis.handle(memoryview(request), ConnectionFacts(1, "PLAINTEXT", "127.0.0.1"))
+        apis.handle(memoryview(request), ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1"))
     world.clock.advance(60_000)
 
     tracebacks = [record for record in caplog.records if record.exc_info]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from broker.context import Services
+from broker.context import ConnectionFacts, ListenerFacts, RequestContext
 from broker.metrics import Metrics
+from broker.services import Services
 from config.server import ServerConfig
-from tests.support.clock import ManualClock
+from tests.support.clock import WALL_START_MS, ManualClock
 
 
 class Absent:
@@ -19,6 +20,14 @@ class Absent:
 
     def __getattr__(self, attribute: str) -> Any:
         raise AssertionError(f"the handler asks {self._name}.{attribute}, and this test has no {self._name}")
+
+
+def request_context(
+    api_key: int, version: int, *, client_id: str = "client", listener_name: str = "PLAINTEXT", now_ms: int = WALL_START_MS
+) -> RequestContext:
+    """The context of a request from a connection of its own."""
+    connection = ConnectionFacts(1, ListenerFacts(listener_name), "127.0.0.1")
+    return RequestContext(api_key, version, 1, client_id, connection, now_ms)
 
 
 def services(**parts: Any) -> Services:

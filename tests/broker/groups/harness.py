@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.metadata.controller_client import ControllerClient
 from protocol.apis import APIS
@@ -12,7 +11,7 @@ from protocol.codec import decode, encode
 from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from tests.broker.groups.transcript import Transcript
 from tests.support.doubles import stands_for
-from tests.support.services import services
+from tests.support.services import request_context, services
 from tests.support.turns import finished
 
 
@@ -44,7 +43,7 @@ class GroupHandlers:
 
     def send(self, module: Any, version: int, request: Any, *, listener: str = "PLAINTEXT") -> Any:
         """What the handler returns, perhaps a Deferred."""
-        context = RequestContext(0, version, 1, "client", listener, "127.0.0.1", "User:ANONYMOUS", 1, self.script.clock.now_ms())
+        context = request_context(0, version, listener_name=listener, now_ms=self.script.clock.now_ms())
         return module.build(self.services)(context, request)
 
     def call(self, module: Any, version: int, request: Any, **facts: Any) -> Any:

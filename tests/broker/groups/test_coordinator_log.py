@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker.answer_size import AnswerSize
-from broker.context import RequestContext
 from broker.coordination.coordinator_log import LOAD_CHUNK_BYTES, ReplicatedCoordinatorLog
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
@@ -28,6 +27,7 @@ from protocol.messages.stored.metadata_records import PartitionChangeRecord, Par
 from protocol.records import SimpleRecord
 from storage.log_manager import LogManager
 from tests.support.clock import ManualClock
+from tests.support.services import request_context
 
 NODE_ID = 1
 OFFSETS_TOPIC_ID = b"offsets-topic-id"
@@ -74,7 +74,7 @@ class Node:
 
     def commit(self, *offsets: int) -> list[Any]:
         """Commits `offsets` for partitions 0, 1, … of t; a list that gets the answer."""
-        context = RequestContext(8, 8, 1, "client", "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, self.clock.now_ms())
+        context = request_context(8, 8, now_ms=self.clock.now_ms())
         partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index, offset in enumerate(offsets)]
         request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
         answers: list[Any] = []

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.answer_size import AnswerSize
-from broker.context import RequestContext
 from broker.coordination.coordinator_log import CoordinatorLog
 from broker.deferred import Deferred
 from broker.groups.coordinator import GroupCoordinator
@@ -40,6 +39,7 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssig
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records, patch_for_append
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
+from tests.support.services import request_context
 
 PARTITION_COUNT = 1
 
@@ -151,7 +151,7 @@ class Transcript:
 
     def join(self, name: str, *, version: int = 3, instance: str | None = None, protocols: str = "range", **fields: Any) -> None:
         """A JoinGroup of member `name`, under the id it was last given. Version 3 needs no second round for the id (KIP-394)."""
-        context = RequestContext(11, version, 0, name, "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, self.clock.now_ms())
+        context = request_context(11, version, client_id=name, now_ms=self.clock.now_ms())
         subscription = encode_subscription(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
         protocol_type = fields.pop("protocol_type", "consumer")
         request = JoinGroupRequest(
@@ -206,7 +206,7 @@ class Transcript:
 
     def commit(self, offset: int, name: str = "", *, generation: int = -1, partition: int = 0, version: int = 8, **fields: Any) -> None:
         """An OffsetCommit for t-`partition`; without a member it is that of a simple consumer."""
-        context = RequestContext(8, version, 0, name, "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, self.clock.now_ms())
+        context = request_context(8, version, client_id=name, now_ms=self.clock.now_ms())
         request = OffsetCommitRequest(
             group_id=fields.pop("group_id", "g"),
             generation_id_or_member_epoch=generation,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.context import RequestContext, Services
+from broker.context import RequestContext
 from broker.loop_job import OnBusy, nobody
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.controller import Controller
@@ -26,13 +26,14 @@ from broker.quorum.opening import RecordFormats, open_quorum
 from broker.quorum.replica import RaftReplica
 from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
+from broker.services import Services
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.stored.metadata_records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
-from tests.support.services import services
+from tests.support.services import request_context, services
 
 NODE_ID = 1
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -177,7 +178,7 @@ def creation(name: str, partitions: int = -1, replicas: int = -1, *, validate_on
 
 
 def context(api_version: int, listener_name: str = "PLAINTEXT") -> RequestContext:
-    return RequestContext(0, api_version, 1, "client", listener_name, "127.0.0.1", "User:ANONYMOUS", 1, 1_750_000_000_000)
+    return request_context(0, api_version, listener_name=listener_name)
 
 
 def registration(node_id: int, *, rack: str | None = None, is_fenced: bool = False, epoch: int = 10) -> list[Any]:

@@ -7,13 +7,15 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import uvloop
 
-from broker.network.connection import ConnectionFacts
+from broker.context import ConnectionFacts, ListenerFacts
 from broker.network.listeners import ConnectionRegistry, Listener
 from broker.network.sockets import SocketOptions, SystemNetwork
+from protocol.apis import ListenerKind
 from tests.support.clock import ManualClock
 
 
@@ -35,9 +37,14 @@ class Harness:
 
     def __init__(self, handle: Any, listener: dict[str, int], **limits: Any) -> None:
         self.clock = ManualClock()
+        facts = ListenerFacts(
+            "PLAINTEXT",
+            limits.pop("kind", ListenerKind.CLIENT),
+            max_frame_size=limits.pop("max_frame_size", 1 << 20),
+            max_connections=limits.pop("max_connections_of_listener", 1_000),
+        )
         self.executor = ThreadPoolExecutor(1)
         settings = {
-            "max_frame_size": 1 << 20,
             "max_request_memory": 1 << 30,
             "max_connections": 100,
             "max_connections_per_ip": 100,
@@ -53,20 +60,33 @@ class Harness:
             on_count=lambda name, change: None,
             **(settings | limits),
         )
-        self.listener = Listener("PLAINTEXT", self.registry, SocketOptions(**listener))
         self._handle = handle
+        self._options = SocketOptions(**listener)
+        self._facts = facts
+        self._listeners: list[Listener] = []
 
     async def start(self) -> None:
-        self.listener.bind("127.0.0.1", 0)
-        self.listener.listen()
-        await self.listener.start(self._handle)
+        self.listener = await self._listen(self._facts)
+
+    async def listen_as(self, name: str) -> Listener:
+        """Another listener with the same limits."""
+        return await self._listen(replace(self._facts, name=name))
+
+    async def _listen(self, facts: ListenerFacts) -> Listener:
+        listener = Listener(facts, self.registry, self._options)
+        self._listeners.append(listener)
+        listener.bind("127.0.0.1", 0)
+        listener.listen()
+        await listener.start(self._handle)
+        return listener
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.listener.port)
 
     def stop(self) -> None:
         self.registry.close()
-        self.listener.stop()
+        for listener in self._listeners:
+            listener.stop()
         self.executor.shutdown()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.connection import CloseConnection, ConnectionFacts
+from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.listeners import Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
 from broker.network.outbox import INLINE_SIZE, RUN_SIZE, TURN_SIZE
@@ -340,7 +340,7 @@ def test_large_frames_beyond_the_memory_budget_wait_for_each_other() -> None:
 def test_a_taken_port_is_one_line() -> None:
     async def test() -> None:
         async with serving() as harness:
-            second = Listener("PLAINTEXT", harness.registry)
+            second = Listener(ListenerFacts("PLAINTEXT"), harness.registry)
             with pytest.raises(ListenError, match=f"can't listen on 127.0.0.1:{harness.listener.port}: Address already in use"):
                 second.bind("127.0.0.1", harness.listener.port)
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from broker.context import CloseConnection, ConnectionFacts
 from broker.deferred import Deferred
-from broker.network.connection import CloseConnection, Connection, ConnectionFacts
+from broker.network.connection import Connection
 from broker.network.listeners import SWEEP_INTERVAL_MS
 from broker.network.outbox import Outbox
 from broker.network.request_pipeline import RequestPipeline

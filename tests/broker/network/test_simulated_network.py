@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from broker.context import ConnectionFacts, ListenerFacts
 from broker.dispatch import KafkaApis
 from broker.network.client import PeerConnection
-from broker.network.connection import ConnectionFacts
 from broker.network.listeners import ConnectionRegistry, Listener
 from broker.network.listening_sockets import ListenError
 from broker.turns import Turns
@@ -55,7 +55,6 @@ class SimulatedHost:
             self.clock,
             InlineExecutor(),
             NodeNetwork(self.network, "broker"),
-            max_frame_size=1 << 24,
             max_request_memory=1 << 30,
             max_connections=100,
             max_connections_per_ip=100,
@@ -70,7 +69,7 @@ class SimulatedHost:
         """Serve, run the test in virtual time, and stop; nothing may have failed on the loop."""
 
         async def serve_and_test() -> Any:
-            listener = Listener("PLAINTEXT", self.registry)
+            listener = Listener(ListenerFacts("PLAINTEXT"), self.registry)
             listener.bind("broker", PORT)
             listener.listen()
             await listener.start(self.handle)
@@ -224,7 +223,7 @@ def test_a_taken_address_is_told_as_on_a_machine() -> None:
     host = SimulatedHost(lambda frame, facts: None)
 
     async def test() -> None:
-        second = Listener("SECOND", host.registry)
+        second = Listener(ListenerFacts("SECOND"), host.registry)
         second.bind("broker", PORT)
         with pytest.raises(ListenError, match="listener SECOND: can't listen on broker:9092"):
             await second.start(host.handle)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
-from broker.context import RequestContext, Services
+from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
@@ -23,6 +23,7 @@ from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarg
 from broker.replication.isr_state import IsrProposal
 from broker.replication.partition import OnIsrAnswer, Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.services import Services
 from config.server import ServerConfig
 from config.topic import LogConfig
 from protocol.errors import ErrorCode
@@ -44,7 +45,7 @@ from storage.log_directory import RemovalWork
 from storage.log_manager import LogManager
 from tests.support.clock import WALL_START_MS, ManualClock
 from tests.support.doubles import stands_for
-from tests.support.services import services
+from tests.support.services import request_context, services
 
 NODE_ID = 1
 TOPIC_RESOURCE = 2
@@ -314,7 +315,7 @@ def fetch_params(**params: Any) -> FetchParams:
 
 
 def context(api_key: int, version: int) -> RequestContext:
-    return RequestContext(api_key, version, 1, "client", "PLAINTEXT", "127.0.0.1", "User:ANONYMOUS", 1, WALL_START_MS)
+    return request_context(api_key, version)
 
 
 def values(records: Any) -> list[str]:

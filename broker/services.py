@@ -1,0 +1,46 @@
+"""The collaborators that handlers are given, and what a handler is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.context import RequestContext
+from broker.deferred import Deferred
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.metadata.controller_client import ControllerClient
+    from broker.metadata.metadata_cache import MetadataCache
+    from broker.metrics import Metrics
+    from broker.replication.replica_manager import ReplicaManager
+    from broker.worker.jobs import Worker
+    from config.server import ServerConfig
+
+Handler = Callable[[RequestContext, Any], "Any | Deferred | Generator[None, None, Any] | Coroutine[Any, Any, Any] | None"]
+"""A request in; out comes the response message, a Deferred of it, a generator that returns either (a request that may take long, see
+broker/turns.py), a coroutine that returns the message (cold APIs only: it costs a task), or None for "no response, ever" (acks=0).
+Raises KafkaError for a whole-request error, DecodeError to close the connection."""
+
+
+@dataclass(slots=True)
+class Services:
+    """Everything a handler may call. Built once by server.py; each handler module's `build(services)` picks what it needs."""
+
+    config: ServerConfig
+    node_id: int
+    cluster_id: str
+    clock: Clock
+    random: random.Random
+    metrics: Metrics
+    metadata: MetadataCache
+    controller: ControllerClient
+    replica_manager: ReplicaManager
+    group_coordinator: GroupCoordinator
+    run_blocking: Callable[..., Any] | None = None
+    """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
+    worker: Worker | None = None
+    """Computes outside this process; None (some tests): everything is done on the loop."""
