@@ -290,6 +290,7 @@ class FetchReader:
     ) -> None:
         if partition.update_follower(
             params.replica_id,
+            current_leader_epoch=target.current_leader_epoch,
             fetch_offset=target.fetch_offset,
             log_start_offset=target.log_start_offset,
             leader_end_offset=leader_end_offset,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from broker.metadata.image import NO_LEADER
 from broker.replication.fetch_data import (
     NO_EPOCH,
     DivergingEpoch,
@@ -22,6 +23,7 @@ from broker.replication.fetch_data import (
     PartitionRead,
     PartitionWatcher,
 )
+from broker.replication.fetcher_control import FetcherControl, InitialFetch
 from broker.replication.follower import Follower
 from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_state import IsrProposal, PendingIsr
@@ -59,6 +61,9 @@ class PartitionEnvironment(Protocol):
 
     def alter_isr(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         """Send the proposal to the controller."""
+
+    @property
+    def fetchers(self) -> FetcherControl: ...
 
     def is_broker_epoch_stale(self, node_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation of that broker is registered than the one that fetched."""
@@ -145,23 +150,41 @@ class Partition:
         """Follow `image.leader`. Requests parked here have to be woken afterwards: they fail with NOT_LEADER_OR_FOLLOWER."""
         if image.partition_epoch < self.partition_epoch:
             return
+        is_new_epoch = image.leader_epoch > self.leader_epoch
+        fetchers = self._environment.fetchers
+        if is_new_epoch:
+            fetchers.remove(self)
         self._take_image(image, FOLLOWER)
         self.in_sync.follow(image)
         self.config_changed()
+        if is_new_epoch and image.leader != NO_LEADER:
+            fetchers.add(self, self._initial_fetch())
+
+    def _initial_fetch(self) -> InitialFetch:
+        log = self.log
+        latest_epoch = log.leader_epochs.latest_epoch
+        if latest_epoch is None:
+            return InitialFetch(self.topic_id, self.leader_id, self.leader_epoch, log.high_watermark, NO_EPOCH)
+        return InitialFetch(self.topic_id, self.leader_id, self.leader_epoch, log.log_end_offset, latest_epoch)
 
     def _take_image(self, image: PartitionImage, role: PartitionRole) -> None:
-        self.role = role
+        self._take_role(role)
         self.leader_id = image.leader
         self.leader_epoch = image.leader_epoch
         self.replicas = tuple(image.replicas)
 
+    def _take_role(self, role: PartitionRole) -> None:
+        if self.role is FOLLOWER and role is not FOLLOWER:
+            self._environment.fetchers.remove(self)
+        self.role = role
+
     def mark_offline(self) -> None:
         """Its log directory failed. Whoever waits for it has to be woken."""
-        self.role = OFFLINE
+        self._take_role(OFFLINE)
 
     def mark_deleted(self) -> None:
         """It is not hosted any more. Whoever waits for it has to be woken."""
-        self.role = DELETED
+        self._take_role(DELETED)
 
     def config_changed(self, config: LogConfig | None = None) -> None:
         """Take over the topic's new settings, or the number of replicas, which bounds min.insync.replicas."""
@@ -282,6 +305,36 @@ class Partition:
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, verify_zstd_allowed=is_zstd_allowed
         )
 
+    def append_as_follower(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        fetch_offset: int,
+        leader_high_watermark: int,
+        leader_log_start_offset: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Take over what a fetch of `leader_epoch` from `fetch_offset` on has given: records, the leader's high watermark and log start.
+
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER for an answer that a change of leadership overtook, and
+        OFFSET_OUT_OF_RANGE for one to another fetch than the last; what Log.append_as_follower refuses: nothing has changed then.
+        StorageError: the disk failed."""
+        self.check_leader_epoch(leader_epoch)
+        if self.role is not FOLLOWER:
+            raise KafkaError(self._absence_error())
+        log = self.log
+        if fetch_offset != log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetched from {fetch_offset}, the log ends at {log.log_end_offset}")
+        appended = log.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch)
+        previous_high_watermark, previous_start_offset = log.high_watermark, log.log_start_offset
+        # Within our own log: what the leader has committed beyond its end is yet to come. A new leader may know less than we do.
+        log.set_high_watermark(leader_high_watermark)
+        log.set_log_start_offset(min(leader_log_start_offset, log.high_watermark))
+        if log.high_watermark != previous_high_watermark or log.log_start_offset != previous_start_offset:
+            self._environment.on_progress(self)
+        return appended
+
     def read(self, target: FetchTarget, params: FetchParams, max_bytes: int, minimum_one_batch: bool) -> PartitionRead:
         """Read `target` up to what the isolation allows. Raises KafkaError for what the fetcher has to be told instead."""
         if (params.fetch_only_leader and self.role is not LEADER) or target.current_leader_epoch != NO_EPOCH:
@@ -362,15 +415,25 @@ class Partition:
         return follower
 
     def update_follower(
-        self, node_id: int, *, fetch_offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int
+        self,
+        node_id: int,
+        *,
+        current_leader_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_end_offset: int,
+        broker_epoch: int,
+        now_ms: int,
     ) -> bool:
         """Note a follower's fetch as it arrives, never a re-read from the purgatory: an old offset would look like progress later.
 
         `leader_end_offset` is the end of our log before that read. Returns whether the high watermark advanced.
-        NOT_LEADER_OR_FOLLOWER for a broker that has been restarted since: its old fetches must not bring it into the ISR (KIP-903)."""
+        NOT_LEADER_OR_FOLLOWER for a broker that has been restarted since: its old fetches must not bring it into the ISR (KIP-903);
+        the errors of `get_readable_log` and `get_follower` for another leader epoch and for a stranger."""
+        self.get_readable_log(current_leader_epoch, only_leader=True)
         if broker_epoch != NO_EPOCH and self._environment.is_broker_epoch_stale(node_id, broker_epoch):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        follower = self.followers[node_id]
+        follower = self.get_follower(node_id, current_leader_epoch)
         previous_end_offset = follower.log_end_offset
         follower.update(
             fetch_offset=fetch_offset,

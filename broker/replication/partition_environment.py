@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.replication.fetcher_control import FetcherControl
 from broker.replication.follower import NO_BROKER_EPOCH
 from broker.replication.isr_state import IsrProposal
 from broker.replication.partition import OnIsrAnswer, Partition
@@ -29,7 +30,9 @@ class ClusterEnvironment:
         *,
         replica_lag_time_max_ms: int,
         alter_isr: AlterIsr | None,
+        fetchers: FetcherControl,
     ) -> None:
+        self.fetchers = fetchers
         self.replica_lag_time_max_ms = replica_lag_time_max_ms
         self._metadata = metadata
         self._waiting = waiting

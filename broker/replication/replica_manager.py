@@ -16,6 +16,7 @@ from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.delayed_produce import DelayedProduce, OnAppended
 from broker.replication.fetch_data import FetchParams, FetchTarget
 from broker.replication.fetch_reader import FetchReader
+from broker.replication.fetcher_control import FetcherControl, NoFetchers
 from broker.replication.group_commit import RunBlocking
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.isr_expiration import IsrExpiration
@@ -41,6 +42,7 @@ class ReplicaManager:
     """See the module's docstring.
 
     `alter_isr` brings a proposal to the controller (IsrChanges.submit). Without it, as with one node, nobody may have followers.
+    `fetchers` are told which partitions follow whom.
     `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop.
     `on_log_dir_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline.
     """
@@ -56,6 +58,7 @@ class ReplicaManager:
         log_manager: LogManager,
         run_blocking: RunBlocking,
         alter_isr: AlterIsr | None = None,
+        fetchers: FetcherControl | None = None,
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
         on_append_bug: Callable[[], None] | None = None,
         on_busy: OnBusy = nobody,
@@ -64,7 +67,13 @@ class ReplicaManager:
         self._waiting = waiting = WaitingRequests(clock)
         self.produce_purgatory = waiting.produces
         self.fetch_purgatory = waiting.fetches
-        environment = ClusterEnvironment(metadata, waiting, replica_lag_time_max_ms=config.replica_lag_time_max_ms, alter_isr=alter_isr)
+        environment = ClusterEnvironment(
+            metadata,
+            waiting,
+            replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+            alter_isr=alter_isr,
+            fetchers=fetchers or NoFetchers(),
+        )
         self._hosted = hosted = HostedPartitions(
             node_id=node_id,
             clock=clock,

@@ -20,6 +20,7 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics import Metrics
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetcher_control import FetcherControl, FollowedPartition, InitialFetch
 from broker.replication.isr_state import IsrProposal
 from broker.replication.partition import OnIsrAnswer, Partition
 from broker.replication.replica_manager import ReplicaManager
@@ -105,6 +106,21 @@ class ManualExecutor:
             future.run(error)
 
 
+@stands_for(FetcherControl, own=("fetched",))
+class NotedFetchers:
+    """Who is to be fetched from where."""
+
+    def __init__(self) -> None:
+        self.fetched: dict[FollowedPartition, InitialFetch] = {}
+
+    def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
+        assert partition not in self.fetched
+        self.fetched[partition] = start
+
+    def remove(self, partition: FollowedPartition) -> None:
+        self.fetched.pop(partition, None)
+
+
 class SentProposal:
     """A proposal on its way to the controller, which the test plays."""
 
@@ -174,6 +190,7 @@ class World:
         self.executor = ManualExecutor()
         self.proposals: list[SentProposal] = []
         self.told_busy: list[bool] = []
+        self.fetchers = NotedFetchers()
         self.failed_log_dirs: list[Path] = []
         self.config = ServerConfig(**settings)
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=NODE_ID, config=self.config)
@@ -187,6 +204,7 @@ class World:
             metadata=self.metadata,
             log_manager=self.logs,  # type: ignore[arg-type]
             run_blocking=self.executor,
+            fetchers=self.fetchers,
             alter_isr=None if is_alone else lambda proposal, on_answer: self.alter_isr(proposal, on_answer),
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
             on_busy=lambda work, is_busy: self.told_busy.append(is_busy),
