@@ -5,7 +5,6 @@ server.py calls `add_broker_gauges` once; nothing is computed until someone scra
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -73,7 +72,7 @@ def _add_replica_gauges(metrics: Metrics, replica_manager: ReplicaManager) -> No
 def _add_group_gauges(metrics: Metrics, coordinator: GroupCoordinator) -> None:
     def by_state() -> dict[str, int]:
         try:
-            return Counter(group.state.value for group in coordinator.list_groups())
+            return coordinator.count_states()
         except KafkaError:
             return {}  # not the coordinator, or still loading: no groups to speak of yet
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from broker.deferred import Deferred
 from broker.turns import Work
 
 Element = TypeVar("Element")
@@ -75,7 +76,25 @@ def at_once_or_in_turns(work: Work) -> Any:
     """What `work` returns or raises if a few pieces are all of it, else `work`, begun, for dispatch to go on with in turns."""
     try:
         for _ in range(PIECES_AT_ONCE):
-            next(work)
+            awaited = next(work)
+            if awaited is not None:
+                return _awaiting(awaited, work)
     except StopIteration as e:
         return e.value
     return work
+
+
+def _awaiting(awaited: Deferred | None, work: Work) -> Work:
+    """The rest of `work`, which yielded `awaited`."""
+    try:
+        while True:
+            try:
+                value = yield awaited
+            except Exception as e:
+                awaited = work.throw(e)
+            else:
+                awaited = work.send(value)
+    except StopIteration as e:
+        return e.value
+    finally:
+        work.close()

@@ -30,7 +30,7 @@ from broker.dispatch import KafkaApis
 from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
-from broker.groups.records import forget_offset_keys
+from broker.groups.record_table import forget_offset_keys
 from broker.log_fields import Fields
 from broker.logs import Console, open_console
 from broker.metadata.cluster_control import LocalReplicas

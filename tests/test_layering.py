@@ -22,7 +22,8 @@ PROTOCOL_FOR_STORAGE = (
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
 TURNS = ("broker.turns", "broker.pieces", "broker.loop_job", "broker.answer_size")
-FACTS = ("broker.clock", "broker.deferred", "broker.context", "broker.metrics", "broker.limited_log", "broker.log_fields", *TURNS)
+STATE_MACHINE_FACTS = ("broker.clock", "broker.deferred", "broker.limited_log", "broker.log_fields", *TURNS)
+FACTS = (*STATE_MACHINE_FACTS, "broker.context", "broker.metrics")
 READING = ("storage.file_slice", "storage.page_cache")
 
 # Folder or module → what of our own it may import. The most specific entry counts; a name covers what is inside it.
@@ -41,7 +42,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.log_fields": (),
     "broker.logs": ("broker.log_fields",),
     "broker.turns": ("broker.deferred",),
-    "broker.pieces": ("broker.turns",),
+    "broker.pieces": ("broker.turns", "broker.deferred"),
     "broker.loop_job": ("broker.clock",),
     "broker.answer_size": ("protocol.errors",),
     "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
@@ -62,8 +63,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
-    "broker.coordination": ("broker.coordination", "broker.replication", "broker.metadata", *FACTS, "storage", "protocol", "config"),
-    "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *FACTS, "storage", "protocol", "config"),
+    "broker.coordination": ("broker.coordination", "broker.replication", "broker.metadata", *STATE_MACHINE_FACTS, "storage", "protocol"),
+    "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *STATE_MACHINE_FACTS, "protocol", "config"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (

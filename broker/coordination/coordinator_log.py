@@ -5,10 +5,11 @@ The state machines know only the protocol, so that tests and simulations put a l
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from broker.replication.delayed_produce import PartitionAppendResult
+from broker.replication.partition import ALL_IN_SYNC
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch, iterate_headers
@@ -16,11 +17,8 @@ from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
-    from broker.replication.delayed_produce import PartitionAppendResult
     from broker.replication.replica_manager import ReplicaManager
     from storage.file_slice import FileSlice
-
-log = logging.getLogger("barnabas.coordination")
 
 LOAD_CHUNK_BYTES = 256 * 1024
 """How much of the log is read at a time while loading; a larger batch is read whole."""
@@ -31,6 +29,8 @@ when. How long its client waits is the coordinator's own affair (offsets.commit.
 
 Buffer = bytes | bytearray | memoryview
 
+OnCommitted = Callable[[ErrorCode], None]
+
 
 class CoordinatorLog(Protocol):
     """The partitions of one internal topic."""
@@ -39,17 +39,24 @@ class CoordinatorLog(Protocol):
     def partition_count(self) -> int:
         """How many partitions the topic has, or will have when it is created."""
 
-    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
-        """Append the records as one batch; `on_committed` is called once, now or later, in the order of the appends.
+    def append(self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted) -> None:
+        """Append the records as one batch; `on_committed` is called once.
 
-        NONE: they are committed. Anything else: they were not appended, or this broker does not lead any more and cannot know.
+        Before this returns: with NONE if they are committed already, with an error if they were not appended. Otherwise they are
+        appended, and it is called later: with NONE when they are committed, with an error when this broker cannot know any more.
         """
 
     def read(self, partition: int) -> Iterator[Buffer]:
-        """The partition's whole batches from its start to its end as it is now, a chunk at a time.
+        """The partition's whole batches from its start to its end, a chunk at a time.
 
         KafkaError when this broker does not lead the partition (any more).
         """
+
+    def committed_end_offset(self, partition: int) -> int:
+        """Up to where (exclusive) the log is committed. KafkaError as for `read`."""
+
+    def when_committed(self, partition: int, end_offset: int, on_committed: OnCommitted) -> None:
+        """As the end of `append`, for records below `end_offset` that are in the log already."""
 
 
 class ReplicatedCoordinatorLog:
@@ -75,30 +82,26 @@ class ReplicatedCoordinatorLog:
         image = self._metadata.find_topic(self._topic)
         return self._default_partition_count if image is None else len(image.partitions)
 
-    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
+    def append(self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted) -> None:
         batch = build_batch(records, compression=self._compression)
-
-        def on_done(results: list[PartitionAppendResult]) -> None:
-            error = ErrorCode(results[0].error_code)
-            # The high watermark has passed the records when this is said: they are committed, on fewer replicas than wished.
-            on_committed(ErrorCode.NONE if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND else error)
-
         self._replica_manager.append(
             [(self._topic, partition, memoryview(batch))],
-            acks=-1,
+            acks=ALL_IN_SYNC,
             timeout_ms=COMMIT_WAIT_MS,
             origin=AppendOrigin.COORDINATOR,
-            on_done=on_done,
+            on_done=lambda results: on_committed(_outcome(results)),
         )
 
     def read(self, partition: int) -> Iterator[Buffer]:
         replica = self._replica_manager.get_for_loading(self._topic, partition)
         leader_epoch = replica.leader_epoch
         offset = replica.log.log_start_offset
-        end_offset = replica.log.log_end_offset
-        while offset < end_offset:
+        while True:
             if not replica.is_leader or replica.leader_epoch != leader_epoch:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            end_offset = replica.log.log_end_offset
+            if offset >= end_offset:
+                return
             found = replica.log.read(offset, max_bytes=LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True)
             chunk = _take_bytes(found.records)
             next_offset = _end_of(chunk)
@@ -106,6 +109,23 @@ class ReplicatedCoordinatorLog:
                 return
             yield chunk
             offset = next_offset
+
+    def committed_end_offset(self, partition: int) -> int:
+        return self._replica_manager.get_partition(self._topic, partition).log.high_watermark
+
+    def when_committed(self, partition: int, end_offset: int, on_committed: OnCommitted) -> None:
+        replica = self._replica_manager.get_partition(self._topic, partition)
+        waiting = PartitionAppendResult(self._topic, partition)
+        waiting.last_offset = end_offset - 1
+        self._replica_manager.park(
+            [waiting], {replica: waiting}, ALL_IN_SYNC, COMMIT_WAIT_MS, lambda results: on_committed(_outcome(results))
+        )
+
+
+def _outcome(results: list[PartitionAppendResult]) -> ErrorCode:
+    error = ErrorCode(results[0].error_code)
+    # The high watermark has passed the records when this is said: they are committed, on fewer replicas than wished.
+    return ErrorCode.NONE if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND else error
 
 
 def _take_bytes(records: FileSlice | Buffer) -> Buffer:

@@ -1,12 +1,31 @@
-"""Records of a coordinator's log, and what an operation on its state comes to."""
+"""Records of a coordinator's log: one table says for each type how it is coded and who replays it.
+
+A record's key is an int16 that tells its type, then the key's message; its value an int16 with a version, then the value's message.
+A null value is a tombstone. So it is in `__consumer_offsets`, `__transaction_state` and `__share_group_state`.
+
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRecord, CoordinatorRecordSerde and CoordinatorResult.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from protocol.errors import ErrorCode
+from protocol.codec import decode, encode
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
+from protocol.records import SimpleRecord
+
+Machine = TypeVar("Machine")
+
+KEY_VERSION = 0
+"""Every key's own version; what looks like its version on disk is the record's type."""
+
+NO_PRODUCER_ID = -1
+
+Replay = Callable[[Any, Any, int], None]
+"""Makes a record true: key, value (None for a tombstone), and the producer whose open transaction it belongs to, or NO_PRODUCER_ID."""
 
 
 @dataclass(slots=True)
@@ -19,7 +38,69 @@ class CoordinatorRecord:
 
 @dataclass(slots=True)
 class CoordinatorResult:
-    """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused."""
+    """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused.
+
+    The records are replayed when they are appended. `on_committed(NONE)`: they are committed. With an error they were not appended, or
+    nobody here knows what becomes of them.
+    """
 
     records: list[CoordinatorRecord]
     on_committed: Callable[[ErrorCode], None]
+
+
+class UnknownRecordTypeError(Exception):
+    """A record of a type that the table has not: a later version's, or one left over from a downgrade."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType(Generic[Machine]):
+    """One row of a coordinator's table."""
+
+    numbers: tuple[int, ...]
+    """What stands before the key: the first is written, all are read."""
+    key_class: type[Any]
+    value_class: type[Any]
+    value_version: Callable[[Any], int]
+    """The version to write a value in."""
+    owner: Callable[[Machine], Replay]
+    """The method of a state machine that replays these records."""
+    encode_key: Callable[[Any], bytes] | None = None
+    """A record's whole key, where something is faster than the codec."""
+
+
+class RecordTable(Generic[Machine]):
+    """The record types of one topic."""
+
+    def __init__(self, rows: Iterable[RecordType[Machine]]) -> None:
+        self._rows = tuple(rows)
+        self._by_number = {number: row for row in self._rows for number in row.numbers}
+        self._by_key = {row.key_class: row for row in self._rows}
+
+    def encode(self, record: CoordinatorRecord, now_ms: int) -> SimpleRecord:
+        """The record as it is stored. ValueError for what no stored field can hold."""
+        key, value = record.key, record.value
+        row = self._by_key[type(key)]
+        key_bytes = encode_key(row.numbers[0], key) if row.encode_key is None else row.encode_key(key)
+        if value is None:
+            return SimpleRecord(key_bytes, None, timestamp=now_ms)
+        return SimpleRecord(key_bytes, encode_with_version(value, row.value_version(value)), timestamp=now_ms)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord:
+        """The stored record. UnknownRecordTypeError, or DecodeError for a malformed one."""
+        if key is None or len(key) < VERSION.size:
+            raise DecodeError("the key of a coordinator's record has no type")
+        number = VERSION.unpack_from(key)[0]
+        row = self._by_number.get(number)
+        if row is None:
+            raise UnknownRecordTypeError(number)
+        record_key = decode(row.key_class, KEY_VERSION, key, VERSION.size)[0]
+        return CoordinatorRecord(record_key, None if value is None else decode_with_version(row.value_class, value)[0])
+
+    def bind(self, machine: Machine) -> dict[type[Any], Replay]:
+        """Who replays the records of each class of keys."""
+        return {row.key_class: row.owner(machine) for row in self._rows}
+
+
+def encode_key(number: int, key: object) -> bytes:
+    """The type, then the message."""
+    return VERSION.pack(number) + encode(key, KEY_VERSION)

@@ -1,7 +1,7 @@
-"""Named timers of one shard: session timeouts, the join phase, the sync phase (Kafka's CoordinatorTimer).
+"""Named timers of one shard, which end with its life (Kafka's CoordinatorTimer).
 
 A timer runs an operation that may produce records, so firing hands the operation to the shard instead of calling it alone.
-Session timeouts are pushed back by every heartbeat and every commit and almost never fire: pushing back only moves the
+Most are session timeouts, pushed back by every heartbeat and every commit, and almost never fire: pushing back only moves the
 deadline, and the clock's timer, when it fires too early, is armed again for the rest (0.5 µs instead of a cancel and a call).
 """
 
@@ -14,7 +14,7 @@ from broker.coordination.records import CoordinatorResult
 
 Operation = Callable[[], CoordinatorResult | None]
 TimerKey = tuple[str, ...]
-"""What the timer is for, the group's id, and for session timeouts the member's id."""
+"""What the timer is for, then whose it is."""
 
 
 class _Entry:

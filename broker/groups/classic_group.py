@@ -59,7 +59,7 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
 class ClassicGroup:
     """A group as it is in memory: what its last stored GroupMetadataValue said, and the rebalance in flight on top of it."""
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, now_ms: int, *, is_appended: bool = False) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
@@ -78,13 +78,15 @@ class ClassicGroup:
         self.awaiting_join_count = 0
         self.metadata_size_bytes = 0
         self.new_member_added = False
+        self.is_appended = is_appended
+        """Whether a record of it is in the log, be it committed or not."""
         self.rebalance_reason = ""
         """Why a rebalance runs, for the log; "" between rebalances."""
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         """The group that a stored GroupMetadataValue describes: stable if it has members, else empty."""
-        group = cls(group_id, value.current_state_timestamp)
+        group = cls(group_id, value.current_state_timestamp, is_appended=True)
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
         group.generation = value.generation

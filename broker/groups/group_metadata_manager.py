@@ -1,8 +1,8 @@
 """The group APIs of one shard: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups (Kafka's class of this name).
 
 Owns `groups`. An operation checks, changes the soft state of a rebalance in flight (who joined, who waits), and returns the
-records it wants stored as a CoordinatorResult. What a group durably is, a generation with its members and their assignment,
-comes from `replay` alone: on the leader once the record is committed, and when a shard is loaded.
+records it wants stored as a CoordinatorResult. Which groups there are comes from `replay`. What a stored generation says of its
+members is known here already, but for their assignment: members get it, and the group is stable, when the record is committed.
 
 No clock but the injected one, no randomness but the injected source, no I/O. Called by GroupCoordinatorShard.
 
@@ -16,8 +16,8 @@ import random
 from collections.abc import Callable
 
 from broker.clock import Clock
-from broker.context import RequestContext
-from broker.coordination.records import CoordinatorResult
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult
+from broker.coordination.timeline import Timeline
 from broker.coordination.timers import CoordinatorTimers
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
@@ -32,12 +32,13 @@ from broker.groups.group_config import (
 )
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import empty_group_record, group_metadata_record
+from broker.groups.requester import Requester
 from broker.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity, MemberResponse
-from protocol.messages.stored.group_records import GroupMetadataValue
+from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.uuids import random_uuid_text
 
@@ -57,9 +58,16 @@ class GroupMetadataManager:
     """All classic groups whose offsets partition is this shard's."""
 
     def __init__(
-        self, timers: CoordinatorTimers, clock: Clock, random_source: random.Random, config: GroupConfig, limited_log: LimitedLog
+        self,
+        timers: CoordinatorTimers,
+        timeline: Timeline,
+        clock: Clock,
+        random_source: random.Random,
+        config: GroupConfig,
+        limited_log: LimitedLog,
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
+        self._timeline = timeline
         self._is_loading = True
         self._timers = timers
         self._clock = clock
@@ -69,7 +77,7 @@ class GroupMetadataManager:
 
     # JoinGroup.
 
-    def join(self, context: RequestContext, request: JoinGroupRequest, reply: Reply) -> CoordinatorResult | None:
+    def join(self, requester: Requester, request: JoinGroupRequest, reply: Reply) -> CoordinatorResult | None:
         """Take a member into the group. `reply` gets the answer now, or when the join phase ends."""
         group = self.groups.get(request.group_id)
         is_new_group = group is None
@@ -87,9 +95,9 @@ class GroupMetadataManager:
         elif not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
             reply.complete(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
         elif request.member_id:
-            result = self._join_existing_member(context, request, group, reply)
+            result = self._join_existing_member(requester, request, group, reply)
         else:
-            result = self._join_new_member(context, request, group, reply)
+            result = self._join_new_member(requester, request, group, reply)
         if is_new_group and result is None:
             # So that the group is still known, with generation 0, to a coordinator that takes over now.
             return CoordinatorResult([empty_group_record(group)], self._new_group_stored(group, reply))
@@ -97,10 +105,14 @@ class GroupMetadataManager:
 
     def _new_group_stored(self, group: ClassicGroup, reply: Reply) -> Callable[[ErrorCode], None]:
         def on_committed(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE and self.groups.get(group.group_id) is group:
-                self._discard(group, error)
-                if not reply.is_done:
-                    reply.complete(_join_error(error))
+            if error is ErrorCode.NONE or self.groups.get(group.group_id) is not group:
+                return
+            self._discard(group, error)
+            if group.is_appended:
+                # The log has it all the same, and this shard if it goes on: with nobody in it.
+                self.groups[group.group_id] = ClassicGroup(group.group_id, self._clock.now_ms(), is_appended=True)
+            if not reply.is_done:
+                reply.complete(_join_error(error))
 
         return on_committed
 
@@ -125,27 +137,27 @@ class GroupMetadataManager:
         return member is not None or len(group.members) < self._config.max_size
 
     def _join_new_member(
-        self, context: RequestContext, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
     ) -> CoordinatorResult | None:
         instance_id = request.group_instance_id
-        member_id = self._generate_member_id(context.client_id if instance_id is None else instance_id)
+        member_id = self._generate_member_id(requester.client_id if instance_id is None else instance_id)
         if instance_id is not None:
             old_member_id = group.static_members.get(instance_id)
             if old_member_id is not None:
-                return self._rejoin_static_member(context, request, group, old_member_id, member_id, reply)
-        elif context.api_version >= JOIN_VERSION_REQUIRES_MEMBER_ID:
+                return self._rejoin_static_member(requester, request, group, old_member_id, member_id, reply)
+        elif requester.api_version >= JOIN_VERSION_REQUIRES_MEMBER_ID:
             group.pending_join_members[member_id] = None
             self._rebalance.schedule_session(group, member_id, request.session_timeout_ms)
             reply.complete(_join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return None
-        return self._add_member(context, request, group, member_id, reply)
+        return self._add_member(requester, request, group, member_id, reply)
 
     def _join_existing_member(
-        self, context: RequestContext, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
     ) -> CoordinatorResult | None:
         member_id = request.member_id
         if member_id in group.pending_join_members and request.group_instance_id is None:
-            return self._add_member(context, request, group, member_id, reply)
+            return self._add_member(requester, request, group, member_id, reply)
         try:
             group.validate_member(member_id, request.group_instance_id)
         except KafkaError as e:
@@ -170,14 +182,14 @@ class GroupMetadataManager:
         return None
 
     def _add_member(
-        self, context: RequestContext, request: JoinGroupRequest, group: ClassicGroup, member_id: str, reply: Reply
+        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, member_id: str, reply: Reply
     ) -> CoordinatorResult | None:
         member = ClassicGroupMember(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
-            client_id=context.client_id,
+            client_id=requester.client_id,
             # Java's InetAddress.toString(), which is what tools show for every other broker.
-            client_host="/" + context.connection.client_host,
+            client_host="/" + requester.client_host,
             rebalance_timeout_ms=_rebalance_timeout_ms(request),
             session_timeout_ms=request.session_timeout_ms,
             protocol_type=request.protocol_type,
@@ -194,7 +206,7 @@ class GroupMetadataManager:
 
     def _rejoin_static_member(
         self,
-        context: RequestContext,
+        requester: Requester,
         request: JoinGroupRequest,
         group: ClassicGroup,
         old_member_id: str,
@@ -215,14 +227,14 @@ class GroupMetadataManager:
             assignments = {member.member_id: member.assignment for member in group.members.values()}
             return CoordinatorResult(
                 [group_metadata_record(group, assignments)],
-                lambda error: self._static_member_stored(context, group, member, old_member, old_leader_id, error),
+                lambda error: self._static_member_stored(requester, group, member, old_member, old_leader_id, error),
             )
         # In the sync phase the leader may be computing with the old id already: that generation cannot be used.
         return self._rebalance.maybe_prepare_or_complete_join(group, f"static member {member.group_instance_id!a} is back")
 
     def _static_member_stored(
         self,
-        context: RequestContext,
+        requester: Requester,
         group: ClassicGroup,
         member: ClassicGroupMember,
         old_member: ClassicGroupMember,
@@ -241,10 +253,10 @@ class GroupMetadataManager:
             return
         if group.state is not GroupState.STABLE:
             return  # A rebalance began meanwhile; the member waits in its join phase like the others.
-        skips_assignment = context.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
+        skips_assignment = requester.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
         response = group.join_response(member.member_id, with_members=skips_assignment)
         response.skip_assignment = skips_assignment
-        if context.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
+        if requester.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
             # Older clients would compute an assignment when told that they lead, so they are told the old leader.
             response.leader = old_leader_id or ""
         group.complete_join(member, response)
@@ -274,22 +286,29 @@ class GroupMetadataManager:
             return None
         generation = group.generation
         if sum(len(assigned.assignment) for assigned in request.assignments) > MAX_ASSIGNMENTS_SIZE_BYTES:
-            self._assignment_stored(group, generation, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._assignment_stored(group, generation, {}, ErrorCode.UNKNOWN_SERVER_ERROR)
             return None
-        assignments = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
+        given = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         return CoordinatorResult(
-            [group_metadata_record(group, assignments)], lambda error: self._assignment_stored(group, generation, error)
+            [group_metadata_record(group, assignments)], lambda error: self._assignment_stored(group, generation, assignments, error)
         )
 
-    def _assignment_stored(self, group: ClassicGroup, generation: int, error: ErrorCode) -> None:
-        """Answer the syncs, unless the group has moved on to another rebalance meanwhile, which answered them."""
+    def _assignment_stored(self, group: ClassicGroup, generation: int, assignments: dict[str, bytes], error: ErrorCode) -> None:
+        """Hand the assignments out, unless the group has moved on to another rebalance meanwhile, which answered the syncs."""
         if group.generation != generation:
             return
-        if error is ErrorCode.NONE and group.state is GroupState.STABLE:
+        if error is not ErrorCode.NONE:
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                self._rebalance.reset_assignment(group, error)
+                self._rebalance.prepare(group, f"the assignment could not be stored: {error.name}")
+        elif group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            for member_id, assignment in assignments.items():
+                if member_id in group.members:
+                    group.members[member_id].assignment = assignment
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                group.transition_to(GroupState.STABLE, self._clock.now_ms())
             self._rebalance.answer_syncs(group, ErrorCode.NONE)
-        elif error is not ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
-            self._rebalance.reset_assignment(group, error)
-            self._rebalance.prepare(group, f"the assignment could not be stored: {error.name}")
 
     # Heartbeat and LeaveGroup.
 
@@ -347,31 +366,25 @@ class GroupMetadataManager:
 
     # Durable state, loading and unloading.
 
-    def replay(self, group_id: str, value: GroupMetadataValue | None) -> None:
-        """Make a committed record true.
+    def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None, _producer_id: int = NO_PRODUCER_ID) -> None:
+        """Make a record true.
 
-        Case A, a tombstone: the group is gone. Case B, loading: the group is what the record says; there is
-        no rebalance on top of it. Case C, the record is this generation's: its assignment counts, and ends the sync phase.
-        Case D, the group has moved on, or the record only says what is so already (a group that became empty).
+        Case A, a tombstone: the group is gone. It was empty. Case B, loading: the group is what the record says; there is
+        no rebalance on top of it. Case C, a new group's first record: it is there, as far as the record is committed.
+        Case D, a group that was there already: what was stored for it takes effect when it is committed.
         """
-        group = self.groups.get(group_id)
+        group = self.groups.get(key.group)
         if value is None:
-            if group is not None:
-                self._discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._timeline.remove(self.groups, key.group)
         elif group is None or self._is_loading:
-            self.groups[group_id] = ClassicGroup.from_record(group_id, value)
-        elif value.generation == group.generation and group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-            for stored in value.members:
-                member = group.members.get(stored.member_id)
-                if member is not None:
-                    member.assignment = stored.assignment
-            if group.state is GroupState.COMPLETING_REBALANCE:
-                group.transition_to(GroupState.STABLE, self._clock.now_ms())
+            self._timeline.put(self.groups, key.group, ClassicGroup.from_record(key.group, value))
+        elif not group.is_appended:
+            group.is_appended = True
+            self._timeline.note_added(self.groups, key.group)
 
-    def create_simple_group(self, group_id: str) -> ClassicGroup:
+    def create_simple_group(self, group_id: str) -> None:
         """The group under which offsets without membership are kept; replaying an offset makes it."""
-        group = self.groups[group_id] = ClassicGroup(group_id, self._clock.now_ms())
-        return group
+        self._timeline.put(self.groups, group_id, ClassicGroup(group_id, self._clock.now_ms(), is_appended=True))
 
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
         """The shard is ours now: every member gets a whole session to find the way here. `run` gets what is to be written."""

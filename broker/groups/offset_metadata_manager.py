@@ -1,6 +1,7 @@
 """Committed offsets of one shard: OffsetCommit, OffsetFetch, expiry (Kafka's OffsetMetadataManager).
 
-Owns the offsets. Operations compute records; offsets change in `replay` alone, on the leader and while loading alike.
+Owns the offsets. Operations compute records; offsets change in `replay` alone, on the leader and while loading alike. OffsetFetch reads
+what is committed, everything else what is written.
 Offsets committed in a transaction wait beside the others until its end marker is read; logs that Apache Kafka wrote have them.
 
 Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, KIP-447.
@@ -8,11 +9,13 @@ Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 from broker.answer_size import AnswerSize
 from broker.clock import Clock
-from broker.coordination.records import CoordinatorRecord
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord
+from broker.coordination.timeline import Timeline
 from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from broker.groups.group_config import GroupConfig
 from broker.groups.group_metadata_manager import GroupMetadataManager
@@ -33,7 +36,6 @@ from protocol.messages.offset_fetch import (
 )
 from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
 
-NO_PRODUCER_ID = -1
 NO_OFFSET = -1
 NO_RETENTION_MS = -1
 FETCHED_BYTES = 30  # of a partition in an answer, without its metadata
@@ -70,12 +72,14 @@ class OffsetMetadataManager:
     def __init__(
         self,
         group_manager: GroupMetadataManager,
+        timeline: Timeline,
         clock: Clock,
         config: GroupConfig,
         topic_id_of: Callable[[str], bytes],
     ) -> None:
         self._topic_id_of = topic_id_of
         self._group_manager = group_manager
+        self._timeline = timeline
         self._clock = clock
         self._config = config
         self._offsets: dict[str, OffsetsByTopic] = {}
@@ -142,28 +146,43 @@ class OffsetMetadataManager:
         group_id = request.group_id
         response = OffsetFetchResponseGroup(group_id=group_id)
         pace = Pace()
-        for named in list(self._kept(group_id)) if request.topics is None else request.topics:
+        for named in list(self._committed_topics(group_id)) if request.topics is None else request.topics:
             name = named if isinstance(named, str) else named.name
             answers: list[OffsetFetchResponsePartitions] = []
             response.topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
-            asked = list(self._kept(group_id).get(name, ())) if isinstance(named, str) else named.partition_indexes
+            asked = list(self._committed(group_id, name)) if isinstance(named, str) else named.partition_indexes
             if pace.is_due():
                 yield
             for piece in pieces(asked):
-                found = self._kept(group_id).get(name, {})
-                described = [
-                    _unstable(index) if require_stable and self._has_pending(group_id, name, index) else _fetched(index, found.get(index))
-                    for index in piece
-                ]
+                found = self._committed(group_id, name)
+                described = [_fetched(index, found.get(index)) for index in piece]
+                if require_stable and self._timeline.committed(self._pending):
+                    for place, index in enumerate(piece):
+                        if self._has_committed_pending(group_id, name, index):
+                            described[place] = _unstable(index)
                 size.take(sum(FETCHED_BYTES + len(each.metadata or "") for each in described))
                 answers += described
                 if pace.is_due(len(piece)):
                     yield
         return response
 
-    def _kept(self, group_id: str) -> OffsetsByTopic:
-        """The group's offsets, for reading; empty for a group that does not exist."""
-        return self._offsets.get(group_id, {}) if group_id in self._group_manager.groups else {}
+    def _committed_topics(self, group_id: str) -> Mapping[str, dict[int, CommittedOffset]]:
+        """The group's committed offsets by topic; none for a group that does not exist."""
+        committed = self._timeline.committed
+        if group_id not in committed(self._group_manager.groups):
+            return {}
+        return committed(committed(self._offsets).get(group_id, {}))
+
+    def _committed(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
+        return self._timeline.committed(self._committed_topics(group_id).get(topic, {}))
+
+    def _has_committed_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction that is open, as far as is committed, has the offset."""
+        committed = self._timeline.committed
+        return any(
+            partition in committed(committed(committed(pending).get(group_id, {})).get(topic, {}))
+            for pending in committed(self._pending).values()
+        )
 
     def _has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         return any(partition in pending.get(group_id, {}).get(topic, {}) for pending in self._pending.values())
@@ -173,7 +192,9 @@ class OffsetMetadataManager:
     def expire(self, group_id: str) -> list[CoordinatorRecord]:
         """Tombstones for the group's expired offsets, and for the group itself if it is empty and has none left."""
         records: list[CoordinatorRecord] = []
-        group = self._group_manager.groups[group_id]
+        group = self._group_manager.groups.get(group_id)
+        if group is None:
+            return records
         now_ms = self._clock.now_ms()
         retention_ms = self._config.offsets_retention_ms
         offsets = self._offsets.get(group_id, {})
@@ -209,31 +230,52 @@ class OffsetMetadataManager:
     # Durable state.
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Make a committed record true; one written in a transaction counts when the transaction does."""
+        """Make a record true; one written in a transaction counts when the transaction does."""
         if value is None:
-            _remove(self._offsets, key)
+            self._remove(self._offsets, key)
             for pending in self._pending.values():
-                _remove(pending, key)
+                self._remove(pending, key)
             return
         if key.group not in self._group_manager.groups:
             self._group_manager.create_simple_group(key.group)
         self._sequence += 1
-        offsets = self._offsets if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, {})
-        partitions = offsets.setdefault(key.group, {}).setdefault(key.topic, {})
-        partitions[key.partition] = CommittedOffset(value, self._sequence)
+        offsets = self._offsets if producer_id == NO_PRODUCER_ID else self._inner(self._pending, producer_id)
+        topics = offsets.get(key.group) or self._inner(offsets, key.group)
+        partitions = topics.get(key.topic) or self._inner(topics, key.topic)
+        self._timeline.put(partitions, key.partition, CommittedOffset(value, self._sequence))
 
     def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The transaction's offsets count now, or never. A later plain commit of the same partition wins over them."""
-        pending = self._pending.pop(producer_id, None)
+        pending = self._pending.get(producer_id)
+        self._timeline.remove(self._pending, producer_id)
         if pending is None or not is_commit:
             return
         for group_id, topics in pending.items():
             for topic, partitions in topics.items():
-                target = self._offsets.setdefault(group_id, {}).setdefault(topic, {})
+                target = self._inner(self._inner(self._offsets, group_id), topic)
                 for partition, committed in partitions.items():
                     current = target.get(partition)
                     if current is None or committed.sequence > current.sequence:
-                        target[partition] = committed
+                        self._timeline.put(target, partition, committed)
+
+    def _inner(self, mapping: dict[Any, dict[Any, Any]], key: Any) -> dict[Any, Any]:
+        """The dict under the key, a new one if there is none."""
+        inner = mapping.get(key)
+        if inner is None:
+            inner = {}
+            self._timeline.put(mapping, key, inner)
+        return inner
+
+    def _remove(self, offsets: dict[str, OffsetsByTopic], key: OffsetCommitKey) -> None:
+        topics = offsets.get(key.group)
+        partitions = None if topics is None else topics.get(key.topic)
+        if topics is None or partitions is None:
+            return
+        self._timeline.remove(partitions, key.partition)
+        if not partitions:
+            self._timeline.remove(topics, key.topic)
+        if not topics:
+            self._timeline.remove(offsets, key.group)
 
 
 def _expiration_base(group: ClassicGroup) -> tuple[bool, int | None]:
@@ -248,18 +290,6 @@ def _expiration_base(group: ClassicGroup) -> tuple[bool, int | None]:
         return True, None if group.state_timestamp_ms < 0 else group.state_timestamp_ms
     is_known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.state is GroupState.STABLE and group.subscribed_topics is not None
     return is_known, None
-
-
-def _remove(offsets: dict[str, OffsetsByTopic], key: OffsetCommitKey) -> None:
-    topics = offsets.get(key.group)
-    partitions = None if topics is None else topics.get(key.topic)
-    if topics is None or partitions is None:
-        return
-    partitions.pop(key.partition, None)
-    if not partitions:
-        del topics[key.topic]
-    if not topics:
-        del offsets[key.group]
 
 
 def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:

@@ -21,9 +21,10 @@ from typing import Any
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
-from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.groups.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
-from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
+from broker.groups.descriptions import GroupDescription, MemberDescription
+from broker.pieces import at_once_or_in_turns, made_in_pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
@@ -81,7 +82,7 @@ def _failed(request: DescribeGroupsRequest, error: KafkaError) -> Generator[None
 def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) -> Generator[None, None, tuple[DescribedGroup, int]]:
     """The answer for one group and how many bytes of it grow with its members."""
     try:
-        group = coordinator.find_group(group_id)
+        group: GroupDescription | None = yield from coordinator.describe(group_id)
     except KafkaError as e:
         return DescribedGroup(group_id=group_id, error_code=e.code), 0
     if group is not None:
@@ -97,31 +98,20 @@ def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) ->
     return not_found, 0
 
 
-def _described(group: ClassicGroup) -> Generator[None, None, tuple[DescribedGroup, int]]:
-    """State and members as they are now, though others are served before the answer is whole."""
-    is_stable = group.state is GroupState.STABLE
-    protocol_name = group.protocol_name
+def _described(group: GroupDescription) -> Generator[None, None, tuple[DescribedGroup, int]]:
     described = DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state.value,
-        protocol_type=group.protocol_type or "",
-        protocol_data=(protocol_name or "") if is_stable else "",
+        group_id=group.group_id, group_state=group.state.value, protocol_type=group.protocol_type, protocol_data=group.protocol
     )
-    size_bytes = 0
-    for piece in pieces(list(group.members.values())):
-        for member in piece:
-            metadata = member.protocols.get(protocol_name or "", b"") if is_stable else b""
-            size_bytes += MEMBER_BYTES + len(metadata) + len(member.assignment)
-            described.members.append(
-                DescribedGroupMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    member_metadata=metadata,
-                    member_assignment=member.assignment,
-                )
-            )
-        if len(piece) == PIECE_ELEMENTS:
-            yield
-    return described, size_bytes
+    described.members = yield from made_in_pieces(_member, group.members)
+    return described, sum(MEMBER_BYTES + len(member.metadata) + len(member.assignment) for member in group.members)
+
+
+def _member(member: MemberDescription) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )

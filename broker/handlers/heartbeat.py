@@ -4,6 +4,7 @@ Serves v0–v4.
 
 Behaviour:
 - Restarts the member's session timeout. REBALANCE_IN_PROGRESS tells it to join again; in the sync phase it is told nothing.
+- Told when what the coordinator appended before is committed: it was computed on that.
 - While the coordinator loads, NONE: sending the member to rejoin would cost a rebalance for nothing.
 
 Version notes:
@@ -15,6 +16,7 @@ Not done: groups of the newer protocol (KIP-848).
 from __future__ import annotations
 
 from broker.context import RequestContext
+from broker.deferred import Deferred
 from broker.services import Handler, Services
 from protocol.errors import KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -23,7 +25,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:
         try:
             return coordinator.heartbeat(request)
         except KafkaError as e:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.groups.replies import mapped
+from broker.groups.requester import Requester
 from broker.services import Handler, Services
 from protocol.errors import KafkaError
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -34,7 +35,7 @@ def build(services: Services) -> Handler:
 
     def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
         try:
-            reply = coordinator.join(context, request)
+            reply = coordinator.join(Requester(context.api_version, context.client_id, context.connection.client_host), request)
         except KafkaError as e:
             return _for_version(JoinGroupResponse(error_code=e.code, member_id=request.member_id), context.api_version)
         return mapped(reply, lambda response: _for_version(response, context.api_version))

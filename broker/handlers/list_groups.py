@@ -19,8 +19,9 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.groups.classic_group import ClassicGroup, GroupState
-from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces, text_pieces
+from broker.groups.classic_group import GroupState
+from broker.groups.descriptions import GroupListing
+from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import KafkaError
@@ -41,13 +42,13 @@ def build(services: Services) -> Handler:
         states = yield from _known(request.states_filter, ALL_STATES)
         types = yield from _known(request.types_filter, ALL_TYPES)
         try:
-            groups = coordinator.list_groups()
+            listings = coordinator.list_groups()
         except KafkaError as e:
             return ListGroupsResponse(error_code=e.code)
         if CLASSIC_TYPE not in types:
             return ListGroupsResponse()
         listed = []
-        for piece in pieces(groups):
+        for piece in listings:
             listed += [_listed(group) for group in piece if group.state.value.lower() in states]
             yield
         return ListGroupsResponse(groups=listed)
@@ -65,7 +66,5 @@ def _known(names: list[str], known: frozenset[str]) -> Generator[None, None, fro
     return frozenset(found) if names else known
 
 
-def _listed(group: ClassicGroup) -> ListedGroup:
-    return ListedGroup(
-        group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC_TYPE
-    )
+def _listed(group: GroupListing) -> ListedGroup:
+    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value, group_type=CLASSIC_TYPE)

@@ -78,7 +78,7 @@ class OffsetCommitHandler:
 
     def _commit(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred:
         try:
-            return self._coordinator.commit_offsets(context, request)
+            return self._coordinator.commit_offsets(request, context.api_version)
         except KafkaError as e:
             return commit_error_response(request, e.code)
 
@@ -142,7 +142,7 @@ class OffsetCommitHandler:
     def _find_group_error(self, context: RequestContext, request: OffsetCommitRequest) -> ErrorCode | None:
         """What is wrong with the group, or with who asks, comes before what is wrong with the size."""
         try:
-            self._coordinator.commit_offsets(context, _part(request, []))
+            self._coordinator.commit_offsets(_part(request, []), context.api_version)
         except KafkaError as e:
             return e.code
         return None

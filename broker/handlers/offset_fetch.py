@@ -4,7 +4,8 @@ Serves v1–v9.
 
 Behaviour:
 - A partition without a committed offset, in a group known or unknown, is offset -1 with no error. Null topics means all.
-- require_stable waits for commits in flight, and answers UNSTABLE_OFFSET_COMMIT for offsets of an open transaction (KIP-447).
+- What is read is committed. require_stable waits for what was appended before, and answers UNSTABLE_OFFSET_COMMIT for offsets of an
+  open transaction (KIP-447).
 - A group named twice is answered twice, as by Kafka. A group whose offsets do not fit into an answer's size is POLICY_VIOLATION.
 - Topics are not looked up: offsets of topics that are gone may be read until they expire.
 
@@ -22,9 +23,7 @@ from typing import Any, cast
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.groups.replies import gathered
-from broker.pieces import PIECE_ELEMENTS, PIECES_AT_ONCE, Pace, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
+from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.codec_in_turns import dismantle
@@ -44,8 +43,6 @@ from protocol.messages.offset_fetch import (
 VERSION_GROUPS = 8
 VERSION_TOP_LEVEL_ERROR = 2
 NO_OFFSET = -1
-GROUPS_AT_ONCE = PIECES_AT_ONCE * PIECE_ELEMENTS
-"""More are waited for one after the other: to gather 60,000 answers at once takes too long."""
 
 
 def build(services: Services) -> Handler:
@@ -57,26 +54,15 @@ def build(services: Services) -> Handler:
     def _answer(context: RequestContext, request: OffsetFetchRequest) -> Work:
         is_batch = context.api_version >= VERSION_GROUPS
         groups = request.groups if is_batch else [_single_group(request)]
-        answers: list[Any] = []
-        is_waiting = False
-        size = AnswerSize()
+        answers: list[OffsetFetchResponseGroup | KafkaError] = []
+        reads = coordinator.offset_reads(AnswerSize(), require_stable=request.require_stable)
         for piece in text_pieces(group.group_id for group in groups):
             for group in groups[len(answers) : len(answers) + len(piece)]:
                 try:
-                    answers.append((yield from coordinator.fetch_offsets(group, size, require_stable=request.require_stable)))
+                    answers.append((yield from reads.read(group)))
                 except KafkaError as e:
                     answers.append(e)
-                is_waiting |= type(answers[-1]) is Deferred
             yield
-        if is_waiting and len(answers) > GROUPS_AT_ONCE:
-            for place, answer in enumerate(answers):
-                if type(answer) is Deferred:
-                    try:
-                        answers[place] = yield answer
-                    except KafkaError as e:
-                        answers[place] = e
-        elif is_waiting:
-            return gathered(answers, lambda answers: _response(context.api_version, request, groups, answers))
         return (yield from _response(context.api_version, request, groups, answers))
 
     return handle

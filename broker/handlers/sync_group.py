@@ -50,14 +50,17 @@ def build(services: Services) -> Handler:
     def sync_in_turns(request: SyncGroupRequest) -> Work:
         """Only what is for members of the group counts: take the rest out in pieces, then go on as always."""
         try:
-            group = coordinator.find_group(request.group_id)
+            coordinator.find_member_ids(request.group_id)
         except KafkaError as e:
             return SyncGroupResponse(error_code=e.code)
         given, request.assignments = request.assignments, []
         kept: dict[str, SyncGroupRequestAssignment] = {}
         for piece in pieces(given, ASSIGNMENTS_AT_ONCE):
-            if group is not None:
-                kept.update((assigned.member_id, assigned) for assigned in piece if assigned.member_id in group.members)
+            try:
+                member_ids = coordinator.find_member_ids(request.group_id)
+            except KafkaError as e:
+                return SyncGroupResponse(error_code=e.code)
+            kept.update((assigned.member_id, assigned) for assigned in piece if assigned.member_id in member_ids)
             yield
         request.assignments = list(kept.values())
         yield from emptied(given)

@@ -12,7 +12,7 @@ from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBr
 from tests.broker.groups.transcript import Transcript
 from tests.support.doubles import stands_for
 from tests.support.services import request_context, services
-from tests.support.turns import finished
+from tests.support.turns import started
 
 
 @stands_for(ControllerClient)
@@ -48,10 +48,10 @@ class GroupHandlers:
 
     def call(self, module: Any, version: int, request: Any, **facts: Any) -> Any:
         """The answer, which must be there, after a trip over the wire in this version."""
-        outcome = finished(self.send(module, version, request, **facts))
+        outcome = started(self.send(module, version, request, **facts))
         if isinstance(outcome, Deferred):
             assert outcome.is_done, "the request still waits"
-            outcome = finished(outcome.value)
+            outcome = outcome.value
         return over_the_wire(outcome, version)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from broker.coordination.shard import LOAD_RECORDS_PER_STEP
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.shard import LOAD_RECORDS_PER_STEP
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch
 from tests.broker.groups.transcript import Transcript, stable_group
@@ -67,7 +67,7 @@ def test_deleted_group_stays_deleted():
 
     script.restart()
 
-    assert script.coordinator.list_groups() == []
+    assert script.groups == {}
 
 
 def test_empty_group_keeps_its_generation():
@@ -137,11 +137,11 @@ def test_resigning_sends_waiting_members_away():
     script.join("a")
     script.skip()
 
-    script.coordinator.on_resigned(0)
+    script.coordinator.runtime.on_resigned(0)
     script.heartbeat("a")
 
     script.expect("a join NOT_COORDINATOR", "error NOT_COORDINATOR")
-    assert script.coordinator.list_groups() == []
+    assert script.groups == {}
 
 
 def test_resigning_answers_commits_in_flight():
@@ -151,7 +151,7 @@ def test_resigning_answers_commits_in_flight():
     script.fetch(0, require_stable=True)
     script.skip()
 
-    script.coordinator.on_resigned(0)
+    script.coordinator.runtime.on_resigned(0)
     script.log.commit()
 
     script.expect("commit 5 NOT_COORDINATOR", "error NOT_COORDINATOR")
@@ -184,24 +184,24 @@ def test_name_too_long_for_a_record_fails_its_own_request_only():
 
 def test_election_of_a_later_epoch_loads_again():
     script = stable_group("a")
-    first = script.coordinator.find_group("g")
+    first = script.groups.get("g")
 
-    script.coordinator.on_elected(0, 7)
+    script.coordinator.runtime.on_elected(0, 7)
     assert is_loading(script.coordinator)
     script.advance(0)
     script.heartbeat("a")
 
-    assert script.coordinator.find_group("g") is not first
+    assert script.groups.get("g") is not first
     script.expect("a heartbeat OK")
 
 
 def test_election_of_the_same_epoch_changes_nothing():
     script = stable_group("a")
-    first = script.coordinator.find_group("g")
+    first = script.groups.get("g")
 
-    script.coordinator.on_elected(0, 0)
+    script.coordinator.runtime.on_elected(0, 0)
 
-    assert script.coordinator.find_group("g") is first
+    assert script.groups.get("g") is first
 
 
 def test_stopped_coordinator_is_not_available():

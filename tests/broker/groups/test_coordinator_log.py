@@ -27,7 +27,6 @@ from protocol.messages.stored.metadata_records import PartitionChangeRecord, Par
 from protocol.records import SimpleRecord
 from storage.log_manager import LogManager
 from tests.support.clock import ManualClock
-from tests.support.services import request_context
 
 NODE_ID = 1
 OFFSETS_TOPIC_ID = b"offsets-topic-id"
@@ -74,11 +73,10 @@ class Node:
 
     def commit(self, *offsets: int) -> list[Any]:
         """Commits `offsets` for partitions 0, 1, … of t; a list that gets the answer."""
-        context = request_context(8, 8, now_ms=self.clock.now_ms())
         partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index, offset in enumerate(offsets)]
         request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
         answers: list[Any] = []
-        self.coordinator.commit_offsets(context, request).when_done(answers.append)
+        self.coordinator.commit_offsets(request, 8).when_done(answers.append)
         return answers
 
     def follower_fetches(self, offset: int) -> None:
@@ -89,7 +87,7 @@ class Node:
 
     def committed(self) -> list[int]:
         reply = at_once_or_in_turns(
-            self.coordinator.fetch_offsets(OffsetFetchRequestGroup(group_id="g", topics=None), AnswerSize(), require_stable=False)
+            self.coordinator.offset_reads(AnswerSize(), require_stable=False).read(OffsetFetchRequestGroup(group_id="g", topics=None))
         )
         return [found.committed_offset for topic in reply.topics for found in topic.partitions]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.coordination.records import CoordinatorRecord
-from broker.groups.records import encode_record
+from broker.groups.record_table import GROUP_RECORDS
 from protocol.errors import ErrorCode
 from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
 from protocol.records import ControlType, build_batch, build_control_batch, encode_end_transaction_value
@@ -20,7 +20,7 @@ def test_simple_consumer_commits_without_a_group():
     script.fetch(0)
 
     script.expect("log: t-0=5", "commit 5 OK", "fetch t-0=5")
-    (group,) = script.coordinator.list_groups()
+    (group,) = script.groups.values()
     assert (group.protocol_type, group.members) == (None, {})
 
 
@@ -211,7 +211,7 @@ def test_group_without_members_and_offsets_is_forgotten():
     script.advance(CHECK_MS)
 
     script.expect("log: group deleted")
-    assert script.coordinator.list_groups() == []
+    assert script.groups == {}
 
 
 def test_offsets_of_a_deleted_topic_are_deleted():
@@ -239,7 +239,7 @@ def test_topic_deleted_while_loading_loses_its_offsets_too():
 
 def transactional_commit(offset: int, producer_id: int = 9) -> bytearray:
     record = CoordinatorRecord(OffsetCommitKey(group="g", topic="t", partition=0), OffsetCommitValue(offset=offset))
-    return build_batch([encode_record(record, 0)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    return build_batch([GROUP_RECORDS.encode(record, 0)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
 
 
 def end_transaction(control_type: ControlType, producer_id: int = 9) -> bytearray:

@@ -100,12 +100,12 @@ def test_random_history_keeps_the_invariants_and_answers_everyone(seed: int):
 
     for _ in range(STEPS):
         history.step()
-        for group in history.script.coordinator.list_groups():
+        for group in history.script.groups.values():
             check(group)
             history.generation = group.generation
     history.settle()
 
-    for group in history.script.coordinator.list_groups():
+    for group in history.script.groups.values():
         assert group.members == {}
     assert history.script.unanswered_count == 0
 
@@ -119,11 +119,11 @@ def test_restarted_coordinator_knows_what_this_one_knows(seed: int):
     history.script.skip()
     history.script.fetch()
     (before,) = history.script.lines
-    groups = [(group.group_id, group.generation, group.state) for group in history.script.coordinator.list_groups()]
+    groups = [(group.group_id, group.generation, group.state) for group in history.script.groups.values()]
 
     history.script.restart()
     history.script.skip()
     history.script.fetch()
 
     assert history.script.lines == [before]
-    assert [(group.group_id, group.generation, group.state) for group in history.script.coordinator.list_groups()] == groups
+    assert [(group.group_id, group.generation, group.state) for group in history.script.groups.values()] == groups

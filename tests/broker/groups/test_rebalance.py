@@ -209,7 +209,7 @@ def test_an_answer_goes_out_when_all_of_the_group_is_settled():
     found = []
 
     def look(line: str) -> None:
-        group = script.coordinator.find_group("g")
+        group = script.groups.get("g")
         found.append((group.awaiting_join_count, len(group.pending_sync_members)))
 
     script.on_line = look
@@ -238,7 +238,7 @@ def test_a_member_that_leaves_from_inside_the_answers_of_a_join_disturbs_nobody(
         "b join generation=1 leader=a protocol=range",
         "c join generation=1 leader=a protocol=range",
     )
-    assert script.coordinator.find_group("g").leader_id == script.member_ids["b"]
+    assert script.groups.get("g").leader_id == script.member_ids["b"]
 
 
 def test_a_member_that_is_dropped_is_gone_when_it_is_told():
@@ -246,7 +246,7 @@ def test_a_member_that_is_dropped_is_gone_when_it_is_told():
     script.join("c", version=4)
     script.join("c", version=4)
     found = []
-    script.on_line = lambda line: found.append((line, len(script.coordinator.find_group("g").members)))
+    script.on_line = lambda line: found.append((line, len(script.groups.get("g").members)))
 
     script.leave("c")
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from broker.coordination.records import CoordinatorRecord
+from broker.coordination.records import CoordinatorRecord, UnknownRecordTypeError
 from broker.groups.classic_group import ClassicGroup
-from broker.groups.records import empty_group_record, encode_record, group_metadata_record, offset_tombstone, read_record
+from broker.groups.record_table import GROUP_RECORDS
+from broker.groups.records import empty_group_record, group_metadata_record, offset_tombstone
 from protocol.errors import DecodeError
 from protocol.messages.stored.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 
@@ -24,31 +25,29 @@ OFFSET = bytes.fromhex("0004000000000000000300000000056d657461000001a1fc21e9b901
     ("key", "value"), [(GROUP_KEY, NEW_GROUP), (GROUP_KEY, STABLE_GROUP), (GROUP_KEY, EMPTIED_GROUP), (OFFSET_KEY, OFFSET)]
 )
 def test_what_kafka_wrote_is_written_the_same(key: bytes, value: bytes):
-    record = read_record(key, value)
+    record = GROUP_RECORDS.decode(key, value)
 
-    assert record is not None
-    written = encode_record(record, now_ms=123)
+    written = GROUP_RECORDS.encode(record, now_ms=123)
     assert (written.key, written.value, written.timestamp) == (key, value, 123)
 
 
 def test_group_that_kafka_stored_is_stored_again_from_its_members():
-    record = read_record(GROUP_KEY, STABLE_GROUP)
-    assert record is not None
+    record = GROUP_RECORDS.decode(GROUP_KEY, STABLE_GROUP)
     group = ClassicGroup.from_record("g1", record.value)
 
     assignments = {member.member_id: member.assignment for member in group.members.values()}
-    again = encode_record(group_metadata_record(group, assignments), 0)
+    again = GROUP_RECORDS.encode(group_metadata_record(group, assignments), 0)
 
     assert (again.key, again.value) == (GROUP_KEY, STABLE_GROUP)
     assert group.subscribed_topics == {"t1"}
 
 
 def test_new_group_is_stored_as_kafka_stores_it():
-    assert encode_record(empty_group_record(ClassicGroup("g1", 0x1A1FC21E8C1)), 0).value == NEW_GROUP
+    assert GROUP_RECORDS.encode(empty_group_record(ClassicGroup("g1", 0x1A1FC21E8C1)), 0).value == NEW_GROUP
 
 
 def test_tombstone_has_the_key_of_what_it_ends():
-    tombstone = encode_record(offset_tombstone("simple", "t1", 0), 0)
+    tombstone = GROUP_RECORDS.encode(offset_tombstone("simple", "t1", 0), 0)
 
     assert (tombstone.key, tombstone.value) == (OFFSET_KEY, None)
 
@@ -56,35 +55,36 @@ def test_tombstone_has_the_key_of_what_it_ends():
 def test_commit_with_a_retention_time_takes_the_version_that_carries_it():
     record = CoordinatorRecord(OffsetCommitKey(group="g"), OffsetCommitValue(offset=1, commit_timestamp=2, expire_timestamp=3))
 
-    read = read_record(encode_record(record, 0).key, encode_record(record, 0).value)
+    stored = GROUP_RECORDS.encode(record, 0)
 
-    assert read is not None and read.value == record.value
+    assert GROUP_RECORDS.decode(stored.key, stored.value) == record
 
 
 def test_key_of_very_old_brokers_is_an_offsets_key():
-    record = read_record(b"\0\0" + OFFSET_KEY[2:], OFFSET)
+    record = GROUP_RECORDS.decode(b"\0\0" + OFFSET_KEY[2:], OFFSET)
 
-    assert record is not None and record.key == OffsetCommitKey(group="simple", topic="t1", partition=0)
+    assert record.key == OffsetCommitKey(group="simple", topic="t1", partition=0)
 
 
 @pytest.mark.parametrize("record_type", [3, 4, 5, 6, 7, 8, 15, 16, 99])
-def test_records_of_other_kinds_are_left_alone(record_type: int):
+def test_records_of_other_kinds_are_told_apart(record_type: int):
     key = record_type.to_bytes(2, "big") + b"\0\1g\0\1m"
 
-    assert read_record(key, b"\0\0anything") is None
+    with pytest.raises(UnknownRecordTypeError, match=str(record_type)):
+        GROUP_RECORDS.decode(key, b"\0\0anything")
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\0", b"\0\1", b"\0\2\0\5abc"])
 def test_malformed_key_is_refused(key: bytes | None):
     with pytest.raises(DecodeError):
-        read_record(key, None)
+        GROUP_RECORDS.decode(key, None)
 
 
 @pytest.mark.parametrize("size", range(len(STABLE_GROUP)))
 def test_cut_value_is_refused(size: int):
     with pytest.raises(DecodeError):
-        read_record(GROUP_KEY, STABLE_GROUP[:size])
+        GROUP_RECORDS.decode(GROUP_KEY, STABLE_GROUP[:size])
 
 
 def test_group_tombstone_is_read():
-    assert read_record(GROUP_KEY, None) == CoordinatorRecord(GroupMetadataKey(group="g1"), None)
+    assert GROUP_RECORDS.decode(GROUP_KEY, None) == CoordinatorRecord(GroupMetadataKey(group="g1"), None)

@@ -13,15 +13,16 @@ member id would stand in a line, its name does. One group, "g", unless said othe
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from broker.answer_size import AnswerSize
-from broker.coordination.coordinator_log import CoordinatorLog
 from broker.deferred import Deferred
+from broker.groups.classic_group import ClassicGroup
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
-from broker.groups.records import read_record
+from broker.groups.record_table import GROUP_RECORDS
+from broker.groups.requester import Requester
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import at_once_or_in_turns
@@ -36,50 +37,10 @@ from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscript
 from protocol.messages.stored.group_records import GroupMetadataValue, OffsetCommitKey
 from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records, patch_for_append
+from protocol.records import iterate_records
+from tests.broker.coordination.memory_log import MemoryLog
 from tests.support.clock import ManualClock
-from tests.support.doubles import stands_for
-from tests.support.services import request_context
-
-PARTITION_COUNT = 1
-
-
-@stands_for(CoordinatorLog, own=("append_batch", "commit"))
-class MemoryLog:
-    """A CoordinatorLog of bytearrays. `is_holding` keeps appends uncommitted until `commit`; `fail_with` refuses them."""
-
-    partition_count = PARTITION_COUNT
-
-    def __init__(self) -> None:
-        self.batches: list[bytearray] = []
-        self.next_offset = 0
-        self.is_holding = False
-        self.fail_with: ErrorCode | None = None
-        self.held: list[Callable[[ErrorCode], None]] = []
-
-    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
-        if self.fail_with is not None:
-            on_committed(self.fail_with)
-            return
-        self.append_batch(build_batch(records))
-        if self.is_holding:
-            self.held.append(on_committed)
-        else:
-            on_committed(ErrorCode.NONE)
-
-    def append_batch(self, batch: bytearray) -> None:
-        patch_for_append(batch, 0, base_offset=self.next_offset, partition_leader_epoch=0)
-        (header,) = [header for _, header in iterate_headers(batch)]
-        self.next_offset = header.next_offset
-        self.batches.append(batch)
-
-    def commit(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        held, self.held = self.held, []
-        for on_committed in held:
-            on_committed(error)
-
-    def read(self, partition: int) -> Iterator[bytearray]:
-        yield from list(self.batches)
+from tests.support.turns import started
 
 
 class Transcript:
@@ -107,7 +68,7 @@ class Transcript:
     def _start(self) -> GroupCoordinator:
         coordinator = GroupCoordinator(self.config, self.log, self.clock, random.Random(self._restarts), self.metadata)
         coordinator.start()
-        coordinator.on_elected(0, self._restarts)
+        coordinator.runtime.on_elected(0, self._restarts)
         return coordinator
 
     # Around the coordinator.
@@ -123,9 +84,11 @@ class Transcript:
             self.advance(0)
 
     def append_foreign(self, batch: bytearray) -> None:
-        """Put a batch into the log that another writer made, Apache Kafka for one; it is not shown."""
+        """Put a batch into the log that another writer made, Apache Kafka for one; it is not shown. Committed unless the log is holding."""
         self._show_records()
         self.log.append_batch(batch)
+        if not self.log.is_holding:
+            self.log.high_watermark = self.log.next_offset
         self._shown_batches += 1
 
     def advance(self, ms: int) -> None:
@@ -151,7 +114,7 @@ class Transcript:
 
     def join(self, name: str, *, version: int = 3, instance: str | None = None, protocols: str = "range", **fields: Any) -> None:
         """A JoinGroup of member `name`, under the id it was last given. Version 3 needs no second round for the id (KIP-394)."""
-        context = request_context(11, version, client_id=name, now_ms=self.clock.now_ms())
+        requester = Requester(version, name, "127.0.0.1")
         subscription = encode_subscription(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
         protocol_type = fields.pop("protocol_type", "consumer")
         request = JoinGroupRequest(
@@ -169,7 +132,7 @@ class Transcript:
             }
             | fields
         )
-        self._call(lambda: self.coordinator.join(context, request), lambda response: self._show_join(name, response))
+        self._call(lambda: self.coordinator.join(requester, request), lambda response: self._show_join(name, response))
 
     def sync(self, name: str, *, generation: int = 1, instance: str | None = None, **assignments: str) -> None:
         """A SyncGroup; the leader gives `member=assignment` for each member."""
@@ -206,7 +169,6 @@ class Transcript:
 
     def commit(self, offset: int, name: str = "", *, generation: int = -1, partition: int = 0, version: int = 8, **fields: Any) -> None:
         """An OffsetCommit for t-`partition`; without a member it is that of a simple consumer."""
-        context = request_context(8, version, client_id=name, now_ms=self.clock.now_ms())
         request = OffsetCommitRequest(
             group_id=fields.pop("group_id", "g"),
             generation_id_or_member_epoch=generation,
@@ -225,7 +187,7 @@ class Transcript:
             ],
         )
         self._call(
-            lambda: self.coordinator.commit_offsets(context, request),
+            lambda: self.coordinator.commit_offsets(request, version),
             lambda response: self._line(f"commit {offset} {_error(response.topics[0].partitions[0].error_code)}"),
         )
 
@@ -233,8 +195,8 @@ class Transcript:
         """An OffsetFetch of these partitions of t, or of all that the group has."""
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(partitions))] if partitions else None
         group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-        work = self.coordinator.fetch_offsets(group, AnswerSize(), require_stable=require_stable)
-        self._call(lambda: at_once_or_in_turns(work), self._show_fetch)
+        reads = self.coordinator.offset_reads(AnswerSize(), require_stable=require_stable)
+        self._call(lambda: started(at_once_or_in_turns(reads.read(group))), self._show_fetch)
 
     def _call(self, request: Callable[[], Any], show: Callable[[Any], None]) -> None:
         def answered(response: Any) -> None:
@@ -254,6 +216,15 @@ class Transcript:
             answered(response)
 
     # What came out.
+
+    @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        """The groups as they are in memory, uncommitted ones too."""
+        return {
+            group_id: group
+            for shard in self.coordinator.runtime.get_active_shards()
+            for group_id, group in shard.machine.group_manager.groups.items()
+        }
 
     @property
     def unanswered_count(self) -> int:
@@ -326,9 +297,7 @@ class Transcript:
 
     @staticmethod
     def _show_record(key: bytes | None, value: bytes | None) -> str:
-        record = read_record(key, value)
-        if record is None:
-            return "unknown"
+        record = GROUP_RECORDS.decode(key, value)
         if isinstance(record.key, OffsetCommitKey):
             offset = "deleted" if record.value is None else record.value.offset
             return f"{record.key.topic}-{record.key.partition}={offset}"

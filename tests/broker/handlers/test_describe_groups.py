@@ -49,7 +49,7 @@ def test_authorized_operations_are_told_when_asked_for(is_asked: bool, operation
 
 def test_error_is_told_for_each_group():
     script = Transcript()
-    script.coordinator.on_resigned(0)
+    script.coordinator.runtime.on_resigned(0)
 
     groups = GroupHandlers(script).call(describe_groups, 6, DescribeGroupsRequest(groups=["a", "b"])).groups
 

@@ -19,6 +19,6 @@ def test_member_is_told_that_all_is_well(version: int):
 
 def test_group_error_is_told():
     handlers = GroupHandlers()
-    handlers.script.coordinator.on_resigned(0)
+    handlers.script.coordinator.runtime.on_resigned(0)
 
     assert handlers.call(heartbeat, 4, HeartbeatRequest(group_id="g")).error_code == ErrorCode.NOT_COORDINATOR

@@ -55,5 +55,5 @@ def test_version_0_waits_for_a_rebalance_as_long_as_for_a_heartbeat():
 
     handlers.send(join_group, 0, request(rebalance_timeout_ms=-1))
 
-    (member,) = handlers.script.coordinator.list_groups()[0].members.values()
+    (member,) = handlers.script.groups["g"].members.values()
     assert member.rebalance_timeout_ms == 10_000

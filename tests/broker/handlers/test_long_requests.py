@@ -278,6 +278,24 @@ async def test_one_resource_named_often_is_answered_each_time_up_to_a_limit(tmp_
     await room.close()
 
 
+def test_stable_offsets_of_many_groups_wait_once_for_what_is_in_flight_and_go_on_in_turns() -> None:
+    handlers = GroupHandlers()
+    _commit(handlers, *NAMES)
+    handlers.script.log.is_holding = True
+    handlers.script.commit(6)
+    groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ["g", *NAMES]]
+
+    outcome = handlers.send(offset_fetch, 8, OffsetFetchRequest(groups=groups, require_stable=True))
+    awaited = next(outcome)
+    assert not awaited.is_done
+    handlers.script.log.commit()
+    outcome.send(awaited.value)
+
+    response, pieces_count = run(outcome)
+    assert [group.topics[0].partitions[0].committed_offset for group in response.groups] == [6, *[1] * len(NAMES)]
+    assert pieces_count >= len(NAMES) / ELEMENTS_PER_PIECE_MAX
+
+
 def test_offsets_of_one_group_asked_for_often_have_a_limit() -> None:
     handlers = GroupHandlers()
     _commit(handlers, "g", metadata="m" * 4_000)
@@ -295,4 +313,4 @@ def _commit(handlers: GroupHandlers, *group_ids: str, metadata: str = "") -> Non
     for group_id in group_ids:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=metadata)
         request = OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
-        handlers.script.coordinator.commit_offsets(context(8), request)
+        handlers.script.coordinator.commit_offsets(request, 8)

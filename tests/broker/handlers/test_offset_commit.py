@@ -54,7 +54,7 @@ def test_partitions_that_do_not_exist_are_refused_and_the_others_committed():
 
 def test_request_of_unknown_partitions_only_asks_no_coordinator():
     handlers = GroupHandlers()
-    handlers.script.coordinator.on_resigned(0)
+    handlers.script.coordinator.runtime.on_resigned(0)
 
     response = handlers.call(offset_commit, 8, request(nope=[0]))
 
@@ -63,7 +63,7 @@ def test_request_of_unknown_partitions_only_asks_no_coordinator():
 
 def test_group_error_is_told_for_every_partition_that_exists():
     handlers = GroupHandlers()
-    handlers.script.coordinator.on_resigned(0)
+    handlers.script.coordinator.runtime.on_resigned(0)
 
     response = handlers.call(offset_commit, 8, request(t=[0, 7]))
 
@@ -128,8 +128,8 @@ def test_many_topics_share_batches():
     asked.topics *= MANY
     appended: list[int] = []
     commit = handlers.script.coordinator.commit_offsets
-    handlers.services.group_coordinator.commit_offsets = lambda context, part: (  # type: ignore[method-assign]
-        appended.append(len(part.topics)) or commit(context, part)
+    handlers.services.group_coordinator.commit_offsets = lambda part, api_version: (  # type: ignore[method-assign]
+        appended.append(len(part.topics)) or commit(part, api_version)
     )
 
     response = commit_many(handlers, asked)
@@ -153,7 +153,7 @@ def test_unknown_partitions_among_many_are_refused_and_the_others_committed():
 def test_coordinator_that_moves_between_two_turns_is_told_for_the_rest():
     handlers = GroupHandlers()
 
-    response = commit_many(handlers, request(t=[0] * MANY), after_first_commit=lambda: handlers.script.coordinator.on_resigned(0))
+    response = commit_many(handlers, request(t=[0] * MANY), after_first_commit=lambda: handlers.script.coordinator.runtime.on_resigned(0))
 
     codes = [found.error_code for found in response.topics[0].partitions]
     assert codes[0] == ErrorCode.NONE
@@ -180,7 +180,7 @@ def test_more_than_one_batch_may_hold_is_refused_whole_as_in_kafka():
 
 def test_an_error_of_the_group_comes_before_the_size():
     handlers = GroupHandlers()
-    handlers.script.coordinator.on_resigned(0)
+    handlers.script.coordinator.runtime.on_resigned(0)
 
     response = commit_many(handlers, too_large_request())
 

@@ -1,0 +1,180 @@
+"""CoordinatorRuntime: the shards of one internal topic's partitions that this broker leads (Kafka's class of this name).
+
+Follows the partitions' leadership: a shard is loaded when this broker is elected and dropped when it is not. Finds the shard that a key
+belongs to. Knows nothing of what its shards coordinate: groups are one client of it, with a state machine and a record table of their own.
+
+Subscribe `on_metadata_delta` after the ReplicaManager, which must know that it leads before a log can be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Generic
+
+from broker.clock import Clock
+from broker.coordination.coordinator_log import CoordinatorLog
+from broker.coordination.java_hash import positive_java_hash
+from broker.coordination.records import RecordTable
+from broker.coordination.shard import Machine, Shard, ShardState
+from broker.limited_log import LimitedLog
+from broker.loop_job import LoopJob
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.metadata.image import MetadataDelta
+
+log = logging.getLogger("barnabas.coordination")
+
+
+class CoordinatorRuntime(Generic[Machine]):
+    """See the module's docstring. `on_all_loaded` is called each time no shard is left to load."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        node_id: int,
+        coordinator_log: CoordinatorLog,
+        clock: Clock,
+        table: RecordTable[Machine],
+        make_machine: Callable[[Shard[Machine]], Machine],
+        write_timeout_ms: int,
+        limited_log: LimitedLog,
+        on_all_loaded: Callable[[], None],
+    ) -> None:
+        self._topic = topic
+        self._node_id = node_id
+        self._log = coordinator_log
+        self._clock = clock
+        self._table = table
+        self._make_machine = make_machine
+        self._write_timeout_ms = write_timeout_ms
+        self._limited_log = limited_log
+        self._on_all_loaded = on_all_loaded
+        self._shards: dict[int, Shard[Machine]] = {}
+        self._loads: deque[tuple[Shard[Machine], Iterator[None]]] = deque()
+        self._loading = LoopJob(clock, self._load_step)
+        self._is_running = False
+
+    # Life.
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._is_running = True
+
+    def stop(self) -> None:
+        """Answer all who wait with NOT_COORDINATOR and serve no more."""
+        self._is_running = False
+        self._loading.stop()
+        self._loads.clear()
+        for partition in list(self._shards):
+            self.on_resigned(partition)
+
+    # Leadership.
+
+    def on_metadata_delta(self, delta: MetadataDelta) -> None:
+        """Load the partitions that this broker leads now, drop those that it does not."""
+        if any(topic.name == self._topic for topic in delta.deleted_topics):
+            for partition in list(self._shards):
+                self.on_resigned(partition)
+        added = (change for each in delta.added_partitions if each.topic.name == self._topic for change in each.changes())
+        for change in chain(delta.changed_partitions, added):
+            if change.topic.name != self._topic:
+                continue
+            if change.image.leader == self._node_id:
+                self.on_elected(change.partition, change.image.leader_epoch)
+            else:
+                self.on_resigned(change.partition)
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """Load the partition; who asks for it is told COORDINATOR_LOAD_IN_PROGRESS until that is done."""
+        current = self._shards.get(partition)
+        if current is not None and current.leader_epoch >= leader_epoch:
+            return
+        self.on_resigned(partition)
+        self._load(partition, leader_epoch)
+
+    def on_resigned(self, partition: int) -> None:
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.resign()
+
+    def _load(self, partition: int, leader_epoch: int) -> None:
+        shard = Shard(
+            partition,
+            leader_epoch,
+            coordinator_log=self._log,
+            clock=self._clock,
+            table=self._table,
+            make_machine=self._make_machine,
+            write_timeout_ms=self._write_timeout_ms,
+            limited_log=self._limited_log,
+            on_failed=self._reload,
+        )
+        self._shards[partition] = shard
+        self._loads.append((shard, shard.load()))
+        self._loading.resume()
+
+    def _reload(self, failed: Shard[Machine]) -> None:
+        """If this broker still leads, the log says what the state is. If not, it cannot be read, and the shard stays failed."""
+        if self._shards.get(failed.partition) is failed:
+            self._load(failed.partition, failed.leader_epoch)
+
+    def _load_step(self) -> bool:
+        """One step of one load in each turn of the event loop: everything else goes on meanwhile. Whether there are more."""
+        shard, steps = self._loads[0]
+        try:
+            is_done = shard.state is not ShardState.LOADING or next(steps, _DONE) is _DONE
+        except KafkaError as e:
+            # Leadership moved, or the disk failed: what is kept there is looked for elsewhere.
+            log.warning("partition %d of %s could not be loaded: %s", shard.partition, self._topic, e)
+            is_done = True
+            shard.fail_loading()
+        except Exception:
+            log.exception("partition %d of %s could not be loaded", shard.partition, self._topic)
+            is_done = True
+            shard.fail_loading()
+        if is_done:
+            self._loads.popleft()
+        if self._loads:
+            return True
+        self._on_all_loaded()
+        return False
+
+    # Which shard.
+
+    def partition_for(self, key: str) -> int:
+        """The partition that keeps what this id names."""
+        return positive_java_hash(key) % self._log.partition_count
+
+    def get_shard(self, key: str) -> Shard[Machine]:
+        """The key's shard, active. COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS otherwise."""
+        shard = self._shards.get(positive_java_hash(key) % self._log.partition_count)
+        if shard is not None and shard.is_active:
+            return shard
+        if not self._is_running:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        is_loading = shard is not None and shard.state is ShardState.LOADING
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR)
+
+    def get_active_shards(self) -> list[Shard[Machine]]:
+        """All of them. COORDINATOR_LOAD_IN_PROGRESS while some are not known yet: a part would look like the whole."""
+        if not self._is_running:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if any(shard.state is ShardState.LOADING for shard in self._shards.values()):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.active_shards()
+
+    def active_shards(self) -> list[Shard[Machine]]:
+        """Those that are active now."""
+        return [shard for shard in self._shards.values() if shard.is_active]
+
+    def shards(self) -> list[Shard[Machine]]:
+        """Those that are active or come to be so, and those that failed."""
+        return list(self._shards.values())
+
+
+_DONE: Any = object()

@@ -1,0 +1,319 @@
+"""Shard: the life of one partition's coordinator, and the writes in flight (Kafka's CoordinatorRuntime.CoordinatorContext).
+
+    LOADING --log read to its end--> ACTIVE --another broker leads--> RESIGNED
+       '------- cannot be read --------'---- a commit was lost ----> FAILED
+
+The one rule: an operation computes records and an answer; the records are replayed when they are appended, so that the next operation
+computes on them; the answer leaves when they are committed. Readers that must not see the uncommitted read through `timeline`. A record
+is replayed in the same way when the log is loaded, so that state that was loaded and state that was lived through are the same.
+
+Who does not lead any more forgets: state, timers and writes in flight end together. Nothing is ever undone.
+
+Owns the state machine, its timers, its timeline and its writes. CoordinatorRuntime makes it, steps `load`, and ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from broker.clock import Clock, Timer
+from broker.coordination.coordinator_log import Buffer, CoordinatorLog, OnCommitted
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult, RecordTable, UnknownRecordTypeError
+from broker.coordination.timeline import Change, Timeline
+from broker.coordination.timers import CoordinatorTimers, Operation
+from broker.limited_log import LimitedLog
+from protocol.errors import DecodeError, ErrorCode
+from protocol.records import BatchHeader, ControlType, iterate_headers, iterate_records, read_end_transaction_marker
+
+log = logging.getLogger("barnabas.coordination")
+
+LOAD_RECORDS_PER_STEP = 64
+"""Records replayed before the event loop gets its turn: under a millisecond together."""
+
+RESPONSE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a coordinator's client is told when an append fails: it asked for no append (CoordinatorOperationExceptionHelper)."""
+
+
+class StateMachine(Protocol):
+    """What a shard is the coordinator of. Its record table says who replays which records (Kafka's CoordinatorShard)."""
+
+    def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """What was replayed for this producer's transaction counts now, or never."""
+
+    def on_loaded(self) -> None:
+        """The shard is active: from now on it may write."""
+
+    def on_unloaded(self) -> None:
+        """Nobody asks any more: answer all who still wait with NOT_COORDINATOR."""
+
+
+Machine = TypeVar("Machine", bound=StateMachine)
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    RESIGNED = "resigned"
+
+
+class _Write:
+    """One append in flight, or a wait for those before it, which has no changes. Told once: by the log, the clock or the shard's end."""
+
+    __slots__ = ("_on_committed", "changes", "is_appended", "is_told", "outcome", "timer")
+
+    def __init__(self, on_committed: OnCommitted) -> None:
+        self._on_committed = on_committed
+        self.changes: Sequence[Change] = ()
+        self.is_appended = False
+        self.is_told = False
+        self.outcome: ErrorCode | None = None
+        """What the log said of it."""
+        self.timer: Timer | None = None
+
+    def tell(self, error: ErrorCode) -> None:
+        """An answer that fails is logged: the writes behind it must not suffer."""
+        if self.is_told:
+            return
+        self.is_told = True
+        if self.timer is not None:
+            self.timer.cancel()
+        try:
+            self._on_committed(error if error is ErrorCode.NONE else RESPONSE_ERRORS.get(error, error))
+        except Exception:
+            log.exception("an answer that waited for its commit failed")
+
+
+class Shard(Generic[Machine]):
+    """See the module's docstring. `on_failed` is called when the shard failed after it was active."""
+
+    def __init__(
+        self,
+        partition: int,
+        leader_epoch: int,
+        *,
+        coordinator_log: CoordinatorLog,
+        clock: Clock,
+        table: RecordTable[Machine],
+        make_machine: Callable[[Shard[Machine]], Machine],
+        write_timeout_ms: int,
+        limited_log: LimitedLog,
+        on_failed: Callable[[Shard[Machine]], None],
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.state = ShardState.LOADING
+        self.is_active = False
+        """Whether the state is ACTIVE, which every request asks."""
+        self._log = coordinator_log
+        self._clock = clock
+        self._table = table
+        self._write_timeout_ms = write_timeout_ms
+        self._limited_log = limited_log
+        self._on_failed = on_failed
+        self.timers = CoordinatorTimers(clock, self._run_operation)
+        self.timeline = Timeline()
+        self.machine = make_machine(self)
+        self._replay = table.bind(self.machine)
+        self._writes: deque[_Write] = deque()
+        self._waiting_for_load: list[Callable[[], None]] = []
+
+    @property
+    def has_writes(self) -> bool:
+        """Whether something is appended that is not committed yet."""
+        return bool(self._writes)
+
+    # Writing.
+
+    def write(self, result: CoordinatorResult) -> None:
+        """Append and replay the result's records, and tell the result once they are committed; at once if they were refused.
+
+        A result without records is told when what was written before it is committed: it was computed on that.
+        A client that waits longer than the write timeout is told so, but the records count when they are committed after all.
+        """
+        assert self.is_active, "only an active shard writes"
+        write = _Write(result.on_committed)
+        if not result.records:
+            write.outcome = ErrorCode.NONE
+            self._await_commit(write)
+            return
+        now_ms = self._clock.now_ms()
+        try:
+            records = [self._table.encode(record, now_ms) for record in result.records]
+        except ValueError as e:
+            # A name longer than a stored string may be; Kafka fails the request in the same way.
+            self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
+            write.tell(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._log.append(self.partition, records, lambda error: self._note_outcome(write, error))
+        if write.outcome not in (None, ErrorCode.NONE):
+            write.tell(write.outcome)
+        elif not self.is_active:
+            write.tell(ErrorCode.NOT_COORDINATOR)  # the append cost this broker its leadership
+        else:
+            self._replay_appended(write, result)
+
+    def _replay_appended(self, write: _Write, result: CoordinatorResult) -> None:
+        is_committed = write.outcome is not None and not self._writes
+        try:
+            if not is_committed:
+                self.timeline.record()
+            replay = self._replay
+            for record in result.records:
+                replay[type(record.key)](record.key, record.value, NO_PRODUCER_ID)
+            if not is_committed:
+                write.changes = self.timeline.stop_recording()
+        except Exception:
+            log.exception("partition %d: a record that was appended could not be replayed", self.partition)
+            self._fail(write, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._await_commit(write)
+
+    def _await_commit(self, write: _Write) -> None:
+        """Tell the write now if it is committed and none before it waits, else when that is so."""
+        write.is_appended = True
+        if write.outcome is not None and not self._writes:
+            write.tell(write.outcome)
+            return
+        self._writes.append(write)
+        write.timer = self._clock.call_later(self._write_timeout_ms, write.tell, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _note_outcome(self, write: _Write, error: ErrorCode) -> None:
+        write.outcome = error
+        if not write.is_appended or not self._writes:
+            return  # `write` looks at the outcome itself, or the shard has ended
+        if error is not ErrorCode.NONE:
+            self._fail(write, error)
+            return
+        # In the order of the log, whatever the order in which its appends are told done.
+        while self._writes and self._writes[0].outcome is not None:
+            finished = self._writes.popleft()
+            self.timeline.commit(finished.changes)
+            finished.tell(ErrorCode.NONE)
+
+    def run(self, result: CoordinatorResult | None) -> None:
+        """Write what an operation came to, if anything."""
+        if result is not None:
+            self.write(result)
+
+    def _run_operation(self, operation: Operation) -> None:
+        self.run(operation())
+
+    def when_loaded(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the shard is active, at once if it is; never if it does not come to that."""
+        if self.state is ShardState.LOADING:
+            self._waiting_for_load.append(callback)
+        elif self.is_active:
+            callback()
+
+    # Loading.
+
+    def load(self) -> Iterator[None]:
+        """Replay the partition's log, a step at a time: whoever drives this lets the event loop run at each yield.
+
+        What is above the high watermark is one write in flight: readers of the committed do not see it until it is committed."""
+        replayed_count = 0
+        uncommitted_end_offset: int | None = None
+        for chunk in self._log.read(self.partition):
+            for position, header in iterate_headers(chunk):
+                if uncommitted_end_offset is None and header.next_offset > self._log.committed_end_offset(self.partition):
+                    self.timeline.record()
+                    uncommitted_end_offset = header.next_offset
+                elif uncommitted_end_offset is not None:
+                    uncommitted_end_offset = header.next_offset
+                for _ in self._replay_batch(chunk, position, header):
+                    replayed_count += 1
+                    if replayed_count % LOAD_RECORDS_PER_STEP == 0:
+                        yield
+        self.state = ShardState.ACTIVE
+        self.is_active = True
+        log.debug("loaded %d records of partition %d, epoch %d", replayed_count, self.partition, self.leader_epoch)
+        if uncommitted_end_offset is not None:
+            self._await_loaded(uncommitted_end_offset)
+        self.machine.on_loaded()
+        waiting, self._waiting_for_load = self._waiting_for_load, []
+        for callback in waiting:
+            callback()
+
+    def _await_loaded(self, end_offset: int) -> None:
+        write = _Write(lambda error: None)
+        write.changes = self.timeline.stop_recording()
+        write.is_appended = True
+        self._writes.append(write)
+        self._log.when_committed(self.partition, end_offset, lambda error: self._note_outcome(write, error))
+
+    def _replay_batch(self, chunk: Buffer, position: int, header: BatchHeader) -> Iterator[None]:
+        """Yields after each record. What cannot be read is skipped: the others must not suffer for it."""
+        try:
+            if header.is_control:
+                marker = read_end_transaction_marker(chunk, position, header)
+                if marker is not None:
+                    self.machine.replay_end_transaction(header.producer_id, is_commit=marker.control_type is ControlType.COMMIT)
+                return
+            producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+            for stored in iterate_records(chunk, position):
+                self._replay_stored(stored.key, stored.value, stored.offset, producer_id)
+                yield
+        except DecodeError as e:
+            self._limited_log.error(
+                "malformed batch", "partition %d has a malformed batch at offset %d: %s", self.partition, header.base_offset, e
+            )
+
+    def _replay_stored(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
+        try:
+            record = self._table.decode(key, value)
+        except UnknownRecordTypeError as e:
+            self._limited_log.warning(
+                "unknown record type",
+                "partition %d offset %d: unknown record type %s is ignored; it may be left over from an aborted upgrade",
+                self.partition,
+                offset,
+                e,
+            )
+        except DecodeError as e:
+            self._limited_log.error("invalid record", "partition %d offset %d holds no valid record: %s", self.partition, offset, e)
+        else:
+            self._replay[type(record.key)](record.key, record.value, producer_id)
+
+    # The end.
+
+    def resign(self) -> None:
+        """Another broker leads the partition: everyone who waits is sent to look for it."""
+        self._end(ShardState.RESIGNED)
+
+    def fail_loading(self) -> None:
+        """The log cannot be read."""
+        self._end(ShardState.FAILED)
+
+    def _fail(self, write: _Write, error: ErrorCode) -> None:
+        """Memory and log may not say the same any more. Most likely another broker leads."""
+        self._limited_log.warning("lost write", "partition %d: a write was lost: %s; its state is dropped", self.partition, error.name)
+        write.tell(error)
+        self._end(ShardState.FAILED)
+        self._on_failed(self)
+
+    def _end(self, state: ShardState) -> None:
+        if self.state in (ShardState.FAILED, ShardState.RESIGNED):
+            self.state = state
+            return
+        self.state = state
+        self.is_active = False
+        writes, self._writes = self._writes, deque()
+        for write in writes:
+            write.tell(ErrorCode.NOT_COORDINATOR)
+        self.machine.on_unloaded()
+        self.timers.cancel_all()
+        self._waiting_for_load.clear()

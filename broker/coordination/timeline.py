@@ -1,0 +1,133 @@
+"""Timeline: what a shard's dicts held at the last commit, while records are appended that are not committed yet (Kafka's
+SnapshotRegistry and TimelineHashMap).
+
+The dicts themselves hold the state as it was written, which operations compute on. For each key that an uncommitted write changed, the
+timeline keeps what was there before. A reader that must not see the uncommitted asks `committed(mapping)`.
+
+Nothing is kept between `record` and `stop_recording` alone: where an append is its own commit nothing is recorded, and a change costs
+one comparison. There is no way back: a write that is lost ends the shard's life with all of its state.
+
+Owned by a Shard. Only what changes durable state, which is replay, changes its dicts, and does so through `put` and `remove`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+Change = tuple[dict[Any, Any], Any]
+"""A dict and the key in it."""
+
+_ABSENT: Any = object()
+
+_Before = dict[Any, deque[Any]]
+"""For each changed key what it held before each write that changed it, oldest first: the first is what is committed."""
+
+
+class Timeline:
+    """See the module's docstring."""
+
+    __slots__ = ("_before", "_recorded")
+
+    def __init__(self) -> None:
+        self._recorded: list[Change] | None = None
+        self._before: dict[int, _Before] = {}  # by the identity of a dict, which a write in flight keeps alive
+
+    # Changing.
+
+    def put(self, mapping: dict[Key, Value], key: Key, value: Value) -> None:
+        if self._recorded is not None:
+            self._note(mapping, key, mapping.get(key, _ABSENT))
+        mapping[key] = value
+
+    def remove(self, mapping: dict[Key, Value], key: Key) -> None:
+        """Remove the key, if it is there."""
+        if key not in mapping:
+            return
+        if self._recorded is not None:
+            self._note(mapping, key, mapping[key])
+        del mapping[key]
+
+    def note_added(self, mapping: dict[Key, Value], key: Key) -> None:
+        """The key was put into the dict by the operation whose records are being replayed."""
+        if self._recorded is not None:
+            self._note(mapping, key, _ABSENT)
+
+    def _note(self, mapping: dict[Key, Value], key: Key, before: Any) -> None:
+        assert self._recorded is not None, "only a write in flight is noted"
+        self._recorded.append((mapping, key))
+        self._before.setdefault(id(mapping), {}).setdefault(key, deque()).append(before)
+
+    # Writes in flight.
+
+    def record(self) -> None:
+        """The changes that follow are not committed."""
+        assert self._recorded is None, "one write is replayed at a time"
+        self._recorded = []
+
+    def stop_recording(self) -> list[Change]:
+        """The changes since `record`, to be given to `commit`, in the order of the log."""
+        changes = self._recorded
+        assert changes is not None, "nothing is recorded"
+        self._recorded = None
+        return changes
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """The oldest write in flight is committed: what it changed is what counts."""
+        for mapping, key in changes:
+            before = self._before[id(mapping)]
+            before[key].popleft()
+            if not before[key]:
+                del before[key]
+            if not before:
+                del self._before[id(mapping)]
+
+    # Reading what is committed.
+
+    def committed(self, mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
+        """The dict as committed, until the next change: itself, unless a write in flight changed it. To be read at once."""
+        before = self._before.get(id(mapping)) if self._before else None
+        return mapping if before is None else _Committed(mapping, before)
+
+    def committed_values(self, mapping: dict[Key, Value]) -> list[Value]:
+        """The committed values of a dict that may be large."""
+        view = self.committed(mapping)
+        return list((view.copied() if isinstance(view, _Committed) else mapping).values())
+
+
+class _Committed(Mapping[Key, Value]):
+    """A dict without the changes of writes in flight."""
+
+    __slots__ = ("_before", "_mapping")
+
+    def __init__(self, mapping: Mapping[Key, Value], before: _Before) -> None:
+        self._mapping = mapping
+        self._before = before
+
+    def __getitem__(self, key: Key) -> Value:
+        before = self._before.get(key)
+        if before is None:
+            return self._mapping[key]
+        value: Value = before[0]
+        if value is _ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.copied())
+
+    def __len__(self) -> int:
+        return len(self.copied())
+
+    def copied(self) -> dict[Key, Value]:
+        copied = dict(self._mapping)
+        for key, before in self._before.items():
+            if before[0] is _ABSENT:
+                copied.pop(key, None)
+            else:
+                copied[key] = before[0]
+        return copied

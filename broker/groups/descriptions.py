@@ -1,0 +1,64 @@
+"""Groups as others see them: values that do not change when the group does."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.groups.classic_group_member import ClassicGroupMember
+from broker.pieces import PIECE_ELEMENTS, pieces
+
+
+class GroupListing(NamedTuple):
+    """A group in a list."""
+
+    group_id: str
+    protocol_type: str
+    state: GroupState
+
+
+class MemberDescription(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class GroupDescription(NamedTuple):
+    """A group with its members. Metadata and protocol are those of a stable group: before that nothing is chosen yet."""
+
+    group_id: str
+    protocol_type: str
+    protocol: str
+    state: GroupState
+    members: list[MemberDescription]
+
+
+def listing(group: ClassicGroup) -> GroupListing:
+    return GroupListing(group.group_id, group.protocol_type or "", group.state)
+
+
+def description(group: ClassicGroup) -> Generator[None, None, GroupDescription]:
+    """State and members as they are now, though others are served before it is whole."""
+    is_stable = group.state is GroupState.STABLE
+    protocol = (group.protocol_name or "") if is_stable else ""
+    described = GroupDescription(group.group_id, group.protocol_type or "", protocol, group.state, [])
+    for piece in pieces(list(group.members.values())):
+        described.members.extend([_member(member, protocol, is_stable=is_stable) for member in piece])
+        if len(piece) == PIECE_ELEMENTS:
+            yield
+    return described
+
+
+def _member(member: ClassicGroupMember, protocol: str, *, is_stable: bool) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.protocols.get(protocol, b"") if is_stable else b"",
+        member.assignment,
+    )

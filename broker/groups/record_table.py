@@ -1,0 +1,62 @@
+"""The types of the records of `__consumer_offsets`: how each is coded, and who replays it.
+
+Types that are not in the table, those of the newer group protocols (KIP-848, KIP-932) among them, are skipped with a warning.
+
+Versions are those that Apache Kafka 4.3 writes: GroupMetadataValue 3; OffsetCommitValue 4 with the topic's id, or 1 for a commit
+with an explicit retention time, the only version that has room for it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from broker.coordination.records import RecordTable, RecordType, encode_key
+from broker.groups.shard import GroupCoordinatorShard
+from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+
+LEGACY_OFFSET_COMMIT = 0
+"""The type of very old brokers' offsets, with the same key."""
+OFFSET_COMMIT = 1
+GROUP_METADATA = 2
+
+GROUP_METADATA_VALUE_VERSION = 3
+OFFSET_COMMIT_VALUE_VERSION = 4
+EXPIRING_OFFSET_COMMIT_VALUE_VERSION = 1
+
+OFFSET_KEYS_CACHED = 10_000
+"""Encoded keys of offsets that are remembered: the same partitions are committed again and again, and encoding costs 4 µs."""
+
+
+@lru_cache(maxsize=OFFSET_KEYS_CACHED)
+def _encoded_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return encode_key(OFFSET_COMMIT, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+forget_offset_keys = _encoded_offset_key.cache_clear
+"""As `forget_hashes`."""
+
+
+def _offset_commit_version(value: OffsetCommitValue) -> int:
+    return OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else EXPIRING_OFFSET_COMMIT_VALUE_VERSION
+
+
+GROUP_RECORDS: RecordTable[GroupCoordinatorShard] = RecordTable(
+    [
+        RecordType(
+            numbers=(OFFSET_COMMIT, LEGACY_OFFSET_COMMIT),
+            key_class=OffsetCommitKey,
+            value_class=OffsetCommitValue,
+            value_version=_offset_commit_version,
+            owner=lambda shard: shard.offset_manager.replay,
+            encode_key=lambda key: _encoded_offset_key(key.group, key.topic, key.partition),
+        ),
+        RecordType(
+            numbers=(GROUP_METADATA,),
+            key_class=GroupMetadataKey,
+            value_class=GroupMetadataValue,
+            value_version=lambda value: GROUP_METADATA_VALUE_VERSION,
+            owner=lambda shard: shard.group_manager.replay,
+        ),
+    ]
+)
+"""Every type of record that is served here."""
