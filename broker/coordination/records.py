@@ -16,6 +16,7 @@ from protocol.codec import decode, encode
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
 from protocol.records import SimpleRecord
+from protocol.schema import schema_of
 
 Machine = TypeVar("Machine")
 
@@ -56,9 +57,8 @@ class UnknownRecordTypeError(Exception):
 class RecordType(Generic[Machine]):
     """One row of a coordinator's table."""
 
-    numbers: tuple[int, ...]
-    """What stands before the key: the first is written, all are read."""
     key_class: type[Any]
+    """Its schema has the number that stands before the key."""
     value_class: type[Any]
     value_version: Callable[[Any], int]
     """The version to write a value in."""
@@ -66,6 +66,12 @@ class RecordType(Generic[Machine]):
     """The method of a state machine that replays these records."""
     encode_key: Callable[[Any], bytes] | None = None
     """A record's whole key, where something is faster than the codec."""
+    older_numbers: tuple[int, ...] = ()
+    """Read, never written."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return (_number_of(self.key_class), *self.older_numbers)
 
 
 class RecordTable(Generic[Machine]):
@@ -80,7 +86,7 @@ class RecordTable(Generic[Machine]):
         """The record as it is stored. ValueError for what no stored field can hold."""
         key, value = record.key, record.value
         row = self._by_key[type(key)]
-        key_bytes = encode_key(row.numbers[0], key) if row.encode_key is None else row.encode_key(key)
+        key_bytes = encode_key(key) if row.encode_key is None else row.encode_key(key)
         if value is None:
             return SimpleRecord(key_bytes, None, timestamp=now_ms)
         return SimpleRecord(key_bytes, encode_with_version(value, row.value_version(value)), timestamp=now_ms)
@@ -101,6 +107,12 @@ class RecordTable(Generic[Machine]):
         return {row.key_class: row.owner(machine) for row in self._rows}
 
 
-def encode_key(number: int, key: object) -> bytes:
+def encode_key(key: object) -> bytes:
     """The type, then the message."""
-    return VERSION.pack(number) + encode(key, KEY_VERSION)
+    return VERSION.pack(_number_of(type(key))) + encode(key, KEY_VERSION)
+
+
+def _number_of(key_class: type[Any]) -> int:
+    number = schema_of(key_class).key
+    assert number is not None, f"{key_class.__name__} is no key"
+    return number

@@ -16,8 +16,6 @@ from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetada
 
 LEGACY_OFFSET_COMMIT = 0
 """The type of very old brokers' offsets, with the same key."""
-OFFSET_COMMIT = 1
-GROUP_METADATA = 2
 
 GROUP_METADATA_VALUE_VERSION = 3
 OFFSET_COMMIT_VALUE_VERSION = 4
@@ -29,7 +27,7 @@ OFFSET_KEYS_CACHED = 10_000
 
 @lru_cache(maxsize=OFFSET_KEYS_CACHED)
 def _encoded_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return encode_key(OFFSET_COMMIT, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
 forget_offset_keys = _encoded_offset_key.cache_clear
@@ -43,15 +41,14 @@ def _offset_commit_version(value: OffsetCommitValue) -> int:
 GROUP_RECORDS: RecordTable[GroupCoordinatorShard] = RecordTable(
     [
         RecordType(
-            numbers=(OFFSET_COMMIT, LEGACY_OFFSET_COMMIT),
             key_class=OffsetCommitKey,
             value_class=OffsetCommitValue,
             value_version=_offset_commit_version,
             owner=lambda shard: shard.offset_manager.replay,
             encode_key=lambda key: _encoded_offset_key(key.group, key.topic, key.partition),
+            older_numbers=(LEGACY_OFFSET_COMMIT,),
         ),
         RecordType(
-            numbers=(GROUP_METADATA,),
             key_class=GroupMetadataKey,
             value_class=GroupMetadataValue,
             value_version=lambda value: GROUP_METADATA_VALUE_VERSION,

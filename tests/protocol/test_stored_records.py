@@ -13,16 +13,7 @@ from protocol.messages.stored.control_records import (
     encode_control_key,
     encode_end_txn_marker,
 )
-from protocol.messages.stored.group_records import (
-    ConsumerGroupMemberMetadataKey,
-    GroupMetadataKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
+from protocol.messages.stored.group_records import GroupMetadataKey
 from protocol.messages.stored.metadata_records import TopicRecord, UnknownMetadataRecord, decode_metadata_record, encode_metadata_record
 
 TOPIC = TopicRecord(name="a", topic_id=bytes(range(16)))
@@ -53,43 +44,6 @@ def test_malformed_metadata_values_are_decode_errors(value: bytes) -> None:
 def test_only_metadata_records_get_the_frame() -> None:
     with pytest.raises(ValueError, match="not a metadata record"):
         encode_metadata_record(GroupMetadataKey(group="g"), 0)
-
-
-@pytest.mark.parametrize(
-    ("key", "encoded"),
-    [
-        (OffsetCommitKey(group="g", topic="t", partition=1), "0001 000167 000174 00000001"),
-        (GroupMetadataKey(group="g"), "0002 000167"),
-        (ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), "0005 000167 00016d"),
-    ],
-)
-def test_group_keys_start_with_their_type(key: object, encoded: str) -> None:
-    assert encode_key(key) == bytes.fromhex(encoded)
-    assert decode_key(memoryview(bytes.fromhex(encoded))) == key
-
-
-def test_unknown_group_keys_are_none() -> None:
-    assert decode_key(bytes.fromhex("0063 000167")) is None
-
-
-@pytest.mark.parametrize("malformed", ["", "00", "0002 0002 67"])
-def test_malformed_group_keys_are_decode_errors(malformed: str) -> None:
-    with pytest.raises(DecodeError):
-        decode_key(bytes.fromhex(malformed))
-
-
-def test_group_values_start_with_their_version() -> None:
-    value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9)
-
-    encoded = encode_value(value, 3)
-
-    assert encoded == bytes.fromhex("0003 0000000000000005 00000002 00016d 0000000000000009")
-    assert decode_value(OffsetCommitKey(), encoded) == (value, 3)
-
-
-def test_a_newer_group_value_is_a_decode_error() -> None:
-    with pytest.raises(DecodeError, match="version 9"):
-        decode_value(GroupMetadataKey(), bytes.fromhex("0009 00"))
 
 
 def test_a_newer_subscription_is_read_as_the_newest_known() -> None:

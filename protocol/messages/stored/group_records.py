@@ -1,19 +1,13 @@
-"""Records of `__consumer_offsets`: committed offsets, classic groups, and the keys of KIP-848 groups, which are recognised only.
+"""Records of `__consumer_offsets`: committed offsets, classic groups, and the keys of KIP-848 groups, which nobody reads yet.
 
-A key is an int16 that tells its type, then the message; a value an int16 with its version, then the message. A null value is a
-tombstone. Key types 0 and 1 once were two versions of one key, which is why both are offset commits.
+`broker/coordination/records.py` frames them. Key types 0 and 1 once were two versions of one key, which is why both are offset commits.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde and the group coordinator's record definitions.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from protocol.codec import decode, encode
-from protocol.errors import DecodeError
-from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
-from protocol.schema import Array, Bytes, Int32, Int64, String, Uuid, message, schema_of, since, struct
+from protocol.schema import Array, Bytes, Int32, Int64, String, Uuid, message, since, struct
 from protocol.uuids import ZERO_UUID
 
 
@@ -116,57 +110,3 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class ConsumerGroupRegularExpressionKey:
     group_id: String = ""
     regular_expression: String = ""
-
-
-KEYS: dict[int, type[Any]] = {
-    schema_of(cls).key or 0: cls
-    for cls in (
-        LegacyOffsetCommitKey,
-        OffsetCommitKey,
-        GroupMetadataKey,
-        ConsumerGroupMetadataKey,
-        ConsumerGroupPartitionMetadataKey,
-        ConsumerGroupMemberMetadataKey,
-        ConsumerGroupTargetAssignmentMetadataKey,
-        ConsumerGroupTargetAssignmentMemberKey,
-        ConsumerGroupCurrentMemberAssignmentKey,
-        ConsumerGroupRegularExpressionKey,
-    )
-}
-"""Key type → class."""
-
-VALUES: dict[type[Any], type[Any]] = {
-    LegacyOffsetCommitKey: LegacyOffsetCommitValue,
-    OffsetCommitKey: OffsetCommitValue,
-    GroupMetadataKey: GroupMetadataValue,
-}
-"""Class of a key → class of the values under it; the keys of KIP-848 groups have none here."""
-
-KEY_VERSION = 0
-"""Every key's own version; what looks like its version on disk is its type."""
-
-
-def encode_key(key: object) -> bytes:
-    """Returns a record's key: the type, then the message."""
-    key_type = schema_of(type(key)).key
-    if key_type is None or KEYS.get(key_type) is not type(key):
-        raise ValueError(f"{type(key).__name__} is not a key of this topic")
-    return VERSION.pack(key_type) + encode(key, KEY_VERSION)
-
-
-def decode_key(buffer: bytes | memoryview) -> Any | None:
-    """Returns the key, None for a type that is not known; raises DecodeError for a malformed one."""
-    if len(buffer) < VERSION.size:
-        raise DecodeError("the key of a group record has no type")
-    cls = KEYS.get(VERSION.unpack_from(buffer)[0])
-    return None if cls is None else decode(cls, KEY_VERSION, buffer, VERSION.size)[0]
-
-
-def encode_value(value: object, version: int) -> bytes:
-    """Returns a record's value: the version, then the message."""
-    return encode_with_version(value, version)
-
-
-def decode_value(key: object, buffer: bytes | memoryview) -> tuple[Any, int]:
-    """Returns the value under a key that `VALUES` has, and its version; raises DecodeError for a malformed or newer one."""
-    return decode_with_version(VALUES[type(key)], buffer)

@@ -67,7 +67,7 @@ class Totals:
 
 
 TOTALS: RecordTable[Totals] = RecordTable(
-    [RecordType(numbers=(7,), key_class=TotalKey, value_class=TotalValue, value_version=lambda value: 0, owner=lambda room: room.replay)]
+    [RecordType(key_class=TotalKey, value_class=TotalValue, value_version=lambda value: 0, owner=lambda room: room.replay)]
 )
 
 

@@ -138,6 +138,45 @@ def test_append_in_flight_is_refused_when_leadership_goes(tmp_path: Path):
     assert answers[0].topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
 
 
+def test_commits_of_one_window_are_committed_in_order_as_followers_get_them(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    first, second = node.commit(7), node.commit(8)
+
+    node.follower_fetches(1)
+    assert (len(first), len(second), node.committed()) == (1, 0, [7])
+    node.follower_fetches(2)
+
+    assert (len(second), node.committed()) == (1, [8])
+
+
+def test_what_followers_lack_at_the_start_is_read_when_they_have_it(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    node.commit(7)
+    node.follower_fetches(1)
+    node.log_manager.write_checkpoints()
+    node.commit(8)
+    node.kill()
+
+    reopened = Node(tmp_path, replicas=(1, 2), leader_epoch=1)
+    assert reopened.committed() == [7]
+    reopened.follower_fetches(2)
+
+    assert reopened.committed() == [8]
+
+
+def test_what_followers_lack_at_the_start_is_forgotten_when_leadership_goes(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    node.commit(7)
+    node.kill()
+    reopened = Node(tmp_path, replicas=(1, 2), leader_epoch=1)
+
+    reopened.metadata.apply_committed([PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_TOPIC_ID, leader=2)])
+
+    with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+        reopened.committed()
+    assert reopened.replica_manager.produce_purgatory.size == 0
+
+
 def test_append_elsewhere_than_on_the_leader_is_refused(tmp_path: Path):
     node = Node(tmp_path)
     outcomes: list[ErrorCode] = []
