@@ -24,6 +24,8 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 PRODUCER_SNAPSHOT_SUFFIX = ".snapshot"
 
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -199,6 +201,18 @@ def rename(source: Path, target: Path, disk: Disk = SYSTEM_DISK) -> None:
     """Renames without an fsync of the directory: after a crash either name may be found, and recovery accepts both."""
     with storage_errors("rename", source):
         disk.replace(source, target)
+
+
+def sync_file(path: Path, disk: Disk = SYSTEM_DISK) -> None:
+    """Makes a file's data durable that nobody holds open; does nothing when it was removed. Raises OSError, which is never retried."""
+    try:
+        descriptor = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        disk.fdatasync(descriptor)
+    finally:
+        disk.close(descriptor)
 
 
 def sync_directory(directory: Path, *, missing_ok: bool = False, disk: Disk = SYSTEM_DISK) -> None:

@@ -7,7 +7,6 @@ Invariant: index entries were written before the work was made, so what lies bel
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from storage.disk import Disk
 from storage.errors import StorageError
 from storage.file_slice import SegmentFile
-from storage.files import sync_directory
+from storage.files import sync_directory, sync_file
 from storage.segment import LogSegment
 
 CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
@@ -53,7 +52,7 @@ class FlushWork:
             for file in self.files:
                 self.disk.fdatasync(file.fd)
             for path in self.paths:
-                _sync_path(path, self.disk)
+                sync_file(path, self.disk)  # retention or a rebuild may have removed it
         except OSError as error:
             raise StorageError(f"cannot synchronise up to offset {self.end_offset}: {error}") from error
         if self.directory is not None:
@@ -154,14 +153,3 @@ class FlushState:
         self._rolled = [segment for segment in self._rolled if segment.base_offset >= work.end_offset]
         self._paths = [path for path in self._paths if path not in work.paths]
         return True
-
-
-def _sync_path(path: Path, disk: Disk) -> None:
-    try:
-        fd = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # retention or a rebuild removed it meanwhile
-    try:
-        disk.fdatasync(fd)
-    finally:
-        disk.close(fd)

@@ -1,8 +1,9 @@
-"""One partition's log on disk (Kafka's UnifiedLog and LocalLog): append, read, watermarks, truncation, flushing, retention.
+"""One partition's log (Kafka's UnifiedLog): appends, reads, watermarks, and what goes with the records: producers and epochs.
 
-Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset, and
-everything below the recovery point was synchronised. An append is all or nothing. Within one append the order is: validate the
-header, look for a duplicate, assign offsets, maybe roll, write the data, its index entries, producer state, log end offset.
+Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; log_start_offset <= local_log_start_offset, from
+which on the records are on this disk. An append is all or nothing. Within one append the order is: validate the header, look for a
+duplicate, assign offsets, note a new epoch, maybe roll, write the data, its index entries, producer state, log end offset.
+The segments, their truncation and their flushing are LocalLog's.
 Owner: one Partition (or the metadata log) on the event loop; only FlushWork and the deletion of files leave it.
 """
 
@@ -19,14 +20,15 @@ from storage.batches import check_own_batches, read_replicated_batches
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from storage.flush import FlushState, FlushWork
+from storage.flush import FlushWork
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
+from storage.local_log import LocalLog
 from storage.log_results import AppendResult, LogRead
-from storage.log_segments import LogSegments, OpenSegments
+from storage.log_segments import OpenSegments
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from storage.recovery import complete_transaction, load_log, rebuild_producer_state
-from storage.segment import LogSegment, TimestampOffset
-from storage.timestamp_search import find_max_timestamp, find_offset_by_timestamp
+from storage.segment import LogSegment
+from storage.timestamp_search import TimestampOffset, find_max_timestamp, find_offset_by_timestamp
 from storage.transaction_index import AbortedTransaction
 from storage.validation import AppendOrigin, PreparedBatch, ValidatedBatch, assign_offsets, check_batch
 
@@ -38,30 +40,31 @@ class Log:
 
     def __init__(
         self,
-        directory: Path,
+        local: LocalLog,
         topic: str,
         partition: int,
         topic_id: bytes,
-        config: LogConfig,
-        random_below: Callable[[int], int],
-        producer_id_expiration_ms: int,
-        disk: Disk,
+        *,
+        leader_epochs: LeaderEpochFileCache,
+        producers: ProducerStateManager,
+        log_start_offset: int,
+        log_end_offset: int,
     ) -> None:
-        self.directory = directory
-        self.log_dir = str(directory.parent)
+        self.directory = local.directory
+        self.log_dir = str(local.directory.parent)
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        self.config = config
-        self.log_start_offset = self.last_stable_offset = self.high_watermark = self.log_end_offset = 0
-        self.recovery_point = 0
-        self.segments = LogSegments()
-        self.leader_epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
-        self.producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms, disk=disk)
-        self.deletions = retention.DelayedDeletions(disk)
-        self._disk = disk
-        self._random_below = random_below
-        self._flushes = FlushState()
+        self.config = local.config
+        self.local_log_start_offset = self.log_start_offset = log_start_offset
+        self.last_stable_offset = self.high_watermark = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.segments = local.segments
+        self.deletions = local.deletions
+        self.leader_epochs = leader_epochs
+        self.producers = producers
+        self._local = local
+        self._flushes = local.flushes
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
 
     @classmethod
@@ -86,20 +89,22 @@ class Log:
 
         The high watermark starts at the log start offset: whoever knows better sets it."""
         try:
-            log = cls(directory, topic, partition, topic_id, config, random_below, producer_id_expiration_ms, disk)
+            epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
+            producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms, disk=disk)
             loaded = load_log(
-                directory, config, log.producers, log.leader_epochs, open_segments=open_segments, disk=disk,
+                directory, config, producers, epochs, open_segments=open_segments, disk=disk,
                 log_start_offset=log_start_offset, recovery_point=recovery_point, was_clean_stop=was_clean_stop, now_ms=now_ms,
             )  # fmt: skip
         except OSError as error:
             raise StorageError(f"cannot load {directory}: {error}", path=directory) from error
-        log.segments = loaded.segments
-        log.log_start_offset = log.high_watermark = log.last_stable_offset = loaded.log_start_offset
-        log.log_end_offset = loaded.log_end_offset
-        log.recovery_point = loaded.recovery_point
-        log._flushes.note_closed(segment for segment in loaded.segments if segment.is_recovered and not segment.is_active)
-        log.segments.active.roll_jitter_ms = log._draw_jitter_ms()
-        return log
+        local = LocalLog(
+            directory, config, loaded.segments, recovery_point=loaded.recovery_point,
+            random_below=random_below, mark_snapshot=producers.mark_snapshot_for_deletion, disk=disk,
+        )  # fmt: skip
+        return cls(
+            local, topic, partition, topic_id, leader_epochs=epochs, producers=producers,
+            log_start_offset=loaded.log_start_offset, log_end_offset=loaded.log_end_offset,
+        )  # fmt: skip
 
     # -- append ----------------------------------------------------------------------------------------------------
 
@@ -152,14 +157,15 @@ class Log:
         first, last = headers[0], headers[-1]
         size_bytes = batches[-1].position + last.size_bytes
         max_timestamp = max(header.max_timestamp for header in headers)
+        for header in headers:
+            if header.partition_leader_epoch >= 0:
+                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
         segment = self._segment_for(size_bytes, max_timestamp, first.base_offset, last.last_offset, now_ms)
         try:
             segment.append_batches(records[:size_bytes], headers)
         except OSError as error:
             raise self._storage_error("append to", error) from error
         for _, header, marker in batches:
-            if header.partition_leader_epoch >= 0:
-                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._note_producer(header, header.base_offset, header.max_timestamp, marker)
         self._end_append(last.next_offset, now_ms)
@@ -172,11 +178,11 @@ class Log:
         """Whole batches from the one that holds `start_offset`, none that reaches `end_offset` (exclusive) or beyond.
 
         At most `max_bytes`, unless `minimum_one_batch` lets a larger first batch through. KafkaError OFFSET_OUT_OF_RANGE outside
-        [log start offset, log end offset]. ColdRead where it may not wait for the disk."""
-        if start_offset > self.log_end_offset or start_offset < self.log_start_offset:
+        [local log start offset, log end offset]. ColdRead where it may not wait for the disk."""
+        if start_offset > self.log_end_offset or start_offset < self.local_log_start_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {start_offset} is not in [{self.log_start_offset}, {self.log_end_offset}] of {self.topic}-{self.partition}",
+                f"offset {start_offset} is not in [{self.local_log_start_offset}, {self.log_end_offset}] of {self.topic}-{self.partition}",
             )
         if start_offset >= end_offset:
             return LogRead(b"", start_offset)
@@ -237,6 +243,7 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.leader_epochs.truncate_from_start(offset)
         self.producers.on_log_start_offset_incremented(offset)
         self._update_last_stable_offset()
@@ -250,7 +257,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect with the next append, roll or retention check; open segments keep their index interval."""
-        self.config = config
+        self.config = self._local.config = config
 
     # -- truncation ------------------------------------------------------------------------------------------------
 
@@ -263,21 +270,14 @@ class Log:
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
-        try:
-            offset = self._truncate_segments(offset, now_ms)
-        except OSError as error:
-            raise self._storage_error("truncate", error) from error
+        offset = self._local.truncate_to(offset, now_ms)
         self._cut_state(offset, min(offset, self.log_start_offset), now_ms)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0) -> None:
-        """Remove everything; the next append gets `offset`."""
-        try:
-            self._remove_segments(self.segments.remove_from(0), now_ms)
-            active = self._new_segment(offset, now_ms)
-        except OSError as error:
-            raise self._storage_error("truncate", error) from error
-        self.segments.add(active)
+        """Remove everything; the next append gets `offset`. A `log_start_offset` before it is where the log starts elsewhere: what is
+        between the two is not on this disk."""
+        self._local.truncate_fully_and_start_at(offset, now_ms)
         self.leader_epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
         self._cut_state(offset, offset if log_start_offset is None else log_start_offset, now_ms)
@@ -295,18 +295,8 @@ class Log:
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Start a new active segment at `base_offset` (by default the log end offset); the old one asks to be flushed."""
         base_offset = self.log_end_offset if base_offset is None else base_offset
-        old = self.segments.active
-        if old.base_offset == base_offset:
-            return  # still empty
-        try:
-            old.check_in_place()
-            new = self._new_segment(base_offset, now_ms)
-            old.become_inactive()
-        except OSError as error:
-            raise self._storage_error("roll", error) from error
-        self.segments.add(new)
-        self.segments.note_read(old)
-        self._flushes.note_closed([old])
+        if not self._local.roll(base_offset, now_ms):
+            return
         self.producers.map_end_offset = base_offset
         snapshot = self.producers.take_snapshot(fsync=False)
         if snapshot is not None:
@@ -320,22 +310,32 @@ class Log:
                 log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset,
                 high_watermark=self.high_watermark, now_ms=now_ms,
             )  # fmt: skip
-            if count == 0:
-                return 0
-            if count == len(self.segments):
-                self.roll(now_ms)
-            self._remove_segments(self.segments.remove_first(count), now_ms)
         except OSError as error:
             raise self._storage_error("delete segments of", error) from error
-        self.set_log_start_offset(max(self.log_start_offset, self.segments.first.base_offset))
+        if count == 0:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)
+        self._local.remove_first(count, now_ms)
+        self.local_log_start_offset = max(self.local_log_start_offset, self.segments.first.base_offset)
+        self.set_log_start_offset(max(self.log_start_offset, self.local_log_start_offset))
         return count
+
+    def replace_segments(self, old: list[LogSegment], new: list[LogSegment], now_ms: int) -> bool:
+        """Put compacted segments in the place of those that they were made from: see LocalLog.replace_segments."""
+        return self._local.replace_segments(old, new, now_ms)
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
     @property
     def durable_end_offset(self) -> int:
         """Every batch below it was synchronised."""
-        return self.recovery_point
+        return self._local.recovery_point
+
+    @property
+    def recovery_point(self) -> int:
+        """The same, as Kafka names it where a recovery begins."""
+        return self._local.recovery_point
 
     @property
     def needs_durable_ack(self) -> bool:
@@ -344,28 +344,21 @@ class Log:
 
     @property
     def has_unflushed(self) -> bool:
-        return self.recovery_point < self.log_end_offset or self._flushes.has_files
+        return self._local.has_unflushed(self.log_end_offset)
 
     def flush_is_due(self, now_ms: int) -> bool:
         """After a roll, with flush.messages unflushed, or flush.ms after the oldest unflushed append."""
-        unflushed_count = self.log_end_offset - self.recovery_point
-        return self.has_unflushed and self._flushes.is_due(now_ms, unflushed_count, self.config.flush_messages, self.config.flush_ms)
+        return self._local.flush_is_due(self.log_end_offset, now_ms)
 
     def take_flush(self) -> FlushWork | None:
         """What makes the log durable up to its end, to be run off the loop; None when it is durable.
 
         Hand the work to `flushed` after it ran, or `release` it when it failed."""
-        if not self.has_unflushed:
-            return None
-        try:
-            return self._flushes.take(self.segments.active, self.directory, self.log_end_offset)
-        except OSError as error:
-            raise self._storage_error("flush", error) from error
+        return self._local.take_flush(self.log_end_offset)
 
     def flushed(self, work: FlushWork) -> None:
         """`work` ran: everything below its end offset is durable, unless the log was truncated meanwhile."""
-        if self._flushes.complete(work):
-            self.recovery_point = max(self.recovery_point, work.end_offset)
+        self._local.flushed(work)
 
     def flush(self) -> None:
         """Make everything durable now; blocks. StorageError when the disk fails."""
@@ -388,12 +381,7 @@ class Log:
     def write_state(self) -> None:
         """Write what a clean stop leaves beside the batches: indexes, the producers' snapshot, epochs. No fsync of its own
         but for epochs that a truncation left behind."""
-        try:
-            for segment in self.segments:
-                segment.write_closing_indexes()
-        except OSError as error:
-            raise self._storage_error("close", error) from error
-        self._flushes.note_paths(self.segments.active.index_paths())
+        self._local.write_indexes()
         snapshot = self.producers.take_snapshot()
         if snapshot is not None:
             self._flushes.note_paths([snapshot])
@@ -408,7 +396,7 @@ class Log:
 
     def abandon(self) -> None:
         """Free every descriptor without writing: all is written, the disk failed, or the log is about to be deleted."""
-        self.segments.abandon()
+        self._local.abandon()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -426,16 +414,17 @@ class Log:
         return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, count, len(records), False, True)
 
     def _write_batch(self, batch: ValidatedBatch, marker: EndTransactionMarker | None, leader_epoch: int, now_ms: int) -> None:
-        """Write the data, then its index entries, then producer state, epoch and log end offset."""
+        """Write the epoch, the data, its index entries, then producer state and log end offset."""
         base_offset, last_offset = batch.base_offset, batch.last_offset
+        if leader_epoch != self._latest_epoch:
+            # Before the data: an epoch that begins at the log's end is dropped by the next load, a batch that is refused is not.
+            self.leader_epochs.assign(leader_epoch, base_offset)
+            self._latest_epoch = leader_epoch
         segment = self._segment_for(batch.size_bytes, batch.max_timestamp, base_offset, last_offset, now_ms)
         try:
             segment.append(batch.buffer, last_offset, batch.max_timestamp)
         except OSError as error:
             raise self._storage_error("append to", error) from error
-        if leader_epoch != self._latest_epoch:
-            self.leader_epochs.assign(leader_epoch, base_offset)
-            self._latest_epoch = leader_epoch
         if (header := batch.header).producer_id >= 0:
             self._note_producer(header, base_offset, batch.max_timestamp, marker)
             self._update_last_stable_offset()
@@ -462,39 +451,16 @@ class Log:
         if aborted is not None:
             self.segments.active.transaction_index.append(aborted)
 
-    def _truncate_segments(self, offset: int, now_ms: int) -> int:
-        segments = self.segments
-        index = segments.floor_index(offset)
-        self._remove_segments(segments.remove_from(index + 1), now_ms)
-        active = segments.active
-        if not active.is_active:
-            self._flushes.forget([active])
-            active.activate()
-        return active.truncate_to(offset, now_ms)
-
     def _cut_state(self, log_end_offset: int, log_start_offset: int, now_ms: int) -> None:
         """The segments end at `log_end_offset` now: bring everything else there."""
-        self._flushes.note_truncation()
+        self._local.note_truncated(log_end_offset)
         self._latest_epoch = None
         self.log_end_offset = log_end_offset
         self.log_start_offset = log_start_offset
-        self.recovery_point = min(self.recovery_point, log_end_offset)
+        self.local_log_start_offset = max(log_start_offset, self.segments.first.base_offset)
         self.leader_epochs.truncate_from_end(log_end_offset)
         rebuild_producer_state(self.segments, self.producers, log_start_offset, log_end_offset, now_ms)
         self.set_high_watermark(self.high_watermark)
-
-    def _remove_segments(self, removed: list[LogSegment], now_ms: int) -> None:
-        self.deletions.add(removed, self.producers, now_ms + self.config.file_delete_delay_ms)
-        self._flushes.forget(removed)
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
-        segment = LogSegment.create(self.directory, base_offset, self.config, now_ms, self._disk)
-        segment.roll_jitter_ms = self._draw_jitter_ms()
-        return segment
-
-    def _draw_jitter_ms(self) -> int:
-        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self._random_below(limit) if limit > 0 else 0
 
     def _update_last_stable_offset(self) -> None:
         first_unstable = self.producers.first_unstable_offset

@@ -108,6 +108,19 @@ class LogSegments:
     def remove_from(self, index: int) -> list[LogSegment]:
         return self._remove(index, len(self._segments))
 
+    def find_run(self, segments: list[LogSegment]) -> int | None:
+        """The index from which on `segments` are in the log one after the other; None when they are not."""
+        index = self.floor_index(segments[0].base_offset)
+        return index if self._segments[index : index + len(segments)] == segments else None
+
+    def replace(self, index: int, count: int, segments: list[LogSegment]) -> None:
+        """Put `segments` in the place of the `count` closed ones from `index` on."""
+        for segment in self._segments[index : index + count]:
+            self._opened.discard(segment)
+        self._segments[index : index + count] = segments
+        self._base_offsets[index : index + count] = [segment.base_offset for segment in segments]
+        assert self._base_offsets == sorted(set(self._base_offsets))
+
     def note_read(self, segment: LogSegment) -> None:
         """A closed segment was opened or read: it may stay open as one of a limited number."""
         if not segment.is_active:

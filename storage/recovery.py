@@ -24,13 +24,8 @@ from protocol.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, BatchHeader, r
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.files import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
     LOG_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
     find_offset,
 )
 from storage.leader_epochs import LeaderEpochFileCache
@@ -38,6 +33,7 @@ from storage.log_segments import LogSegments, OpenSegments
 from storage.producer_state import BATCHES_TO_RETAIN, CompletedTransaction, ProducerStateEntry, ProducerStateManager
 from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from storage.set_aside import keep_tail, set_aside
+from storage.swap import remove_leftovers
 from storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger("barnabas.storage")
@@ -50,7 +46,6 @@ OLD_MESSAGE = Struct(">qiIb")  # offset, size of what follows it, checksum of wh
 OLD_OVERHEAD = 14  # the smallest size: checksum, magic, attributes, lengths of key and value
 _CRC_START = 21
 LENGTH_POSITION = 8  # of a batch's length field
-_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,27 +176,6 @@ def complete_transaction(producers: ProducerStateManager, completed: CompletedTr
     if not completed.is_aborted:
         return None
     return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
-
-
-def remove_leftovers(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
-    """Finish or undo what deletion and compaction left: `.deleted` and `.cleaned` go, whole `.swap` segments take their place."""
-    swaps: dict[Path, int] = {}
-    first_cleaned_offset: int | None = None
-    for path in sorted(directory / entry.name for entry in disk.scan(directory)):
-        if path.name.endswith(DELETED_SUFFIX):
-            disk.unlink(path)
-        elif path.name.endswith(CLEANED_SUFFIX):
-            offset = _offset_of(path, CLEANED_SUFFIX)
-            first_cleaned_offset = offset if first_cleaned_offset is None else min(first_cleaned_offset, offset)
-            disk.unlink(path)
-        elif path.name.endswith(SWAP_SUFFIX):
-            swaps[path] = _offset_of(path, SWAP_SUFFIX)
-    # A .cleaned file beside .swap files with larger offsets: a split that did not finish (KAFKA-6264).
-    for path in [path for path, offset in swaps.items() if first_cleaned_offset is not None and offset >= first_cleaned_offset]:
-        disk.unlink(path)
-        del swaps[path]
-    if swaps:
-        _complete_swap(directory, swaps, disk)
 
 
 def valid_batches(segment: LogSegment, previous_last_offset: int, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
@@ -402,42 +376,10 @@ def _open_segments(directory: Path, config: LogConfig, now_ms: int, open_segment
         if offset is not None:
             sizes[offset] = disk.stat(directory / name).st_size
             continue
-        found = (find_offset(name, suffix) for suffix in _INDEX_SUFFIXES)
+        found = (find_offset(name, suffix) for suffix in SEGMENT_SUFFIXES)
         indexes += [(offset, directory / name) for offset in found if offset is not None]
     for offset, path in indexes:
         if offset not in sizes:
             disk.unlink(path)
     segments = [LogSegment.open(directory, offset, config, now_ms, size_bytes=sizes[offset], disk=disk) for offset in sorted(sizes)]
     return LogSegments(segments, open_segments)
-
-
-def _complete_swap(directory: Path, swaps: dict[Path, int], disk: Disk) -> None:
-    """The swapped-in segments replace the segments they were made from, which may still be there."""
-    logs = {path: offset for path, offset in swaps.items() if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
-    first_offset = min(logs.values(), default=0)
-    end_offset = max((_end_offset_of(path, offset, disk) for path, offset in logs.items()), default=0)
-    for name, _ in disk.scan(directory):
-        for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
-            offset = find_offset(name, suffix)
-            if offset is not None and first_offset <= offset < end_offset:
-                disk.unlink(directory / name)
-    for path in swaps:
-        disk.replace(path, path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
-
-
-def _end_offset_of(path: Path, base_offset: int, disk: Disk) -> int:
-    segment = LogSegment(path.parent, base_offset, LogConfig(), 0, disk)
-    segment.log_path = path
-    segment.size_bytes = disk.stat(path).st_size
-    try:
-        headers = [header for _, header in segment.iterate_batches()]
-    finally:
-        segment.abandon()
-    return headers[-1].next_offset if headers else base_offset
-
-
-def _offset_of(path: Path, suffix: str) -> int:
-    try:
-        return int(path.name.removesuffix(suffix).partition(".")[0])
-    except ValueError as error:
-        raise StorageError(f"{path} is no segment file", path=path) from error

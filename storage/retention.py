@@ -13,7 +13,6 @@ from config.topic import LogConfig
 from storage.disk import SYSTEM_DISK, Disk
 from storage.files import DELETED_SUFFIX, delete_if_exists, rename
 from storage.log_segments import LogSegments
-from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
 
 
@@ -63,8 +62,8 @@ class DelayedDeletions:
         self._disk = disk
         self._pending: list[PendingDeletion] = []
 
-    def add(self, segments: list[LogSegment], producers: ProducerStateManager, due_ms: int) -> None:
-        """Rename the files of segments that left the log, and their producer snapshots. After a crash the next start removes them."""
+    def add(self, segments: list[LogSegment], due_ms: int) -> None:
+        """Rename the files of segments that left the log. After a crash the next start removes them."""
         marked: list[Path] = []
         for segment in segments:
             paths = segment.paths()
@@ -73,9 +72,10 @@ class DelayedDeletions:
                 target = path.with_name(path.name + DELETED_SUFFIX)
                 rename(path, target, self._disk)
                 marked.append(target)
-            snapshot = producers.mark_snapshot_for_deletion(segment.base_offset)
-            if snapshot is not None:
-                marked.append(snapshot)
+        self.add_paths(marked, due_ms)
+
+    def add_paths(self, marked: list[Path], due_ms: int) -> None:
+        """Files that were renamed already."""
         if marked:
             self._pending.append(PendingDeletion(due_ms, tuple(marked)))
 

@@ -11,34 +11,21 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from struct import Struct
-from typing import NamedTuple
 
 from config.topic import LogConfig
-from protocol.errors import DecodeError
-from protocol.records import HEADER_SIZE, BatchHeader, iterate_records, read_header
+from protocol.records import BatchHeader
+from storage import batch_scan
+from storage.batch_scan import read_batch_header, scan_batches
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.file_slice import FileSlice, SegmentFile, read_exactly
-from storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_file_name
+from storage.files import SEGMENT_SUFFIXES, delete_if_exists, offset_file_name, rename, sync_file
 from storage.index import NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeEntry, TimeIndex
 from storage.page_cache import ColdRead, waiting
 from storage.transaction_index import TransactionIndex
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 RECENT_BATCHES = 256  # positions kept in memory, twice this at most: tail reads and fresh appends need no scan
-SCAN_BYTES = 16 * 1024  # one read while looking for a batch: an index interval and a header more, or the next long batch
-BATCH_OVERHEAD = 12  # base offset and length field, which the length does not count
-
-_SCAN = Struct(">qi11xi")  # base offset, batch length, (epoch, magic, crc, attributes), last offset delta
-
-
-class TimestampOffset(NamedTuple):
-    """The first record at or after a timestamp."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class LogSegment:
@@ -67,17 +54,20 @@ class LogSegment:
         "transaction_index",
     )
 
-    def __init__(self, directory: Path, base_offset: int, config: LogConfig, created_ms: int, disk: Disk = SYSTEM_DISK) -> None:
+    def __init__(
+        self, directory: Path, base_offset: int, config: LogConfig, created_ms: int, disk: Disk = SYSTEM_DISK, suffix: str = ""
+    ) -> None:
         self._disk = disk
+        log, offsets, times, transactions = (directory / (offset_file_name(base_offset, each) + suffix) for each in SEGMENT_SUFFIXES)
         self.base_offset = base_offset
         self.index_interval_bytes = config.index_interval_bytes
         index_bytes = config.segment_index_bytes
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
-        self.log_path = directory / offset_file_name(base_offset, LOG_SUFFIX)
-        self.offset_index = OffsetIndex(directory / offset_file_name(base_offset, INDEX_SUFFIX), base_offset, index_bytes, disk)
-        self.time_index = TimeIndex(directory / offset_file_name(base_offset, TIME_INDEX_SUFFIX), base_offset, index_bytes, disk)
-        self.transaction_index = TransactionIndex(directory / offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX), base_offset, disk)
+        self.log_path = log
+        self.offset_index = OffsetIndex(offsets, base_offset, index_bytes, disk)
+        self.time_index = TimeIndex(times, base_offset, index_bytes, disk)
+        self.transaction_index = TransactionIndex(transactions, base_offset, disk)
         self.size_bytes = 0
         self.is_active = False
         self.is_recovered = False  # its batches were scanned after an unclean stop, its files are not synchronised
@@ -91,9 +81,11 @@ class LogSegment:
         self._recent_floor = base_offset - 1  # the last offset before the recent ones
 
     @classmethod
-    def create(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, disk: Disk = SYSTEM_DISK) -> LogSegment:
-        """A new, empty, active segment. Its directory entry is not durable yet."""
-        segment = cls(directory, base_offset, config, now_ms, disk)
+    def create(
+        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, disk: Disk = SYSTEM_DISK, suffix: str = ""
+    ) -> LogSegment:
+        """A new, empty, active segment; with a suffix one that is to replace others. Its directory entry is not durable yet."""
+        segment = cls(directory, base_offset, config, now_ms, disk, suffix)
         segment._file = SegmentFile.open(segment.log_path, create=True, disk=disk)
         segment.offset_index.create()
         segment.time_index.create()
@@ -162,7 +154,7 @@ class LogSegment:
         assert self.is_active, "only the active segment is cut"
         position = self.find_position(offset)
         if position < self.size_bytes:
-            offset = min(offset, self._read_header(self.read_batch(position, HEADER_SIZE), 0).base_offset)
+            offset = min(offset, read_batch_header(self.file, position).base_offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -209,7 +201,7 @@ class LogSegment:
             slot = bisect_left(self._recent_last_offsets, offset)
             return self._recent_positions[slot] if slot < len(self._recent_positions) else self.size_bytes
         self._load()
-        for position, _, last_offset in self._scan(self.offset_index.find_position(offset)):
+        for position, _, last_offset in scan_batches(self.file, self.size_bytes, self.offset_index.find_position(offset)):
             if last_offset >= offset:
                 return position
         return self.size_bytes
@@ -229,40 +221,22 @@ class LogSegment:
             if end_position == position:
                 if not minimum_one_batch:
                     return None
-                end_position = next(self._scan(position))[1]
+                end_position = next(scan_batches(self.file, self.size_bytes, position))[1]
         if end_position <= position:
             return None
-        file = self._file
-        return FileSlice(file if file is not None else self._open_file(), position, end_position - position)
+        return FileSlice(self._file or self._open_file(), position, end_position - position)
 
     def iterate_batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from `position`, a boundary, to the end. Headers only: no checksum is verified."""
-        fd = self.fd
-        while position < self.size_bytes:
-            chunk = read_exactly(fd, min(SCAN_BYTES, self.size_bytes - position), position, self._disk)
-            inside = 0
-            while inside + HEADER_SIZE <= len(chunk):
-                header = self._read_header(chunk, inside)
-                yield position + inside, header
-                inside += header.size_bytes
-            if inside == 0:
-                raise StorageError(f"{self.log_path} ends inside a batch header at {position}")
-            position += inside
+        return batch_scan.iterate_batches(self.file, self.size_bytes, position)
 
     def read_batch(self, position: int, size_bytes: int) -> bytes:
         return read_exactly(self.fd, size_bytes, position, self._disk)
 
-    def find_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """The first record at or after `start_offset` whose timestamp is `timestamp` or later."""
+    def find_position_by_timestamp(self, timestamp: int, start_offset: int) -> int:
+        """An indexed batch boundary at or before the first record from `start_offset` on whose timestamp is `timestamp` or later."""
         self._load()
-        entry = self.time_index.find_entry(timestamp)
-        for position, header in self.iterate_batches(self.offset_index.find_position(max(entry.offset, start_offset))):
-            if header.max_timestamp < timestamp or header.last_offset < start_offset:
-                continue
-            for record in iterate_records(self.read_batch(position, header.size_bytes)):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
-        return None
+        return self.offset_index.find_position(max(self.time_index.find_entry(timestamp).offset, start_offset))
 
     def largest_timestamp_entry(self) -> TimeEntry:
         """The segment's largest timestamp and the last offset of its batch; (-1, base offset) without timestamps."""
@@ -281,15 +255,20 @@ class LogSegment:
         """The offset after the last batch, read from the file."""
         self._load()
         last_offset = self.base_offset - 1
-        for _, _, batch_last_offset in self._scan(self.offset_index.last_position):
+        for _, _, batch_last_offset in scan_batches(self.file, self.size_bytes, self.offset_index.last_position):
             last_offset = batch_last_offset
         return last_offset + 1
 
     # -- files -----------------------------------------------------------------------------------------------------
 
     @property
+    def file(self) -> SegmentFile:
+        """The .log file, opened if it is not; this segment's own reference."""
+        return self._file or self._open_file()
+
+    @property
     def fd(self) -> int:
-        return (self._file or self._open_file()).fd
+        return self.file.fd
 
     def share_file(self) -> SegmentFile:
         """A reference of the caller's own; a closed segment stays closed."""
@@ -326,11 +305,34 @@ class LogSegment:
 
     def paths(self) -> list[Path]:
         """The segment's files that exist."""
-        candidates = (self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
-        return [path for path in candidates if self._disk.exists(path)]
+        return [path for path in self._all_paths() if self._disk.exists(path)]
 
     def index_paths(self) -> list[Path]:
         return [path for path in self.paths() if path != self.log_path]
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files of a closed segment, the .log first: an index without it stands for nothing (LogSegment.changeFileSuffixes).
+
+        The segment must be unloaded; slices that were handed out keep the file."""
+        assert self._file is None, "an open file is renamed under nobody"
+        present = self.paths()
+        renamed = [path.with_name(path.name.removesuffix(old) + new) for path in self._all_paths()]
+        for path, target in zip(self._all_paths(), renamed, strict=True):
+            if path in present:
+                rename(path, target, self._disk)
+        self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path = renamed
+
+    def flush(self) -> None:
+        """Make every file of a segment durable that is not in a log yet; blocks."""
+        self.write_indexes()
+        for path in self.paths():
+            sync_file(path, self._disk)
+
+    def delete(self) -> None:
+        """Free everything and delete the files, of a segment that is in no log."""
+        self.abandon()
+        for path in self._all_paths():
+            delete_if_exists(path, self._disk)
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batches' headers. The transaction index stays. Waits for the disk."""
@@ -385,11 +387,8 @@ class LogSegment:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _read_header(self, chunk: bytes, position: int) -> BatchHeader:
-        try:
-            return read_header(chunk, position)
-        except DecodeError as error:
-            raise StorageError(f"{self.log_path} holds a malformed batch: {error}", path=self.log_path) from error
+    def _all_paths(self) -> tuple[Path, Path, Path, Path]:
+        return self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path
 
     def _write(self, records: memoryview | bytes | bytearray, position: int, size: int) -> None:
         assert self._file is not None
@@ -436,28 +435,11 @@ class LogSegment:
             return max(position, recent[bisect_right(recent, limit) - 1])
         self._load()
         boundary = max(position, self.offset_index.find_boundary(limit))
-        for _, end, _ in self._scan(boundary):
+        for _, end, _ in scan_batches(self.file, self.size_bytes, boundary):
             if end > limit:
                 break
             boundary = end
         return boundary
-
-    def _scan(self, position: int) -> Iterator[tuple[int, int, int]]:
-        """(position, end position, last offset) of each batch from `position`: `iterate_batches` without header objects."""
-        fd, size = self.fd, self.size_bytes
-        while position < size:
-            chunk = read_exactly(fd, min(SCAN_BYTES, size - position), position, self._disk)
-            inside, usable = 0, len(chunk) - HEADER_SIZE
-            while inside <= usable:
-                base_offset, length, last_offset_delta = _SCAN.unpack_from(chunk, inside)
-                batch_end = inside + length + BATCH_OVERHEAD
-                if length + BATCH_OVERHEAD < HEADER_SIZE:
-                    raise StorageError(f"{self.log_path} has a batch of length {length} at {position + inside}")
-                yield position + inside, position + batch_end, base_offset + last_offset_delta
-                inside = batch_end
-            if inside == 0:
-                raise StorageError(f"{self.log_path} ends inside a batch header at {position}")
-            position += inside
 
     def _load(self) -> None:
         """Load a closed segment's indexes, rebuilding them when they are missing or wrong."""

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.records import iterate_records
 from storage.log_segments import LogSegments
-from storage.segment import TimestampOffset
+from storage.segment import LogSegment
+
+
+class TimestampOffset(NamedTuple):
+    """The first record at or after a timestamp."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
 
 
 def find_offset_by_timestamp(segments: LogSegments, timestamp: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
@@ -20,7 +29,7 @@ def find_offset_by_timestamp(segments: LogSegments, timestamp: int, *, start_off
         segments.note_read(segment)
         if is_young_enough:
             with _refusing_malformed_records():
-                found = segment.find_by_timestamp(timestamp, start_offset)
+                found = _search(segment, timestamp, start_offset)
             return found if found is not None and found.offset < end_offset else None
     return None
 
@@ -41,6 +50,16 @@ def find_max_timestamp(segments: LogSegments) -> TimestampOffset | None:
                 for record in iterate_records(best.read_batch(position, header.size_bytes)):
                     if record.timestamp >= best_entry.timestamp:
                         return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def _search(segment: LogSegment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    for position, header in segment.iterate_batches(segment.find_position_by_timestamp(timestamp, start_offset)):
+        if header.max_timestamp < timestamp or header.last_offset < start_offset:
+            continue
+        for record in iterate_records(segment.read_batch(position, header.size_bytes)):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None
 
 

@@ -185,8 +185,12 @@ class ListOffsetsHandler:
 
 
 def _find(partition: Partition, partition_log: Log, timestamp: int, request: ListOffsetsRequest) -> ListOffsetsPartitionResponse:
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+    if timestamp == EARLIEST_TIMESTAMP:
         return _found(NO_TIMESTAMP, partition_log.log_start_offset, _start_epoch(partition_log))
+    if timestamp == EARLIEST_LOCAL_TIMESTAMP:
+        offset = partition_log.local_log_start_offset
+        epoch = partition_log.leader_epochs.find_epoch_for_offset(offset)
+        return _found(NO_TIMESTAMP, offset, NO_EPOCH if epoch is None else epoch)
     end_offset = partition.end_offset(_isolation(request))
     is_lagging = request.replica_id == CONSUMER_REPLICA_ID and partition.leader_epoch_start_offset > partition_log.high_watermark
     if timestamp == LATEST_TIMESTAMP:

@@ -551,3 +551,44 @@ def test_update_config_takes_effect_with_the_next_append(open_log: OpenLog) -> N
     append(log, size=600)
 
     assert segment_offsets(log) == [0, 1]
+
+
+def test_what_is_not_on_this_disk_is_out_of_range_though_the_log_starts_before_it(log: Log) -> None:
+    append(log, 5)
+
+    log.truncate_fully_and_start_at(100, log_start_offset=40)
+
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (40, 100, 100)
+    with pytest.raises(KafkaError, match=r"offset 50 is not in \[100, 100\]"):
+        read_bytes(log, 50)
+    append(log)
+    assert read_offsets(log, 100) == [100]
+
+
+def test_local_start_follows_the_log_start_and_retention(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=1000)
+    for _ in range(30):
+        append(log)
+    log.set_high_watermark(log.log_end_offset)
+    log.set_log_start_offset(12)
+    assert log.local_log_start_offset == 12
+
+    log.update_config(replace(log.config, retention_bytes=0))
+    log.delete_old_segments(NOW_MS)
+
+    assert log.local_log_start_offset == log.log_start_offset == log.segments.first.base_offset > 12
+
+
+def test_an_append_whose_epoch_cannot_be_noted_leaves_no_batch(log: Log, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log, leader_epoch=0)
+
+    def failing_replace(source: Path, target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(SYSTEM_DISK, "replace", failing_replace)
+    with pytest.raises(StorageError):
+        append(log, leader_epoch=1)
+    monkeypatch.undo()
+    log.abandon()
+
+    assert read_all_offsets(open_log()) == [0]

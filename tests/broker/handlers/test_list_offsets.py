@@ -92,6 +92,15 @@ def test_without_tiering_the_local_log_is_the_log_and_the_tiered_one_is_empty(wo
     assert ask(world, -5) == NOT_FOUND
 
 
+def test_a_local_log_that_starts_later_than_the_log_says_so(world: World) -> None:
+    log = world.partition("a").log
+    log.truncate_fully_and_start_at(3, log_start_offset=1)
+    log.assign_leader_epoch(4)
+
+    assert ask(world, -2)[2] == 1
+    assert ask(world, -4) == (0, -1, 3, 4)
+
+
 @pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 10), (-(2**63), 10)])
 def test_special_timestamp_is_unsupported_before_its_version(world: World, timestamp: int, version: int) -> None:
     assert ask(world, timestamp, version=version) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
