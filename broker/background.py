@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from broker.blocking import RunBlocking
 from broker.clock import Clock, Timer
 from storage.errors import StorageError
 from storage.log_manager import LogManager
@@ -26,7 +27,6 @@ DELETION_INTERVAL_MS = 1_000  # how often delays that are over are looked for
 PARTITIONS_PER_TURN = 500  # asked whether there is something to do before others are served: 0.5 to 1 µs each
 LOGS_PER_TURN = 50  # whose retention is looked at before others are served: 1 µs each, more where there are files to look at
 FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision, or to a shorter log.flush.scheduler.interval.ms
-RunBlocking = Callable[..., Awaitable[Any]]
 Result = TypeVar("Result")
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+from broker.blocking import RunBlocking
 from broker.deferred import Deferred
 from storage.page_cache import ColdRead, not_waiting, waiting
 
 TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages leave before they are used
-
-RunBlocking = Callable[..., Any]
 
 
 def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_blocking: RunBlocking) -> Deferred:

@@ -10,9 +10,10 @@ and changes no state of the broker's: RequestPipeline starts what comes next in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 
+@final
 class Deferred:
     """One value to come. Completed at most once; completing again is a bug and asserts.
 

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
+from broker.blocking import RunBlocking
 from broker.clock import Clock, SystemClock
 from broker.descriptors import raise_limit
 from broker.network.sockets import Network, SystemNetwork
@@ -21,9 +21,6 @@ from broker.worker.process import WorkerProcess
 from storage.disk import SYSTEM_DISK, Disk
 
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
-
-
-RunBlocking = Callable[..., asyncio.Future[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from broker.blocking import RunBlocking
 from broker.context import RequestContext
 from broker.deferred import Deferred
 
@@ -40,7 +41,7 @@ class Services:
     controller: ControllerClient
     replica_manager: ReplicaManager
     group_coordinator: GroupCoordinator
-    run_blocking: Callable[..., Any] | None = None
+    run_blocking: RunBlocking | None = None
     """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
     worker: Worker | None = None
     """Computes outside this process; None (some tests): everything is done on the loop."""

@@ -20,8 +20,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from broker.blocking import RunBlocking
 from broker.clock import Clock, Timer
 
 INTERVAL_MS = 10_000
@@ -69,7 +69,7 @@ class UnusedMemory:
         clock: Clock,
         forget: Iterable[Callable[[], object]],
         sweep: Callable[[], object],
-        run_blocking: Callable[..., Any],
+        run_blocking: RunBlocking,
         anonymous_bytes: Callable[[], int] = anonymous_bytes,
     ) -> None:
         self._clock = clock

@@ -52,7 +52,7 @@ def chunks_encoder_in_turns(cls: type[Any], version: int) -> EncoderInTurns:
     return encoders[version]
 
 
-def dismantle(*messages: Message | None) -> Generator[None, None, None]:
+def dismantle(*messages: Any) -> Generator[None, None, None]:
     """Empties the arrays of messages that are not needed any more: freeing 190,000 elements at once takes 10 to 20 ms. What others hold
     as well, a list or an element of one, is left alone."""
     freed_count = 0

@@ -263,9 +263,12 @@ class FetchHandler:
                 yield
             yield from emptied(answer.reads, reads, session.targets)
         except BaseException:
-            for holder in (*reads, *(partition for topic in response.responses for partition in topic.partitions)):
-                if isinstance(holder.records, FileSlice):
-                    holder.records.release()
+            for records in (
+                *(read.records for read in reads),
+                *(partition.records for topic in response.responses for partition in topic.partitions),
+            ):
+                if isinstance(records, FileSlice):
+                    records.release()
             raise
         return response
 
@@ -375,10 +378,12 @@ class FetchHandler:
         except KeyError:
             if len(self._templates) >= TEMPLATES_MAX:
                 self._templates.clear()
+        template: RecordsTemplate | None
         try:
-            template = self._templates[key] = _compile_template(*key)
+            template = _compile_template(*key)
         except ValueError:
-            template = self._templates[key] = None
+            template = None
+        self._templates[key] = template
         return template
 
     def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead) -> PreparedResponse:

@@ -192,7 +192,7 @@ def _find(partition: Partition, partition_log: Log, timestamp: int, request: Lis
         epoch = partition_log.leader_epochs.find_epoch_for_offset(offset)
         return _found(NO_TIMESTAMP, offset, NO_EPOCH if epoch is None else epoch)
     end_offset = partition.end_offset(_isolation(request))
-    is_lagging = request.replica_id == CONSUMER_REPLICA_ID and partition.leader_epoch_start_offset > partition_log.high_watermark
+    is_lagging = request.replica_id == CONSUMER_REPLICA_ID and partition.in_sync.epoch_start_offset > partition_log.high_watermark
     if timestamp == LATEST_TIMESTAMP:
         if is_lagging:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)

@@ -127,7 +127,7 @@ def _answer_asked(
     find_topic: Callable[[Asked], TopicImage | None],
     version: int,
     topics: list[MetadataResponseTopic],
-    answer_missing: Callable[[list[Asked]], list[MetadataResponseTopic]],
+    answer_missing: Callable[[Iterable[Asked]], list[MetadataResponseTopic]],
 ) -> Work:
     """Append to `topics` an answer for each name or id: the topics that are there first."""
     missing = []

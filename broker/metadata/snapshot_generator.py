@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from broker.blocking import RunBlocking
 from broker.clock import Clock
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.snapshot import SnapshotFile, list_snapshots
@@ -28,8 +29,6 @@ from protocol.messages.stored.control_records import ControlRecordType
 from storage.errors import StorageError
 
 logger = logging.getLogger("barnabas.metadata")
-
-RunBlocking = Callable[..., Awaitable[Any]]
 
 
 class SnapshotGenerator:

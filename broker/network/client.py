@@ -336,15 +336,11 @@ class _Protocol(asyncio.BufferedProtocol):
             peer.connection_ended(self, reason)
 
 
-_apis_by_request: dict[type, Api] = {}
+def api_of(message: Any) -> Api:
+    """The API that `message` is a request of."""
+    return _api_named(type(message).__name__.removesuffix("Request"))
 
 
 @functools.cache
-def _api_named(request_class: type) -> Api:
-    name = request_class.__name__.removesuffix("Request")
+def _api_named(name: str) -> Api:
     return next(each for each in DECLARED.values() if each.name == name)
-
-
-def api_of(message: Any) -> Api:
-    """The API that `message` is a request of."""
-    return _api_named(type(message))

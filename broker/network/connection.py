@@ -38,6 +38,13 @@ CORK_SIZE_MAX = 64 * 1024
 """Bytes of replies that are held back until the end of a read; past it they leave, and a peer that doesn't take them is found out."""
 
 
+class Handle(Protocol):
+    """Runs one request: what dispatch offers to connections."""
+
+    def __call__(self, frame: memoryview, facts: ConnectionFacts) -> Chunks | Deferred | None:
+        """The response's chunks, a Deferred of them, or None for no response."""
+
+
 class Registry(Protocol):
     """What connections share, and who counts them."""
 
@@ -84,9 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         "partial_since_ms",
     )
 
-    def __init__(
-        self, registry: Registry, listener: ListenerFacts, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]
-    ) -> None:
+    def __init__(self, registry: Registry, listener: ListenerFacts, handle: Handle) -> None:
         self._registry = registry
         self._loop = registry.loop
         self._transport: asyncio.Transport | None = None

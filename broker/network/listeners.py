@@ -14,15 +14,13 @@ from concurrent.futures import Executor
 from types import MappingProxyType
 
 from broker.clock import Clock, Timer
-from broker.context import ConnectionFacts, ListenerFacts
-from broker.deferred import Deferred
+from broker.context import ListenerFacts
 from broker.limited_log import LimitedLog
 from broker.network.busy_poll import BusyPoll
-from broker.network.connection import Connection
+from broker.network.connection import Connection, Handle
 from broker.network.frame_turn import FrameTurn
 from broker.network.listening_sockets import resolve
 from broker.network.request_memory import RequestMemory
-from broker.network.request_pipeline import Chunks
 from broker.network.sockets import Network, SocketOptions
 from protocol.framing import BufferPool, FrameBuffer
 
@@ -182,7 +180,7 @@ class Listener:
         """The last chance of a refusal, ListenError. Comes right before `start`: from now on the kernel accepts connections."""
         self._acceptor.listen()
 
-    async def start(self, handle: Callable[[memoryview, ConnectionFacts], Chunks | Deferred | None]) -> None:
+    async def start(self, handle: Handle) -> None:
         """Serve the connections; `handle` runs their requests."""
         await self._acceptor.start(lambda: Connection(self._registry, self.facts, handle))
 

@@ -13,9 +13,10 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from broker.blocking import RunBlocking
 from broker.clock import Clock, Timer
 from broker.deferred import Deferred
 from broker.quorum.listening import BatchReader, ListenerContext
@@ -35,7 +36,6 @@ UNCOMMITTED_BATCHES_MAX = 10_000
 SLICE_US = 2_000
 """Microseconds of listeners' work before the loop serves others."""
 
-RunBlocking = Callable[..., Awaitable[Any]]
 """Runs `function(*arguments)` off the loop."""
 
 WriteVote = Callable[[Vote, int, Sequence[int]], None]

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from broker.blocking import RunBlocking
 from broker.clock import Clock
-from broker.quorum.driver import NoPeers, QuorumDriver, RunBlocking
+from broker.quorum.driver import NoPeers, QuorumDriver
 from broker.quorum.listening import BatchReader, DecodeBatches
 from broker.quorum.log import EncodeBatch, QuorumLog, log_config
 from broker.quorum.quorum_state import read_vote, write_vote

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from broker.cold_reads import RunBlocking, read_in_turns
+from broker.blocking import RunBlocking
+from broker.cold_reads import read_in_turns
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.fetch_data import FetchablePartition, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import FetchSession

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
+from broker.blocking import BlockingResult, RunBlocking
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -27,18 +28,6 @@ ROUND_PARTITIONS_MAX = 500
 """Partitions of one round: 2 to 3 ms of the loop at its begin and at its end."""
 
 SYNC_FILES_MAX = 4  # dirty files of one round up to which fdatasync each is cheaper than one syncfs
-
-
-class BlockingResult(Protocol):
-    """The part of asyncio.Future that is used: `result()` returns or raises what the call did."""
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> object: ...
-
-    def result(self) -> Any: ...
-
-
-RunBlocking = Callable[..., BlockingResult]
-"""`run_blocking(function, *arguments)`: run it off the loop; the done callback is called on the loop."""
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.blocking import RunBlocking
 from broker.loop_job import LoopJob, OnBusy
 from broker.metadata.image import PartitionChange
-from broker.replication.group_commit import RunBlocking
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.new_partitions import NewPartitions
 from broker.replication.partition import Partition

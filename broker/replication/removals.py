@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.blocking import BlockingResult, RunBlocking
 from broker.loop_job import LoopJob, OnBusy, nobody
 from broker.replication.countdown import countdown
-from broker.replication.group_commit import BlockingResult, RunBlocking
 from broker.replication.partition import Partition
 from storage.errors import StorageError
 

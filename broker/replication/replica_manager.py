@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.blocking import RunBlocking
 from broker.loop_job import OnBusy, nobody
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.delayed_produce import DelayedProduce, OnAppended
 from broker.replication.fetch_data import FetchParams, FetchTarget
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.fetcher_control import FetcherControl, NoFetchers
-from broker.replication.group_commit import RunBlocking
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.isr_expiration import IsrExpiration
 from broker.replication.log_directories import LogDirectories

@@ -1,0 +1,23 @@
+"""Calls that wait for the disk: they run in a thread, and their ends come to the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+
+class BlockingResult(Protocol):
+    """What a call will come to: the part of asyncio.Future that is used."""
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
+        """Call `callback` with this, on the loop, once the call is done."""
+
+    def result(self) -> Any:
+        """What the call returned; raises what it raised."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """The same, for who waits for it."""
+
+
+RunBlocking = Callable[..., BlockingResult]
+"""`run_blocking(function, *arguments)` runs it off the loop."""
