@@ -11,8 +11,10 @@ import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from enum import Enum, IntEnum
 from typing import Any, Protocol, cast
 
+from broker.clock import Timer
 from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
@@ -25,6 +27,7 @@ from broker.network.sockets import Network
 from protocol.errors import DecodeError
 from protocol.foreign_protocols import ForeignProtocolError
 from protocol.framing import BufferPool, FrameAssembler, FrameBuffer
+from storage.file_slice import FileSlice
 
 # The kinds of log lines here, each with a limit of its own, because strangers cause them.
 FOREIGN_PROTOCOLS = "clients of other protocols"
@@ -36,6 +39,45 @@ CLOSED_CONNECTIONS = "connections closed"
 SMALL_READ_SIZE = 4 * 1024  # bytes; the next read is waited for awake after such a one only: who sends megabytes waits for bandwidth
 CORK_SIZE_MAX = 64 * 1024
 """Bytes of replies that are held back until the end of a read; past it they leave, and a peer that doesn't take them is found out."""
+
+
+class State(Enum):
+    """Where a connection is in its life."""
+
+    NEW = "new"
+    """Not made yet, or refused by the limits."""
+    OPEN = "open"
+    CLOSING = "closing"
+    """Aborted by us: nothing starts and nothing is sent any more, and `connection_lost` is to come."""
+    CLOSED = "closed"
+
+
+class Mute(IntEnum):
+    """Why a connection is not read from. A pipeline that is stopped is another reason: a request waits for its turn, or the peer does not
+    take its responses."""
+
+    TURN = 1
+    """Other connections first, until the next turn of the loop."""
+    MEMORY = 2
+    """All requests together hold as much memory as they may."""
+    QUOTA = 3
+    """Its client is over a quota, until a deadline."""
+
+
+_OPEN = State.OPEN  # read several times a request
+_TURN = Mute.TURN
+
+
+class _Flush(Enum):
+    """When what is queued will be sent."""
+
+    NOT_DUE = 1
+    AT_END_OF_READ = 2
+    """Frames are being handled, and all their answers leave together."""
+    SCHEDULED = 3
+
+
+_NOT_DUE, _AT_END_OF_READ, _SCHEDULED = _Flush
 
 
 class Handle(Protocol):
@@ -57,6 +99,7 @@ class Registry(Protocol):
     frame_turn: FrameTurn
     busy_poll: BusyPoll | None
     monotonic_ms: Callable[[], int]
+    call_later: Callable[..., Timer]
 
     def admit(self, connection: Connection) -> bool:
         """Count `connection` in and number it, or refuse it."""
@@ -72,23 +115,23 @@ class Connection(asyncio.BufferedProtocol):
         "_assembler",
         "_buffer_size",
         "_busy_poll",
-        "_flush_is_due",
-        "_has_memory",
+        "_flushing",
         "_held_size",
-        "_is_others_turn",
         "_is_reading",
         "_is_receiving",
         "_loop",
         "_memory",
+        "_mutes",
         "_outbox",
-        "_paused_since_ms",
         "_pipeline",
-        "_receiving",
+        "_quota_timer",
         "_registry",
+        "_throttled_until_ms",
         "_transport",
         "facts",
         "last_active_ms",
         "partial_since_ms",
+        "state",
     )
 
     def __init__(self, registry: Registry, listener: ListenerFacts, handle: Handle) -> None:
@@ -110,15 +153,15 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._memory = registry.memory
         self._busy_poll = registry.busy_poll
-        self._receiving = False  # inside buffer_updated, which flushes once at its end
-        self._flush_is_due = False
-        self._is_reading = True
-        self._has_memory = True
-        self._paused_since_ms = 0  # since when it has not
+        self.state = State.NEW
+        self._flushing = _NOT_DUE
+        self._mutes: dict[Mute, int] = {}  # why nothing is read, and since when (monotonic milliseconds)
+        self._quota_timer: Timer | None = None
+        self._throttled_until_ms = 0
+        self._is_reading = True  # what the transport was last told
         self._buffer_size = 0  # bytes offered for the read that is under way
-        self._is_others_turn = False
         self._held_size = 0  # bytes last reported to the RequestMemory
-        self._is_receiving = False  # the same
+        self._is_receiving = False  # whether a frame was unfinished then
         self.last_active_ms = 0
         self.partial_since_ms: int | None = None  # when the first byte of an unfinished frame came
 
@@ -128,9 +171,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._pipeline.unanswered_count > 0 or (self._outbox is not None and self._outbox.is_behind)
 
     @property
-    def has_memory(self) -> bool:
-        """Whether it may receive more; if not, its unfinished frame is not late by its own fault."""
-        return self._has_memory
+    def is_muted(self) -> bool:
+        """Whether we keep it from sending more: an unfinished frame is then not late by the peer's fault."""
+        return bool(self._mutes)
 
     @property
     def is_deserted(self) -> bool:
@@ -146,6 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._registry.admit(self):
             self._transport.abort()
             return
+        self.state = _OPEN
         layer = self._registry.network.make_layer(self._transport)
         self._outbox = Outbox(layer, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
 
@@ -162,12 +206,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_ms = self._registry.monotonic_ms()
-        self._receiving = True
+        self._flushing = _AT_END_OF_READ
         try:
             self._assembler.buffer_updated(nbytes)
         except Exception as e:
             self._failed(e)
-        self._receiving = False
         self._after_frames()
         if nbytes == self._buffer_size:
             self._let_others_go_first()
@@ -186,6 +229,10 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.state = State.CLOSED
+        if self._quota_timer is not None:
+            self._quota_timer.cancel()
+            self._quota_timer = None
         self._pipeline.close()
         self._assembler.close()
         self._memory.forget(self)
@@ -198,24 +245,28 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, chunks: Chunks) -> None:
         outbox = self._outbox
         assert outbox is not None
+        if self.state is not _OPEN:
+            _release(chunks)
+            return
         for chunk in chunks:
             outbox.push(chunk)
         if outbox.pushed_size >= CORK_SIZE_MAX:
+            flushing = self._flushing
             self._flush()
-        elif not self._receiving and not self._flush_is_due:
-            self._flush_is_due = True
+            self._flushing = flushing  # the end of the read is still to come
+        elif self._flushing is _NOT_DUE:
+            self._flushing = _SCHEDULED
             self._loop.call_soon(self._flush)
 
     def _ready(self) -> None:
         """The pipeline takes frames again: first those already received, then new ones."""
-        if self._receiving:
+        if self._flushing is _AT_END_OF_READ:
             return
-        self._receiving = True
+        self._flushing = _AT_END_OF_READ
         try:
             self._assembler.resume()
         except Exception as e:
             self._failed(e)
-        self._receiving = False
         self._after_frames()
 
     def _failed(self, error: BaseException) -> None:
@@ -246,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self.partial_since_ms = self.last_active_ms
 
     def _flush(self) -> None:
-        self._flush_is_due = False
+        self._flushing = _NOT_DUE
         outbox = self._outbox
         if outbox is None:
             return
@@ -281,15 +332,10 @@ class Connection(asyncio.BufferedProtocol):
             self._memory.hold(self, held_size, is_receiving=is_receiving)
 
     def pause_for_memory(self) -> None:
-        self._has_memory = False
-        self._paused_since_ms = self._registry.monotonic_ms()
-        self._adjust_reading()
+        self._mute(Mute.MEMORY)
 
     def memory_available(self) -> None:
-        self._has_memory = True
-        if self.partial_since_ms is not None:  # it was not the peer who made it wait
-            self.partial_since_ms += self._registry.monotonic_ms() - self._paused_since_ms
-        self._adjust_reading()
+        self._unmute(Mute.MEMORY)
 
     def close_for_memory(self, held_size: int) -> None:
         self.close(f"it stalls and holds {held_size} bytes, and others wait for memory", NO_MEMORY, logging.WARNING)
@@ -300,16 +346,53 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- reading --------------------------------------------------------------------------------------------------
 
+    def throttle(self, duration_ms: int) -> None:
+        """Read and start nothing for `duration_ms`, or until the later end of a throttling that is under way: the client is over a quota.
+        Requests that have begun are answered, as in Kafka (KIP-219)."""
+        if self.state is not _OPEN:
+            return
+        until_ms = self._registry.monotonic_ms() + duration_ms
+        if self._quota_timer is not None:
+            if self._throttled_until_ms >= until_ms:
+                return
+            self._quota_timer.cancel()
+        self._throttled_until_ms = until_ms
+        self._quota_timer = self._registry.call_later(duration_ms, self._throttling_over)
+        self._pipeline.block()
+        self._mute(Mute.QUOTA)
+
+    def _throttling_over(self) -> None:
+        self._quota_timer = None
+        self._unmute(Mute.QUOTA)
+        self._unblock()
+        self._adjust_reading()
+
+    def _unblock(self) -> None:
+        """Let the pipeline go on, unless there is still a reason to block it."""
+        if Mute.QUOTA not in self._mutes and self._outbox is not None and not self._outbox.is_behind:
+            self._pipeline.unblock()
+
+    def _mute(self, reason: Mute) -> None:
+        self._mutes.setdefault(reason, self._registry.monotonic_ms())
+        self._adjust_reading()
+
+    def _unmute(self, reason: Mute) -> None:
+        since_ms = self._mutes.pop(reason, None)
+        if since_ms is not None and self.partial_since_ms is not None:  # it was not the peer who made it wait
+            now_ms = self._registry.monotonic_ms()
+            self.partial_since_ms = min(now_ms, self.partial_since_ms + now_ms - since_ms)
+        self._adjust_reading()
+
     def _let_others_go_first(self) -> None:
         """Go on with what was received, and with reading, in the next turn of the loop. libuv would call this connection up to 32 times
         before it serves another."""
-        if not self._is_others_turn:
-            self._is_others_turn = True
+        if _TURN not in self._mutes:
+            self._mutes[_TURN] = self.last_active_ms
             self._adjust_reading()
             self._loop.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._is_others_turn = False
+        self._mutes.pop(_TURN, None)
         if self._assembler.is_interrupted:
             self._ready()
         else:
@@ -317,14 +400,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _writable(self) -> None:
         self.report_memory()
-        self._pipeline.unblock()
+        self._unblock()
         self._adjust_reading()
 
     def _adjust_reading(self) -> None:
-        """Read from the peer exactly while the pipeline takes frames and the turn is its own."""
-        wants = self._has_memory and not self._is_others_turn and not self._pipeline.is_stopped
+        """Read from the peer exactly while nothing mutes it and the pipeline takes frames."""
+        wants = not self._mutes and not self._pipeline.is_stopped
+        if wants == self._is_reading or self.state is not _OPEN:
+            return
         transport = self._transport
-        if wants != self._is_reading and transport is not None and not transport.is_closing():
+        assert transport is not None
+        if not transport.is_closing():
             self._is_reading = wants
             if wants:
                 transport.resume_reading()
@@ -335,7 +421,11 @@ class Connection(asyncio.BufferedProtocol):
         """Close now, dropping what is unsent; the peer sees its connection end. Safe to call twice.
 
         `kind` is the kind of log line, for its limit."""
-        if self._transport is not None and not self._transport.is_closing():
+        transport = self._transport
+        if self.state is not _OPEN or transport is None:
+            return
+        self.state = State.CLOSING
+        if not transport.is_closing():
             tell = self._registry.log.info if level == logging.INFO else self._registry.log.warning
             tell(
                 kind,
@@ -344,10 +434,17 @@ class Connection(asyncio.BufferedProtocol):
                 self.facts.listener.name,
                 _printable(reason),
             )
-            self._pipeline.block()  # `connection_lost` comes later: until then nothing may start
-            if self._outbox is not None:
-                self._outbox.close()
-            self._transport.abort()
+        self._pipeline.block()  # `connection_lost` comes later: until then nothing may start
+        if self._outbox is not None:
+            self._outbox.close()
+        transport.abort()
+
+
+def _release(chunks: Chunks) -> None:
+    """Let go of the files of a response that is not sent."""
+    for chunk in chunks:
+        if isinstance(chunk, FileSlice):
+            chunk.release()
 
 
 def _printable(text: Any) -> str:

@@ -58,7 +58,7 @@ class ConnectionRegistry:
         self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_us)
         self.busy_poll = BusyPoll(loop, clock, busy_poll_us) if busy_poll_us else None
         self.monotonic_ms = clock.monotonic_ms
-        self._clock = clock
+        self.call_later = clock.call_later
         self._max_connections = max_connections
         self._max_connections_per_ip = max_connections_per_ip
         self._max_connections_of_ip = max_connections_of_ip  # addresses with a limit of their own
@@ -145,14 +145,14 @@ class ConnectionRegistry:
                 connection.close("idle")
             elif (
                 connection.partial_since_ms is not None
-                and connection.has_memory
+                and not connection.is_muted
                 and now - connection.partial_since_ms >= self._frame_deadline_ms
                 and not connection.is_busy
             ):
                 connection.close("frame not completed in time")
             elif connection.is_deserted:
                 connection.close("connection reset by peer")
-        self._sweep_timer = self._clock.call_later(SWEEP_INTERVAL_MS, self._sweep)
+        self._sweep_timer = self.call_later(SWEEP_INTERVAL_MS, self._sweep)
 
 
 class Listener:
