@@ -117,7 +117,7 @@ class ReplicatedCoordinatorLog:
         replica = self._replica_manager.get_partition(self._topic, partition)
         waiting = PartitionAppendResult(self._topic, partition)
         waiting.last_offset = end_offset - 1
-        self._replica_manager.park(
+        self._replica_manager.produce_path.park(
             [waiting], {replica: waiting}, ALL_IN_SYNC, COMMIT_WAIT_MS, lambda results: on_committed(_outcome(results))
         )
 
