@@ -23,6 +23,9 @@ from broker.background import Background
 from broker.cli.format import format_directories, new_id
 from broker.cli.version import VERSION
 from broker.context import ListenerFacts
+from broker.controller.cluster_control import LocalReplicas
+from broker.controller.controller import Controller
+from broker.controller.controller_client import ControllerClient
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.coordination.java_hash import forget_hashes
 from broker.descriptors import share_out
@@ -33,10 +36,7 @@ from broker.groups.group_config import GroupConfig
 from broker.groups.record_table import forget_offset_keys
 from broker.log_fields import Fields
 from broker.logs import Console, open_console
-from broker.metadata.cluster_control import LocalReplicas
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.controller import Controller
-from broker.metadata.controller_client import ControllerClient
 from broker.metadata.image import GROUP_METADATA_TOPIC, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.prepared_records import encode_batch

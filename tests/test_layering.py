@@ -69,6 +69,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *STATE_MACHINE_FACTS, "protocol", "config"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
+    "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",
         "broker.services",

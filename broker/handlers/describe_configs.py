@@ -23,8 +23,7 @@ from typing import Any
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC
-from broker.metadata.config_control import OTHER_RESOURCES, unsupported
-from broker.metadata.config_entries import ConfigDescriber, ConfigEntry
+from broker.metadata.config_entries import OTHER_RESOURCES, ConfigDescriber, ConfigEntry, unsupported
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
 from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces

@@ -17,7 +17,15 @@ from config.server import SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, log_config
 
 UNKNOWN_TYPE = 0
+OTHER_RESOURCES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+"""What Kafka has configs for besides topics and brokers, by ConfigResource.Type; none of them is here yet."""
+
 _LISTENER_CONFIG = re.compile(r"listener\.name\.[^.]*\.(.*)")
+
+
+def unsupported(resource_type: int) -> str:
+    """The message for a resource of one of OTHER_RESOURCES."""
+    return f"Unsupported resource type: {OTHER_RESOURCES[resource_type]} configs are not supported yet."
 
 
 class ConfigSource(IntEnum):

@@ -52,6 +52,14 @@ class BrokerImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids that one broker may hand out: `count` of them from `first` on."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionImage:
     """One partition's registration. `leader_epoch` grows when the leader changes, `partition_epoch` with every change."""
 

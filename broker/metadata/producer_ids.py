@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.metadata.cluster_control import ProducerIdBlock
+from broker.metadata.image import ProducerIdBlock
 
 AllocateBlock = Callable[[], Awaitable[ProducerIdBlock]]
 

@@ -1,4 +1,4 @@
-"""What is checked and answered is in tests/broker/metadata/test_config_control.py; here is the way there and back."""
+"""What is checked and answered is in tests/broker/controller/test_config_control.py; here is the way there and back."""
 
 from __future__ import annotations
 

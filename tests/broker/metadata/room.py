@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from broker.context import RequestContext
+from broker.controller.controller import Controller
+from broker.controller.controller_client import ControllerClient
 from broker.loop_job import OnBusy, nobody
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.controller import Controller
-from broker.metadata.controller_client import ControllerClient
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.prepared_records import encode_batch
 from broker.metadata.publisher import MetadataPublisher

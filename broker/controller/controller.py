@@ -13,10 +13,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from broker.controller.config_control import ConfigControl
+from broker.controller.topic_control import PARTITIONS_UNLIMITED, TopicControl
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.config_control import ConfigControl
 from broker.metadata.config_entries import ConfigDescriber
-from broker.metadata.topic_control import PARTITIONS_UNLIMITED, TopicControl
 from config.server import ServerConfig
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from broker.metadata.controller_result import Steps
+from broker.controller.controller_result import Steps
+from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS
 from broker.metadata.image import BrokerImage
-from broker.metadata.topic_selection import COMPARED_PIECE_ELEMENTS
 from broker.pieces import pieces
 from protocol.errors import ErrorCode, KafkaError
 

@@ -14,11 +14,12 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
+from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
-from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
+from broker.metadata.config_entries import OTHER_RESOURCES, unsupported
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from broker.metadata.topic_names import validate_name
-from broker.metadata.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.properties import ConfigError, Property, PropertyType
 from config.server import SERVER_PROPERTIES, ServerConfig
@@ -32,10 +33,6 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from protocol.messages.stored.metadata_records import ConfigRecord
-
-OTHER_RESOURCES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
-"""What Kafka has configs for besides topics and brokers, by ConfigResource.Type; none of them is here yet."""
-
 
 KNOWN_CONFIGS_MAX = len(SERVER_PROPERTIES) + len(TOPIC_PROPERTIES)
 
@@ -169,11 +166,6 @@ def validated_topic_configs(
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     return dict(overrides)
-
-
-def unsupported(resource_type: int) -> str:
-    """The message for a resource of one of OTHER_RESOURCES."""
-    return f"Unsupported resource type: {OTHER_RESOURCES[resource_type]} configs are not supported yet."
 
 
 def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> list[ConfigRecord]:

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from broker.controller.placement import place_replicas
 from broker.metadata.image import BrokerImage
-from broker.metadata.placement import place_replicas
 from protocol.errors import ErrorCode, KafkaError
 
 

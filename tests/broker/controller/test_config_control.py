@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.config_control import AlterOperation
-from broker.metadata.controller import Controller
+from broker.controller.config_control import AlterOperation
+from broker.controller.controller import Controller
 from broker.metadata.topic_defaults import effective_overrides
 from protocol.errors import ErrorCode
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest

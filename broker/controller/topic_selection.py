@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
 
+from broker.controller.controller_result import Steps
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.controller_result import Steps
 from broker.pieces import PIECE_ELEMENTS, pieces
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from broker.controller.controller import Controller
+from broker.controller.controller_result import Steps
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.controller import Controller
-from broker.metadata.controller_result import Steps
 from broker.metadata.prepared_records import PreparedRecords
 from broker.metadata.record_format import batch_of_encoded, build_metadata_batch
 from config.server import ServerConfig

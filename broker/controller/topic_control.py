@@ -13,16 +13,16 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+from broker.controller.config_control import changed_configs, validated_topic_configs
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
+from broker.controller.manual_assignment import active, check_assignment
+from broker.controller.placement import place_replicas
+from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, failed_deletion, find_duplicates, topics_to_delete, without
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.config_control import changed_configs, validated_topic_configs
 from broker.metadata.config_entries import ConfigDescriber
-from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
 from broker.metadata.image import CLUSTER_METADATA_TOPIC, UNASSIGNED_DIRECTORY, BrokerImage
-from broker.metadata.manual_assignment import active, check_assignment
-from broker.metadata.placement import place_replicas
 from broker.metadata.prepared_records import PreparedRecords
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
-from broker.metadata.topic_selection import COMPARED_PIECE_ELEMENTS, failed_deletion, find_duplicates, topics_to_delete, without
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.server import ServerConfig
 from config.topic import TOPIC_PROPERTIES

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.cluster_control import (
+from broker.controller.cluster_control import (
     LocalReplicas,
     ProducerIdBlock,
     activation_records,

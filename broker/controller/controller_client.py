@@ -19,12 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from broker.clock import Clock
 from broker.context import RequestContext
-from broker.loop_job import OnBusy, nobody
-from broker.metadata.auto_create import AutoTopicCreator
-from broker.metadata.change_log import ChangeLog, Telling
-from broker.metadata.cluster_control import (
+from broker.controller.cluster_control import (
     LocalReplicas,
-    ProducerIdBlock,
     activation_records,
     election_records,
     fencing_records,
@@ -32,10 +28,14 @@ from broker.metadata.cluster_control import (
     producer_id_block,
     registration_records,
 )
-from broker.metadata.controller import Controller
-from broker.metadata.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
+from broker.controller.controller import Controller
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
+from broker.controller.topic_control import PARTITIONS_AT_ONCE
+from broker.loop_job import OnBusy, nobody
+from broker.metadata.auto_create import AutoTopicCreator
+from broker.metadata.change_log import ChangeLog, Telling
+from broker.metadata.image import ProducerIdBlock
 from broker.metadata.producer_ids import ProducerIdManager
-from broker.metadata.topic_control import PARTITIONS_AT_ONCE
 from broker.quorum.quorum import Quorum, SnapshotReader
 from config.endpoints import Endpoint
 from config.server import ServerConfig

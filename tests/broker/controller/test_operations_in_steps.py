@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.controller_result import Steps
+from broker.controller.controller_result import Steps
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

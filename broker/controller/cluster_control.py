@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import LOST_DIRECTORY, NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.image import LOST_DIRECTORY, NO_LEADER, PartitionImage, ProducerIdBlock, TopicImage
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from config.endpoints import Endpoint
 from protocol.errors import ErrorCode, KafkaError
@@ -37,14 +37,6 @@ RECOVERED = 0
 _FENCE = 1
 _UNFENCE = -1
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
-    """Producer ids that one broker may hand out: `count` of them from `first` on."""
-
-    first: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
