@@ -101,7 +101,7 @@ class BatchPreparer:
 
 
 def _size_of_copies(entries: Sequence[AppendEntry]) -> int:
-    return sum(len(records) for _, _, records in entries if not has_own_buffer(records))  # type: ignore[arg-type]
+    return sum(len(records) for _, _, records in entries if not has_own_buffer(records))  # type: ignore[arg-type, misc]
 
 
 def _is_short(entries: list[AppendEntry], configs: list[LogConfig | None]) -> bool:

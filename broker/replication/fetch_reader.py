@@ -125,7 +125,7 @@ class FetchReader:
         if session is None:
             for start in range(0, len(targets), PARTITIONS_PER_PIECE):
                 by_partition |= self._by_partition(targets[start : start + PARTITIONS_PER_PIECE])
-                yield
+                yield None
         return self._delayed(params, targets, by_partition, session, is_idle=False)
 
     def park_in_turns(
@@ -170,10 +170,10 @@ class FetchReader:
                     is_first = False
                     left_bytes = max(0, left_bytes - size_bytes)
                 if position % PARTITIONS_PER_READ_PIECE == 0:
-                    yield
+                    yield None
             for partition in advanced:
                 self._waiting.wake(partition)
-                yield
+                yield None
         except BaseException:
             _release(reads)
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,7 @@ class PartitionRemovals:
         works = yield from self._log_manager.delete_logs_in_pieces(keys)
         for work in works:
             self._works[work] = []
-            self._run_blocking(work.run).add_done_callback(lambda done, work=work: self._end(work, done))
+            self._run_blocking(work.run).add_done_callback(partial(self._end, work))
         self._topics -= Counter(topics)  # from here on the log manager knows which are in the way
         while partitions:
             self._on_closed(partitions.popleft())
