@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition, PartitionEnvironment
@@ -29,7 +30,8 @@ class HostedPartitions:
     """See the module's docstring.
 
     `topics` is read by whoever has no call to spare; nobody else changes it. `make_on_demand(topic, partition)` makes a partition that
-    the metadata knows and that waits to be made, or returns None."""
+    the metadata knows and that waits to be made, or returns None. `on_disk_failure(directory, error)` is told when the disk of an open
+    log fails."""
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class HostedPartitions:
         log_manager: LogManager,
         environment: PartitionEnvironment,
         make_on_demand: Callable[[str, int], Partition | None],
+        on_disk_failure: Callable[[Path, StorageError], None],
     ) -> None:
         self.node_id = node_id
         self.topics: dict[str, dict[int, Partition]] = {}
@@ -51,6 +54,7 @@ class HostedPartitions:
         self._log_manager = log_manager
         self._environment = environment
         self._make_on_demand = make_on_demand
+        self._on_disk_failure = on_disk_failure
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
 
     def __iter__(self) -> Iterator[Partition]:
@@ -76,7 +80,8 @@ class HostedPartitions:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def host(self, change: PartitionChange) -> Partition | None:
-        """Have the partition lead or follow as `change` says; it is opened first if it is new here. None while it is offline."""
+        """Have the partition lead or follow as `change` says; it is opened first if it is new here. None while it is offline, which
+        it is from now on if the disk fails."""
         topic, index, image = change.topic, change.partition, change.image
         if (topic.name, index) in self._unopened:
             return None  # offline until the next start, as in Kafka
@@ -91,7 +96,12 @@ class HostedPartitions:
             return partition
         except StorageError as error:
             log.error("cannot open partition=%s-%d error=%s", topic.name, index, error)
-            self._unopened.add((topic.name, index))
+            opened = self.find(topic.name, index)
+            if opened is None:
+                self._unopened.add((topic.name, index))
+            else:
+                self._on_disk_failure(opened.log.directory.parent, error)
+                opened.mark_offline()
             return None
 
     def take(self, partition: Partition) -> None:

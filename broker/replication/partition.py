@@ -482,6 +482,8 @@ class Partition:
 
     def _take_isr_answer(self, pending: PendingIsr, answer: AlterPartitionResponsePartitionData, now_ms: int) -> bool:
         """Returns whether the change is to be sent again."""
+        if self.role is not LEADER:
+            return False  # offline or deleted since
         is_wanted_again = self.in_sync.take_answer(pending, answer)
         if not is_wanted_again and self.maybe_advance_high_watermark(now_ms):
             self._environment.on_progress(self)

@@ -173,6 +173,13 @@ def test_change_whose_fate_is_not_known_is_wanted_again(world: World, error_code
     assert isinstance(partition.in_sync.state, PendingExpandIsr)
 
 
+def test_partition_that_went_offline_asks_for_nothing_more(world: World) -> None:
+    partition = propose_broker_2(world)
+    world.replica_manager.fail_log_dir(partition.log.directory.parent, StorageError("gone"))
+
+    assert not world.proposals.pop().refuse(ErrorCode.NOT_CONTROLLER)
+
+
 # -- what is proposed, and what counts meanwhile -----------------------------------------------------------------------
 
 
@@ -287,3 +294,20 @@ def test_role_follows_the_metadata_and_the_disk(world: World) -> None:
     roles.append(partition.role)
 
     assert [role.name for role in roles] == ["LEADER", "FOLLOWER", "FOLLOWER", "LEADER", "OFFLINE", "OFFLINE", "DELETED"]
+
+
+def test_partition_whose_disk_fails_when_it_is_to_lead_goes_offline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = world.partition("a")
+    world.change_partition("a", isr=[1])
+    world.change_partition("a", leader=2)
+
+    def fail(*arguments: object) -> None:
+        raise StorageError("gone")
+
+    monkeypatch.setattr(type(partition.log), "assign_leader_epoch", fail)
+    world.change_partition("a", leader=1)
+
+    assert partition.role is PartitionRole.OFFLINE
+    assert world.failed_log_dirs == [partition.log.directory.parent]
+    assert [answer.error_code for answer in world.produce("a", batch("x"))] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.fetchers.fetched == {}
