@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from protocol import codec
@@ -17,6 +18,8 @@ from protocol.uvarint import uvarint
 
 _CODES = {4: "i", 8: "q"}
 _RECORDS_LENGTH = struct.Struct(">i")
+_THROTTLE_TIME = struct.Struct(">i")
+THROTTLE_SPECIMEN = 0x7EF6C8DA  # as a Hole's
 RECORDS_SPECIMEN = b"\x7e\xf5\xe7\x09\x1b\x2c\x3d\x4f"  # bytes that stand out in an encoded response, as a Hole's do
 
 
@@ -27,32 +30,57 @@ class Hole(NamedTuple):
     size: int
 
 
+@dataclass(slots=True)
+class Template:
+    """A whole frame: `fill(correlation_id, *values)` makes it. `throttle_position` is where its throttle_time_ms is, from its start."""
+
+    fill: Callable[..., bytes]
+    throttle_position: int
+
+
+@dataclass(slots=True)
+class RecordsTemplate:
+    """A response around one field of records. `fill` takes the frame's size before the correlation id; `fixed_size` is that size
+    without the records and their length, which is a uvarint when `is_compact`, else an int32. `tail` follows the records.
+    `throttle_position` is as in Template."""
+
+    fill: Callable[..., bytes]
+    fixed_size: int
+    tail: bytes
+    is_compact: bool
+    throttle_position: int
+
+
 class PreparedResponse:
     """A response that needs only its correlation id to be complete."""
 
-    __slots__ = ("_fill", "_values")
+    __slots__ = ("_template", "_values")
 
-    def __init__(self, fill: Callable[..., bytes], values: tuple[int, ...]) -> None:
-        self._fill = fill
+    _template: Template | RecordsTemplate
+
+    def __init__(self, template: Template, values: tuple[int, ...]) -> None:
+        self._template = template
         self._values = values
 
-    def to_frame(self, correlation_id: int) -> bytes:
-        """The whole frame, its size included."""
-        return self._fill(correlation_id, *self._values)
-
     def to_chunks(self, correlation_id: int) -> list[Any]:
-        """The frame as what leaves one after the other."""
-        return [self._fill(correlation_id, *self._values)]
+        """The frame, its size included, as what leaves one after the other."""
+        return [self._template.fill(correlation_id, *self._values)]
+
+    def throttled(self, throttle_time_ms: int) -> PreparedResponse:
+        """The same response telling the client for how long it is throttled: four bytes differ."""
+        return _ThrottledResponse(self, self._template.throttle_position, throttle_time_ms)
 
 
 class PreparedRecordsResponse(PreparedResponse):
     """One with a field of records, which stay the object they are and leave between the bytes before and after them."""
 
-    __slots__ = ("_records", "_template")
+    __slots__ = ("_records",)
+
+    _template: RecordsTemplate
 
     def __init__(self, template: RecordsTemplate, values: tuple[int, ...], records: Any) -> None:
-        super().__init__(template.fill, values)
         self._template = template
+        self._values = values
         self._records = records
 
     def to_chunks(self, correlation_id: int) -> list[Any]:
@@ -65,35 +93,57 @@ class PreparedRecordsResponse(PreparedResponse):
         return [head, self._records, template.tail] if template.tail else [head, self._records]
 
 
-class RecordsTemplate(NamedTuple):
-    """A response around one field of records. `fill` takes the frame's size before the correlation id; `fixed_size` is that size
-    without the records and their length, which is a uvarint when `is_compact`, else an int32. `tail` follows the records."""
+class _ThrottledResponse(PreparedResponse):
+    __slots__ = ("_position", "_response", "_throttle_time_ms")
 
-    fill: Callable[..., bytes]
-    fixed_size: int
-    tail: bytes
-    is_compact: bool
+    def __init__(self, response: PreparedResponse, position: int, throttle_time_ms: int) -> None:
+        self._response = response
+        self._position = position
+        self._throttle_time_ms = throttle_time_ms
+
+    def to_chunks(self, correlation_id: int) -> list[Any]:
+        chunks = self._response.to_chunks(correlation_id)
+        head = bytearray(chunks[0])
+        _THROTTLE_TIME.pack_into(head, self._position, self._throttle_time_ms)
+        chunks[0] = bytes(head)
+        return chunks
+
+    def throttled(self, throttle_time_ms: int) -> PreparedResponse:
+        return _ThrottledResponse(self._response, self._position, throttle_time_ms)
 
 
-def compile_template(api: Api, version: int, specimen: Any, holes: Sequence[Hole]) -> Callable[..., bytes]:
-    """Returns `fill(correlation_id, *values) -> frame`, the values in the order of `holes`, which is their order in the encoding.
+def compile_template(api: Api, version: int, specimen: Any, holes: Sequence[Hole]) -> Template:
+    """The template of `specimen`, which is changed: the values are filled in in the order of `holes`, their order in the encoding.
 
     Raises ValueError when a specimen number is not found exactly once.
     """
-    body = codec.encode(specimen, version)
+    body, throttle_position = _encode(api, version, specimen)
     layout, constants = _lay_out(api, version, body, holes)
-    return _filler(layout, constants, size=layout.size - 4)
+    return Template(_filler(layout, constants, size=layout.size - 4), throttle_position)
 
 
 def compile_records_template(api: Api, version: int, specimen: Any, holes: Sequence[Hole]) -> RecordsTemplate:
-    """The same for a response with one field of records after the last hole, which is RECORDS_SPECIMEN in the specimen."""
-    body = codec.encode(specimen, version)
+    """The same for a response with one field of records after the last hole, which is RECORDS_SPECIMEN in the specimen, and with
+    throttle_time_ms before it."""
+    body, throttle_position = _encode(api, version, specimen)
     is_compact = api.response_header_version(version) >= 1
     before, found, tail = body.partition(RECORDS_SPECIMEN)
     if not found:
         raise ValueError(f"{api.name} v{version}: the specimen has no records")
     layout, constants = _lay_out(api, version, before[: -1 if is_compact else -_RECORDS_LENGTH.size], holes)
-    return RecordsTemplate(_filler(layout, constants), layout.size - 4 + len(tail), tail, is_compact)
+    assert throttle_position < layout.size, "the throttle time is looked for in the bytes before the records"
+    return RecordsTemplate(_filler(layout, constants), layout.size - 4 + len(tail), tail, is_compact, throttle_position)
+
+
+def _encode(api: Api, version: int, specimen: Any) -> tuple[bytes, int]:
+    """The specimen's body with no throttle time, and where in its frame that is."""
+    specimen.throttle_time_ms = THROTTLE_SPECIMEN
+    needle = _THROTTLE_TIME.pack(THROTTLE_SPECIMEN)
+    body = codec.encode(specimen, version)
+    if body.count(needle) != 1:
+        raise ValueError(f"{api.name} v{version}: the throttle time is not in the specimen once")
+    header_size = 8 + api.response_header_version(version)  # the frame's size, the correlation id, an empty tag section from v1 on
+    return body.replace(needle, bytes(len(needle))), header_size + body.find(needle)
 
 
 def _lay_out(api: Api, version: int, body: bytes, holes: Sequence[Hole]) -> tuple[struct.Struct, list[bytes]]:

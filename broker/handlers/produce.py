@@ -25,7 +25,7 @@ Not done: transactions, quotas, authorisation; v13 (topic ids).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.templates import Hole, PreparedResponse, compile_template
+from protocol.templates import Hole, PreparedResponse, Template, compile_template
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
@@ -91,7 +91,7 @@ class ProduceHandler:
     """Keeps nothing between requests but response templates."""
 
     def __init__(self, services: Services) -> None:
-        self._templates: dict[tuple[int, str], Callable[..., bytes]] = {}
+        self._templates: dict[tuple[int, str], Template] = {}
         self._produce_path = services.replica_manager.produce_path
         self._purgatory = services.replica_manager.produce_purgatory
         self._metadata = services.metadata
@@ -310,16 +310,16 @@ class ProduceHandler:
         if len(results) == 1:
             result = results[0]
             if result.error_code is ErrorCode.NONE:
-                fill = self._templates.get((version, result.topic)) or self._compile_template(version, result.topic)
+                template = self._templates.get((version, result.topic)) or self._compile_template(version, result.topic)
                 return PreparedResponse(
-                    fill,
+                    template,
                     (result.partition, result.base_offset, result.log_append_time_ms, result.log_start_offset)
                     if version >= LOG_START_OFFSET_VERSION_MIN
                     else (result.partition, result.base_offset, result.log_append_time_ms),
                 )
         return self._response(results, context)
 
-    def _compile_template(self, version: int, topic: str) -> Callable[..., bytes]:
+    def _compile_template(self, version: int, topic: str) -> Template:
         if len(self._templates) >= TEMPLATES_MAX:
             self._templates.clear()
         partition = PartitionProduceResponse(
@@ -332,8 +332,8 @@ class ProduceHandler:
         holes = [INDEX_HOLE, BASE_OFFSET_HOLE, LOG_APPEND_TIME_HOLE]
         if version >= LOG_START_OFFSET_VERSION_MIN:
             holes.append(LOG_START_OFFSET_HOLE)
-        fill = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
-        return fill
+        template = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
+        return template
 
     def _response(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse:
         answer = _Answer(self._metadata, self._log, context)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from protocol import codec
-from protocol.apis import APIS
+from protocol.apis import APIS, Api
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from protocol.templates import (
@@ -32,9 +32,9 @@ def response(index: int, base_offset: int, log_start_offset: int) -> ProduceResp
 @pytest.mark.parametrize("values", [(0, 0, 0), (5, 2**62, 17), (2**31 - 1, 2**63 - 1, -1), (INDEX.specimen, 1, 2)])
 def test_filled_as_the_codec_encodes(version: int, values: tuple[int, int, int]) -> None:
     specimen = response(INDEX.specimen, BASE_OFFSET.specimen, LOG_START_OFFSET.specimen)
-    fill = compile_template(PRODUCE, version, specimen, [INDEX, BASE_OFFSET, LOG_START_OFFSET])
+    template = compile_template(PRODUCE, version, specimen, [INDEX, BASE_OFFSET, LOG_START_OFFSET])
 
-    frame = PreparedResponse(fill, values).to_frame(77)
+    (frame,) = PreparedResponse(template, values).to_chunks(77)
 
     head = struct.pack(">i", 77) + (b"\x00" if version >= 9 else b"")
     body = head + codec.encode(response(*values), version)
@@ -72,3 +72,39 @@ def test_records_leave_between_the_bytes_that_the_codec_puts_around_them(version
     assert b"".join(chunks) == struct.pack(">i", len(body)) + body
     assert size == 0 or chunks[1] is records
     assert b"" not in chunks
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_a_throttle_time_is_set_in_what_was_prepared(version: int) -> None:
+    def message(base_offset: int, **fields: int) -> ProduceResponse:
+        partition = PartitionProduceResponse(base_offset=base_offset)
+        return ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[partition])], **fields)
+
+    prepared = PreparedResponse(compile_template(PRODUCE, version, message(BASE_OFFSET.specimen), [BASE_OFFSET]), (17,))
+
+    (plain,), (throttled,) = prepared.to_chunks(77), prepared.throttled(1_234).to_chunks(77)
+    (again,) = prepared.throttled(1).throttled(1_234).to_chunks(77)
+
+    assert throttled == again == framed(PRODUCE, version, message(17, throttle_time_ms=1_234))
+    assert plain == framed(PRODUCE, version, message(17)), "the other one is not touched"
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+@pytest.mark.parametrize("size", [0, 1_000])
+def test_a_throttle_time_is_set_before_records(version: int, size: int) -> None:
+    def message(partition_index: int, records: bytes, **fields: int) -> FetchResponse:
+        partition = PartitionData(partition_index=partition_index, records=records)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[partition])], **fields)
+
+    template = compile_records_template(FETCH, version, message(INDEX.specimen, RECORDS_SPECIMEN), [INDEX])
+    records = bytes(size)
+
+    chunks = PreparedRecordsResponse(template, (5,), records).throttled(1_234).to_chunks(77)
+
+    assert b"".join(chunks) == framed(FETCH, version, message(5, records, throttle_time_ms=1_234))
+    assert size == 0 or chunks[1] is records
+
+
+def framed(api: Api, version: int, message: ProduceResponse | FetchResponse) -> bytes:
+    body = struct.pack(">i", 77) + bytes(api.response_header_version(version)) + codec.encode(message, version)
+    return struct.pack(">i", len(body)) + body

@@ -43,7 +43,7 @@ def send(world: World, asked: ProduceRequest, *, version: int = 9) -> Any:
 
 def read_prepared(prepared: PreparedResponse, version: int) -> ProduceResponse:
     """What a client reads from the response of a template."""
-    frame = prepared.to_frame(1)
+    frame = b"".join(prepared.to_chunks(1))
     position = 9 if version >= 9 else 8  # size, correlation id, and the tag section of flexible versions
     response, end = codec.decode(ProduceResponse, version, frame, position)
     assert end == len(frame)
