@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
-from broker.blocking import RunBlocking
 from broker.clock import Clock, SystemClock
 from broker.descriptors import raise_limit
 from broker.network.sockets import Network, SystemNetwork
 from broker.worker.jobs import Worker
-from broker.worker.process import WorkerProcess
+from broker.worker.on_demand import WorkerOnDemand
 from storage.disk import SYSTEM_DISK, Disk
 
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
@@ -37,13 +37,19 @@ class Platform:
     """How many files and sockets the process may have open."""
     disk: Disk
     network: Network
-    make_worker: Callable[[RunBlocking], Worker]
+    make_worker: Callable[[Callable[..., asyncio.Future[Any]]], Worker]
     """What computes for the broker; given what runs a function on `executor`."""
 
 
 def system_platform(loop: asyncio.AbstractEventLoop) -> Platform:
     """The machine that this process runs on."""
     clock = SystemClock(loop)
+
+    def make_worker(run_blocking: Callable[..., asyncio.Future[Any]]) -> Worker:
+        from broker.worker.process import WorkerProcess
+
+        return WorkerProcess(loop, clock, run_blocking)
+
     return Platform(
         loop=loop,
         clock=clock,
@@ -52,5 +58,5 @@ def system_platform(loop: asyncio.AbstractEventLoop) -> Platform:
         descriptors_max=raise_limit(),
         disk=SYSTEM_DISK,
         network=SystemNetwork(loop),
-        make_worker=lambda run_blocking: WorkerProcess(loop, clock, run_blocking),
+        make_worker=lambda run_blocking: WorkerOnDemand(lambda: make_worker(run_blocking)),
     )

@@ -12,7 +12,6 @@ import os
 import pickle
 import socket
 import struct
-import tempfile
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
@@ -43,7 +42,9 @@ def memory_file(buffers: Sequence[Buffer]) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("barnabas-worker")
     else:  # macOS
-        with tempfile.TemporaryFile() as file:
+        from tempfile import TemporaryFile
+
+        with TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     try:
         for buffer in buffers:
