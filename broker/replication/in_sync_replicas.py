@@ -201,5 +201,5 @@ class InSyncReplicas:
             return False
         if error_code in AWAIT_METADATA_ERRORS:
             return False
-        log.warning("ISR change failed, sending it again partition=%s error=%s", self._name, error_code.name)
+        log.debug("ISR change failed, sending it again partition=%s error=%s", self._name, error_code.name)
         return True

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Protocol
 
 from broker.clock import Clock, Timer
+from broker.limited_log import LimitedLog
 from broker.replication.isr_state import RECOVERED, RECOVERING, IsrProposal
 from broker.replication.partition import OnIsrAnswer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -68,6 +69,7 @@ class IsrChanges:
         self._timer: Timer | None = None
         self._retry_ms = RETRY_MS
         self._is_stopped = False
+        self._log = LimitedLog(log, clock)
 
     def submit(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         """Send `proposal` with the next request. OPERATION_NOT_ATTEMPTED, at once, while an earlier one of its partition waits for
@@ -111,13 +113,16 @@ class IsrChanges:
             response = await self._channel.alter_partition(self._request(sent))
             if response.error_code == ErrorCode.NONE:
                 self._retry_ms = RETRY_MS
-                return RETRY_MS if self._take_answers(sent, response) else 0
-            log.warning("AlterPartition refused error=%s partitions=%d", _error_name(response.error_code), len(sent))
+                left_count = self._take_answers(sent, response)
+                if left_count:
+                    self._log.warning("repeated", "AlterPartition is sent again for partitions=%d of %d", left_count, len(sent))
+                return RETRY_MS if left_count else 0
+            self._log.warning("refused", "AlterPartition refused error=%s partitions=%d", _error_name(response.error_code), len(sent))
         except (OSError, KafkaError, DecodeError) as error:
-            log.warning("AlterPartition failed error=%r partitions=%d", error, len(sent))
-        except Exception:
-            # A bug of ours must not stop all later changes of all partitions.
-            log.exception("AlterPartition failed partitions=%d", len(sent))
+            self._log.warning("failed", "AlterPartition failed error=%r partitions=%d", error, len(sent))
+        except Exception as bug:
+            # It must not stop all later changes of all partitions.
+            self._log.error("bug", "AlterPartition failed partitions=%d", len(sent), exc_info=bug)
         retry_ms, self._retry_ms = self._retry_ms, min(2 * self._retry_ms, RETRY_MAX_MS)
         return retry_ms
 
@@ -141,25 +146,24 @@ class IsrChanges:
             )
         return AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values()))
 
-    def _take_answers(self, sent: Sequence[_Change], response: AlterPartitionResponse) -> bool:
-        """Give each partition its answer. Returns whether some are to be sent again: those, too, that the controller left out."""
+    def _take_answers(self, sent: Sequence[_Change], response: AlterPartitionResponse) -> int:
+        """Give each partition its answer. Returns how many are to be sent again: those, too, that the controller left out."""
         answers = {(topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions}
         now_ms = self._clock.monotonic_ms()
-        is_any_left = False
+        left_count = 0
         for change in sent:
             key = change.proposal.topic_id, change.proposal.partition
             answer = answers.get(key)
             if answer is None:
-                log.warning("AlterPartition was not answered for partition=%d of topic id=%s", key[1], key[0].hex())
-                is_any_left = True
+                left_count += 1
                 continue
             if answer.leader_recovery_state not in (RECOVERED, RECOVERING):
                 answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
             del self._changes[key]  # the answer may make its partition propose the next one
             if change.on_answer(answer, now_ms):
                 self._changes[key] = change
-                is_any_left = True
-        return is_any_left
+                left_count += 1
+        return left_count
 
 
 def _error_name(error_code: int) -> str:

@@ -322,8 +322,9 @@ async def test_replicas_that_fell_behind_are_dropped_at_intervals(tmp_path: Path
     assert leader.world.clock.pending_timers == []
 
 
-async def test_very_many_partitions_are_looked_at_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isr_expiration, "PARTITIONS_PER_TURN", 2)
+@pytest.mark.parametrize(("limit", "value"), [("PARTITIONS_PER_TURN", 2), ("SLICE_US", 0)])
+async def test_very_many_partitions_are_looked_at_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    monkeypatch.setattr(isr_expiration, limit, value)
     leader = Leader(tmp_path)
     leader.world.replica_manager.end_loading()
     for index in range(PARTITIONS):
