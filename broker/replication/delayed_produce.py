@@ -1,7 +1,7 @@
 """DelayedProduce: a produce whose records are in the log but not yet where its acks want them.
 
 With acks=all it waits for the high watermark; with flush.messages=1 and acks=1 for the leader's disk. Each partition is
-settled on its own, for good, at the first event that settles it; the answer leaves when all are.
+finished on its own, for good, at the first event that decides it; the answer leaves when all are.
 
 Source: kafka.server.DelayedProduce.
 """
@@ -73,13 +73,13 @@ class DelayedProduce(DelayedOperation):
         self.pending = pending
 
     def try_complete(self, key: Hashable | None) -> bool:
-        """Settle the partition that changed, or all: Case A not the leader any more, Case B offset reached (with an ISR large
+        """Finish the partition that changed, or all: Case A not the leader any more, Case B offset reached (with an ISR large
         enough, or not), Case C its log directory went offline."""
         if key is None:
             for partition in tuple(self.pending):
-                self._settle(partition)
+                self._try_finish(partition)
         elif key in self.pending:
-            self._settle(key)
+            self._try_finish(key)
         return not self.pending
 
     def on_expire(self) -> None:
@@ -90,7 +90,7 @@ class DelayedProduce(DelayedOperation):
     def on_complete(self) -> None:
         self._on_done(self._results)
 
-    def _settle(self, partition: Partition) -> None:
+    def _try_finish(self, partition: Partition) -> None:
         result = self.pending[partition]
         required_offset = result.last_offset + 1
         find_error = partition.find_ack_error if self._acks == ALL_IN_SYNC else partition.find_flush_error

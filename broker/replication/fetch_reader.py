@@ -198,7 +198,7 @@ class FetchReader:
             for partition, target in self._by_partition(targets[start : start + PARTITIONS_PER_PIECE]).items():
                 session.watch(target, partition)
                 if is_idle:
-                    session.settle(target)
+                    session.drop_if_idle(target)
             yield
 
     def _by_partition(self, targets: list[FetchTarget]) -> dict[FetchablePartition, FetchTarget]:
@@ -219,7 +219,7 @@ class FetchReader:
         if is_idle:
             for partition, target in targets_by_partition.items():
                 session.watch(target, partition)
-                session.settle(target)
+                session.drop_if_idle(target)
         operation = DelayedFetch(params, targets, session.watched, read_again=self._read, is_idle=is_idle, session=session)
         session.parked = operation
         return operation

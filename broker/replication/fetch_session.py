@@ -133,7 +133,7 @@ class FetchSession:
             del self.watched[partition]
             del partition.sessions[self]
 
-    def settle(self, target: FetchTarget) -> None:
+    def drop_if_idle(self, target: FetchTarget) -> None:
         """Look at `target` no more until it changes, if it has nothing to tell and its client knows all of it."""
         partition = target.watched
         if (
@@ -172,7 +172,7 @@ class FetchSession:
                 del changed[target]
                 changed[target] = None
             elif self.is_watching:
-                self.settle(target)
+                self.drop_if_idle(target)
         return selected
 
 

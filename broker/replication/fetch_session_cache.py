@@ -77,14 +77,14 @@ class FullFetchContext(FetchContext):
         self._is_privileged = is_privileged
 
     def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
-        return self._begin_session(_told(reads), reads)
+        return self._begin_session(_targets_by_key(reads), reads)
 
     def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
         if len(reads) > SESSION_PARTITIONS_MAX:
             return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
         targets: dict[PartitionKey, FetchTarget] = {}
         for start in range(0, len(reads), PARTITIONS_PER_PIECE):
-            targets |= _told(reads[start : start + PARTITIONS_PER_PIECE])
+            targets |= _targets_by_key(reads[start : start + PARTITIONS_PER_PIECE])
             yield
         return self._begin_session(targets, reads)
 
@@ -292,7 +292,7 @@ class FetchSessionCache:
         session.close()
 
 
-def _told(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarget]:
+def _targets_by_key(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarget]:
     """The targets by their keys; notes that their clients know what was read."""
     targets: dict[PartitionKey, FetchTarget] = {}
     for read in reads:

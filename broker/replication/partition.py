@@ -79,8 +79,8 @@ class Partition:
     """See the module's docstring."""
 
     __slots__ = (
+        "_commits_at_append",
         "_environment",
-        "_is_plain",
         "_node_id",
         "followers",
         "has_flush_limit",
@@ -125,7 +125,7 @@ class Partition:
         self._environment = environment
         self.has_flush_limit = False
         self.waits_for_flush = False
-        self._is_plain = False  # one replica, no waiting for fsync: the high watermark is the log end
+        self._commits_at_append = False  # one replica, no waiting for fsync: the high watermark is the log end
         self.config_changed()
 
     def __repr__(self) -> str:
@@ -194,7 +194,7 @@ class Partition:
         self.in_sync.min_isr = min(config.min_insync_replicas, max(1, len(self.replicas)))
         self.has_flush_limit = config.flush_messages < LONG_MAX
         self.waits_for_flush = config.flush_messages == FLUSH_EVERY_MESSAGE
-        self._is_plain = not self.followers and not self.waits_for_flush
+        self._commits_at_append = not self.followers and not self.waits_for_flush
 
     # -- checks ----------------------------------------------------------------------------------------------------
 
@@ -450,7 +450,7 @@ class Partition:
 
         Never below the minimum ISR: a record acknowledged nowhere must not become visible there and be lost (KIP-966)."""
         log = self.log
-        if self._is_plain:
+        if self._commits_at_append:
             if log.high_watermark >= log.log_end_offset or self.role is not LEADER:
                 return False
             log.set_high_watermark(log.log_end_offset)
