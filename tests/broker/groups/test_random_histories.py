@@ -12,6 +12,7 @@ import pytest
 
 from broker.groups.classic_group import ClassicGroup, GroupState
 from protocol.errors import ErrorCode
+from protocol.records import read_header
 from tests.broker.groups.transcript import Transcript
 
 SEEDS = 40
@@ -127,3 +128,50 @@ def test_restarted_coordinator_knows_what_this_one_knows(seed: int):
 
     assert history.script.lines == [before]
     assert [(group.group_id, group.generation, group.state) for group in history.script.groups.values()] == groups
+
+
+COMPARED_SEEDS = 15
+STEPS_COMPARED = 120
+
+
+def known(script: Transcript) -> tuple[list[str], list[str]]:
+    """What this coordinator shows of its groups and of the offsets of "g"."""
+    script.skip()
+    script.fetch()
+    groups = sorted(listed.group_id for piece in script.coordinator.list_groups() for listed in piece)
+    (line,) = script.lines
+    return groups, sorted(line.split())
+
+
+def loaded(batches: list[bytearray], high_watermark: int) -> Transcript:
+    """Another coordinator, which loads these batches."""
+    other = Transcript()
+    for batch in batches:
+        other.append_foreign(bytearray(batch))
+    other.log.high_watermark = high_watermark
+    other.restart()
+    return other
+
+
+@pytest.mark.parametrize("seed", range(COMPARED_SEEDS))
+def test_what_is_shown_is_what_the_committed_part_of_the_log_says(seed: int):
+    """Whatever is in flight: a coordinator that knows the committed part alone shows the same, and so does one that knows the whole
+    log but must not show the rest."""
+    history = History(seed, refuses=False)
+    log = history.script.log
+    log.is_holding = True
+    compared_in_flight_count = 0
+
+    for _ in range(STEPS_COMPARED):
+        history.step()
+        committed = [batch for batch in log.batches if last_offset(batch) < log.high_watermark]
+        shown = known(history.script)
+        assert shown == known(loaded(committed, log.high_watermark))
+        assert shown == known(loaded(log.batches, log.high_watermark))
+        compared_in_flight_count += len(committed) < len(log.batches)
+
+    assert compared_in_flight_count > 0
+
+
+def last_offset(batch: bytearray) -> int:
+    return read_header(batch).last_offset
