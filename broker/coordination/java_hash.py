@@ -1,4 +1,4 @@
-"""Java's String.hashCode, which decides in which partition of `__consumer_offsets` a group is kept. Pure.
+"""Java's String.hashCode, which decides which partition of an internal topic keeps what an id names. Pure.
 
 Any client may send ids of 32 KB, thousands in one request, so a long one is hashed many characters at a time: Python's big integers
 serve as vectors, and each step joins the hashes of neighbouring pieces of the text, hash(a + b) = hash(a) · 31^len(b) + hash(b).

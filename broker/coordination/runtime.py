@@ -1,7 +1,7 @@
 """CoordinatorRuntime: the shards of one internal topic's partitions that this broker leads (Kafka's class of this name).
 
 Follows the partitions' leadership: a shard is loaded when this broker is elected and dropped when it is not. Finds the shard that a key
-belongs to. Knows nothing of what its shards coordinate: groups are one client of it, with a state machine and a record table of their own.
+belongs to. Knows nothing of what its shards coordinate: each client brings a state machine and a record table of its own.
 
 Subscribe `on_metadata_delta` after the ReplicaManager, which must know that it leads before a log can be read.
 """
