@@ -14,12 +14,15 @@ import functools
 import logging
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from enum import Enum
 from typing import Any, cast
 
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
+from broker.network.outbox import Chunk, Outbox
+from broker.network.sockets import Network
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, DECLARED, Api
 from protocol.errors import DecodeError, ErrorCode
@@ -40,9 +43,6 @@ _CORRELATION_ID = struct.Struct(">i")
 
 OnAnswer = Callable[[Any | None], None]
 """Called once: with the response, or None when there is none (not connected, lost, timed out, not spoken by the peer)."""
-
-Connect = Callable[[str, int, Callable[[], asyncio.BaseProtocol]], Awaitable[tuple[Any, Any]]]
-"""Opens a connection: (host, port, protocol factory) → (transport, protocol). OSError when it cannot be."""
 
 
 class State(Enum):
@@ -82,10 +82,11 @@ class PeerConnection:
         port: int,
         *,
         client_id: str,
-        connect: Connect,
+        network: Network,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
         clock: Clock,
         pool: BufferPool,
-        call_soon: Callable[..., Any],
         run_in_background: Callable[[Awaitable[Any]], Any],
         request_timeout_ms: int,
         max_frame_size: int,
@@ -96,10 +97,11 @@ class PeerConnection:
         self.port = port
         self.state = State.IDLE
         self._client_id = client_id.encode()
-        self._connect = connect
+        self._network = network
+        self._loop = loop
+        self._executor = executor
         self._clock = clock
         self._pool = pool
-        self._call_soon = call_soon
         self._run_in_background = run_in_background
         self._request_timeout_ms = request_timeout_ms
         self._max_frame_size = max_frame_size
@@ -124,7 +126,7 @@ class PeerConnection:
         api = api_of(message)
         request = _Request(message, api, version, on_answer)
         if self.state is State.CLOSED or len(self._waiting) >= WAITING_MAX:
-            self._call_soon(on_answer, None)
+            self._loop.call_soon(on_answer, None)
             return
         request.timer = self._clock.call_later(timeout_ms or self._request_timeout_ms, self._timed_out, request)
         self._waiting.append(request)
@@ -156,9 +158,9 @@ class PeerConnection:
         self._run_in_background(self._open())
 
     async def _open(self) -> None:
-        protocol = _Protocol(self, self._pool, self._max_frame_size)
+        protocol = _Protocol(self)
         try:
-            transport, _ = await self._connect(self.host, self.port, lambda: protocol)
+            transport, _ = await self._network.connect(self.host, self.port, lambda: protocol)
         except OSError as error:
             if self.state is State.CONNECTING:
                 self._lost(f"cannot connect: {error}")
@@ -217,7 +219,7 @@ class PeerConnection:
     # -- requests and answers --------------------------------------------------------------------------------------
 
     def _send_waiting(self) -> None:
-        while self._waiting and len(self._in_flight) < self._in_flight_max and self.state is State.READY:
+        while self._waiting and len(self._in_flight) < self._in_flight_max and self.state is State.READY and not self._is_behind:
             request = self._waiting.popleft()
             version = request.version if request.version is not None else self.find_version(request.api)
             if version is None:
@@ -230,11 +232,12 @@ class PeerConnection:
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         api, client_id = request.api, self._client_id
         tags = b"\x00" if api.request_header_version(version) >= 2 else b""
-        body = codec.encode(request.message, version)
-        size = _HEADER.size - 4 + len(client_id) + len(tags) + len(body)
+        chunks = codec.encode_chunks(request.message, version)
+        size = _HEADER.size - 4 + len(client_id) + len(tags) + sum(map(len, chunks))
+        head = _HEADER.pack(size, api.key, version, request.correlation_id, len(client_id)) + client_id + tags
         self._in_flight.append(request)
         assert self._protocol is not None
-        self._protocol.write(_HEADER.pack(size, api.key, version, request.correlation_id, len(client_id)) + client_id + tags + body)
+        self._protocol.send([head, *chunks])
 
     def frame_received(self, frame: memoryview) -> None:
         """One response; DecodeError when it is not the one that is expected."""
@@ -251,6 +254,27 @@ class PeerConnection:
         self._in_flight.popleft()
         self._answer(request, response)
         self._send_waiting()
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the peer does not take what was sent: further requests wait here, where their number is bounded."""
+        return self._protocol is not None and self._protocol.is_behind
+
+    def peer_takes_more(self) -> None:
+        """The connection's call: it has caught up."""
+        self._send_waiting()
+
+    def make_outbox(self, transport: asyncio.Transport, on_writable: Callable[[], None], on_broken: Callable[[str], None]) -> Outbox:
+        """The same as an accepted connection's."""
+
+        def broken(reason: str) -> None:
+            self._loop.call_soon(on_broken, reason)  # never from inside `send`
+
+        return Outbox(self._network.make_layer(transport), self._loop, self._executor, on_writable=on_writable, on_broken=broken)
+
+    def make_assembler(self, on_frame: Callable[[memoryview], bool]) -> FrameAssembler:
+        """What cuts the answers out of the bytes that come."""
+        return FrameAssembler(on_frame, max_frame_size=self._max_frame_size, pool=self._pool)
 
     def connection_ended(self, protocol: _Protocol, reason: str) -> None:
         if protocol is self._protocol:
@@ -275,7 +299,7 @@ class PeerConnection:
         if request.timer is not None:
             request.timer.cancel()
             request.timer = None
-        self._call_soon(request.on_answer, response)
+        self._loop.call_soon(request.on_answer, response)
 
     def _answer(self, request: _Request, response: Any | None) -> None:
         """Answer at once: views in the response are valid during this call only."""
@@ -288,13 +312,20 @@ class PeerConnection:
 class _Protocol(asyncio.BufferedProtocol):
     """asyncio's side of one connection."""
 
-    def __init__(self, peer: PeerConnection, pool: BufferPool, max_frame_size: int) -> None:
+    def __init__(self, peer: PeerConnection) -> None:
         self._peer: PeerConnection | None = peer
-        self._assembler = FrameAssembler(self._frame, max_frame_size=max_frame_size, pool=pool)
+        self._assembler = peer.make_assembler(self._frame)
         self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        return self._outbox is not None and self._outbox.is_behind
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transports don't inherit asyncio's
+        if self._peer is not None:
+            self._outbox = self._peer.make_outbox(self._transport, self._writable, self._end)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._assembler.get_buffer()
@@ -309,18 +340,40 @@ class _Protocol(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._close_outbox()
         self._transport = None
         self._end(str(exc) if exc is not None else "closed by the peer")
 
-    def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
+    def pause_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.resume_writing()
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        if self._outbox is None:
+            return
+        for chunk in chunks:
+            self._outbox.push(chunk)
+        self._outbox.flush()
 
     def abort(self) -> None:
         self._peer = None
+        self._close_outbox()
         self._assembler.close()
         if self._transport is not None:
             self._transport.abort()
+
+    def _writable(self) -> None:
+        if self._peer is not None:
+            self._peer.peer_takes_more()
+
+    def _close_outbox(self) -> None:
+        outbox, self._outbox = self._outbox, None
+        if outbox is not None:
+            outbox.close()
 
     def _frame(self, frame: memoryview) -> bool:
         if self._peer is not None:
@@ -329,6 +382,7 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def _end(self, reason: str) -> None:
         peer, self._peer = self._peer, None
+        self._close_outbox()
         self._assembler.close()
         if self._transport is not None:
             self._transport.abort()

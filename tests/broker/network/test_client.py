@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.clock import SystemClock
+from broker.dispatch import KafkaApis
 from broker.network.client import PeerConnection, State
+from broker.network.sockets import SystemNetwork
+from broker.turns import Turns
 from protocol import codec
 from protocol.apis import DECLARED
 from protocol.framing import BufferPool
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.vote import VoteRequest
+from tests.broker.network.harness import run, serving
+from tests.broker.replication.world import World as ReplicationWorld
 from tests.simulation.clock import LoopClock
+from tests.simulation.inline_executor import InlineExecutor
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.node_network import NodeNetwork
 from tests.simulation.trace import Trace
 
 TIMEOUT_MS = 1_000
@@ -74,18 +83,16 @@ class World:
             "peer",
             9092,
             client_id="test",
-            connect=self.connect,
+            network=NodeNetwork(self.network, "client"),
+            loop=self.loop,
+            executor=InlineExecutor(),
             clock=LoopClock(self.loop),
             pool=BufferPool(),
-            call_soon=self.loop.call_soon,
             run_in_background=self.run_in_background,
             request_timeout_ms=TIMEOUT_MS,
             max_frame_size=1_000_000,
         )
         self.answers: list[Any] = []
-
-    async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> tuple[Any, Any]:
-        return await self.network.connect("client", host, port, factory)
 
     def run_in_background(self, work: Awaitable[Any]) -> None:
         self.tasks.append(self.loop.create_task(work))  # type: ignore[arg-type]
@@ -209,3 +216,36 @@ def test_closing_answers_all_who_wait_and_later_requests(world: World) -> None:
     world.run(1)
 
     assert world.answers == [None] * 9
+
+
+def test_it_speaks_over_the_machine_s_own_sockets(tmp_path: Path) -> None:
+    replicas = ReplicationWorld(tmp_path)
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        apis = KafkaApis(replicas.services(), Turns(loop.call_soon, replicas.clock.monotonic_us))
+        tasks: list[asyncio.Task[Any]] = []
+        async with serving(apis.handle) as harness:
+            connection = PeerConnection(
+                "127.0.0.1",
+                harness.listener.port,
+                client_id="test",
+                network=SystemNetwork(loop),
+                loop=loop,
+                executor=harness.executor,
+                clock=SystemClock(loop),
+                pool=BufferPool(),
+                run_in_background=lambda work: tasks.append(loop.create_task(work)),  # type: ignore[arg-type]
+                request_timeout_ms=20_000,
+                max_frame_size=1_000_000,
+            )
+            answer = loop.create_future()
+            connection.send(MetadataRequest(topics=[]), lambda response: answer.set_result(response.cluster_id))
+            assert await answer == "cluster"
+
+            connection.close()
+            while len(harness.registry):
+                await asyncio.sleep(0)
+            await asyncio.gather(*tasks)
+
+    run(test)

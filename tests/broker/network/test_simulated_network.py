@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from storage.file_slice import FileSlice, SegmentFile
 from tests.broker.network.harness import framed
 from tests.broker.replication.world import World, batch
 from tests.simulation.clock import LoopClock
+from tests.simulation.inline_executor import InlineExecutor
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import WRITE_HIGH_BYTES, SimulatedNetwork
 from tests.simulation.node_network import NodeNetwork
@@ -32,15 +32,7 @@ from tests.simulation.trace import Trace
 
 PORT = 9092
 LARGE_SIZE = 3_000_000
-
-
-class InlineExecutor(Executor):
-    """Runs what it is given at once."""
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(function(*arguments, **named))
-        return future
+LARGE_REQUESTS_COUNT, LARGE_REQUEST_SIZE = 8, 900_000
 
 
 class SimulatedHost:
@@ -98,10 +90,11 @@ class SimulatedHost:
             "broker",
             PORT,
             client_id="test",
-            connect=NodeNetwork(self.network, "client").connect,
+            network=NodeNetwork(self.network, "client"),
+            loop=self.loop,
+            executor=InlineExecutor(),
             clock=self.clock,
             pool=BufferPool(),
-            call_soon=self.loop.call_soon,
             run_in_background=lambda work: tasks.setdefault(self.loop.create_task(work)),  # type: ignore[arg-type]
             request_timeout_ms=60_000,
             max_frame_size=1 << 24,
@@ -144,6 +137,36 @@ def test_a_client_produces_and_fetches_over_the_simulated_network(tmp_path: Path
 
     assert offsets == list(range(20))
     assert all((f"value-{number}" * 200).encode() in records for number in range(20))
+
+
+def test_large_requests_of_our_own_client_leave_as_the_peer_takes_them(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create_topic("t")
+    host = SimulatedHost()
+    host.handle = KafkaApis(world.services(), Turns(host.loop.call_soon, host.clock.monotonic_us)).handle
+    offsets: list[int] = []
+
+    async def test() -> int:
+        client = host.client()
+        await host.ask(client, produce("first"), lambda answer: None)
+        all_answered = host.loop.create_future()
+
+        def answered(answer: Any) -> None:
+            offsets.append(answer.responses[0].partition_responses[0].base_offset)
+            if len(offsets) == LARGE_REQUESTS_COUNT:
+                all_answered.set_result(None)
+
+        for _ in range(LARGE_REQUESTS_COUNT):
+            client.send(produce("x" * LARGE_REQUEST_SIZE), answered)
+        written = sum(each.get_write_buffer_size() for each in host.network._transports if each.local[0] == "client")
+        await all_answered
+        client.close()
+        return written
+
+    written_size = host.run(test)
+
+    assert offsets == list(range(1, LARGE_REQUESTS_COUNT + 1))
+    assert written_size < 2 * LARGE_REQUEST_SIZE, "the others wait in the client, not in the transport"
 
 
 @pytest.mark.parametrize("seed", range(3))
