@@ -90,6 +90,16 @@ class FileSlice:
             file.release()
 
 
+def take_bytes(records: FileSlice | bytes) -> bytes:
+    """What a read returned, as bytes; a slice is released."""
+    if isinstance(records, bytes):
+        return records
+    try:
+        return records.read()
+    finally:
+        records.release()
+
+
 def read_exactly(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK) -> bytes:
     """`size` bytes at `position` of `fd`; StorageError when the file is shorter or cannot be read. ColdRead as `read_at`."""
     try:

@@ -75,15 +75,6 @@ class LeaderEpochFileCache:
         return self._epochs[-1] if self._epochs else None
 
     @property
-    def previous_epoch(self) -> int | None:
-        """The epoch before the latest one."""
-        return self._epochs[-2] if len(self._epochs) > 1 else None
-
-    @property
-    def latest_entry(self) -> EpochEntry | None:
-        return EpochEntry(self._epochs[-1], self._start_offsets[-1]) if self._epochs else None
-
-    @property
     def earliest_entry(self) -> EpochEntry | None:
         return EpochEntry(self._epochs[0], self._start_offsets[0]) if self._epochs else None
 

@@ -338,11 +338,6 @@ class Log:
         return self._local.recovery_point
 
     @property
-    def needs_durable_ack(self) -> bool:
-        """Whether an append is acknowledged only once it is durable: flush.messages=1."""
-        return self.config.flush_messages == 1
-
-    @property
     def has_unflushed(self) -> bool:
         return self._local.has_unflushed(self.log_end_offset)
 

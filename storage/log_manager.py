@@ -264,10 +264,6 @@ class LogManager:
                 names.setdefault(leaving.delay_ms, []).append(leaving.new_name)
         self._deleted += [DeletedDirectories.of(work.path, named, delay_ms) for delay_ms, named in names.items()]
 
-    def delete_log(self, topic: str, partition: int) -> None:
-        """Delete one log now; blocks. Does nothing without a log. A disk that fails takes its directory offline."""
-        self._remove_now(self.delete_logs([(topic, partition)]))
-
     def update_config(self, topic: str, config: LogConfig) -> None:
         for log in self._logs.values():
             if log.topic == topic:
@@ -275,12 +271,9 @@ class LogManager:
 
     # -- periodic --------------------------------------------------------------------------------------------------
 
-    def enforce_retention(self, now_ms: int) -> int:
-        """Roll what is too old, delete what retention says, in every log; returns how many segments went."""
-        return sum(self.enforce_retention_of(log, now_ms) for log in self.logs())
-
     def enforce_retention_of(self, log: Log, now_ms: int) -> int:
-        """The same for one log. When its disk fails, its directory goes offline."""
+        """Roll what is too old, delete what retention says; returns how many segments went. A disk that fails takes its directory
+        offline."""
         try:
             log.maybe_roll(now_ms)
             return log.delete_old_segments(now_ms)
@@ -315,12 +308,6 @@ class LogManager:
         self._deleted = waiting
         return DeletionWork(tuple(files), tuple(due), self._disk) if files or due else None
 
-    def delete_pending(self, now_ms: int) -> None:
-        """Remove what is due now; blocks."""
-        work = self.take_due_deletions(now_ms)
-        if work is not None:
-            work.run()
-
     def take_checkpoints(self) -> list[CheckpointWork]:
         """`take_checkpoints_in_pieces` at once, for few logs."""
         return _finished(self.take_checkpoints_in_pieces())
@@ -338,15 +325,6 @@ class LogManager:
                 yield
         online = {str(directory.path) for directory in self.online_directories}
         return [work for path, work in works.items() if path in online]
-
-    def write_checkpoints(self) -> None:
-        """Write them now; blocks. A directory that fails goes offline. Follow a truncation with it: a recovery point above the
-        log's end would let the next recovery trust what was appended later."""
-        for work in self.take_checkpoints():
-            try:
-                work.run()
-            except StorageError as error:
-                self.mark_offline(work.path, error)
 
     # -- closing ---------------------------------------------------------------------------------------------------
 

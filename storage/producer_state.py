@@ -189,11 +189,6 @@ class ProducerStateManager:
         return bool(self._ongoing or self._unreplicated)
 
     @property
-    def first_undecided_offset(self) -> int | None:
-        """The first offset of the oldest open transaction."""
-        return next(iter(self._ongoing), None)
-
-    @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of a transaction that is open or whose marker the high watermark has not passed."""
         undecided = next(iter(self._ongoing), None)
@@ -269,10 +264,6 @@ class ProducerStateManager:
     def latest_snapshot_offset(self) -> int | None:
         return max(self._snapshot_offsets, default=None)
 
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        return min(self._snapshot_offsets, default=None)
-
     def take_snapshot(self, *, fsync: bool = False) -> Path | None:
         """Writes a snapshot at `map_end_offset` and returns its path; None when the last one is as new."""
         if self.map_end_offset <= self._last_snapshot_offset:
@@ -282,13 +273,6 @@ class ProducerStateManager:
         self._snapshot_offsets.add(self.map_end_offset)
         self._last_snapshot_offset = self.map_end_offset
         return path
-
-    def find_snapshot(self, offset: int) -> Path | None:
-        return self._snapshot_path(offset) if offset in self._snapshot_offsets else None
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        for snapshot_offset in [o for o in self._snapshot_offsets if o < offset]:
-            self._delete_snapshot(snapshot_offset)
 
     def mark_snapshot_for_deletion(self, offset: int) -> Path | None:
         """Renames the snapshot of a deleted segment to `.deleted` and returns that path; None when there is none."""
@@ -303,7 +287,8 @@ class ProducerStateManager:
         return marked
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Deletes the snapshots that belong to no segment, but for the last one when it is beyond every segment's start.
+        """Deletes the snapshots that belong to no segment, but for the last one when it is beyond every segment's start. A kill while
+        segments were replaced or deleted leaves such ones.
 
         A clean stop leaves that one: it is at the log's end and the state is loaded from it.
         """

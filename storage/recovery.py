@@ -100,6 +100,7 @@ def load_log(
         _rebuild_epochs(segments, epochs)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
+    producers.remove_stray_snapshots([segment.base_offset for segment in segments])
     rebuild_producer_state(segments, producers, log_start_offset, log_end_offset, now_ms)
     return LoadedLog(segments, log_start_offset, log_end_offset, log_end_offset if was_clean_stop else min(recovery_point, log_end_offset))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, storage_errors
-from storage.files import delete_if_exists, read_file, write_fully
+from storage.files import read_file, write_fully
 
 CURRENT_VERSION = 0
 
@@ -102,17 +102,6 @@ class TransactionIndex:
                 return TransactionSearch(aborted, is_complete=True)
         return TransactionSearch(aborted, is_complete=False)
 
-    def sanity_check(self) -> None:
-        """Raises CorruptFileError unless the file is whole entries of this segment with rising last offsets."""
-        content = read_file(self.path, self._disk) or b""
-        if len(content) % ENTRY_SIZE:
-            raise CorruptFileError(f"{self.path}: {len(content)} bytes are no whole number of entries", path=self.path)
-        previous = self.start_offset - 1
-        for entry in self.entries():
-            if entry.last_offset <= previous:
-                raise CorruptFileError(f"{self.path}: last offset {entry.last_offset} is not above {previous}", path=self.path)
-            previous = entry.last_offset
-
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose markers are at or above `offset`."""
         entries = self.entries()
@@ -129,22 +118,10 @@ class TransactionIndex:
                 self._disk.truncate(self.path, 0)
         self._last_offset = None
 
-    def flush(self) -> None:
-        """Makes what this object appended durable."""
-        if self._descriptor is not None:
-            with storage_errors("fsync", self.path):
-                self._disk.fdatasync(self._descriptor)
-
     def close(self) -> None:
         if self._descriptor is not None:
             self._disk.close(self._descriptor)
             self._descriptor = None
-
-    def delete(self) -> bool:
-        """Closes and deletes the file; returns whether there was one."""
-        self.close()
-        self._last_offset = None
-        return delete_if_exists(self.path, self._disk)
 
     def _open(self) -> int:
         descriptor = self._disk.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

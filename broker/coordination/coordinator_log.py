@@ -13,12 +13,12 @@ from broker.replication.partition import ALL_IN_SYNC
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch, iterate_headers
+from storage.file_slice import take_bytes
 from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.replica_manager import ReplicaManager
-    from storage.file_slice import FileSlice
 
 LOAD_CHUNK_BYTES = 256 * 1024
 """How much of the log is read at a time while loading; a larger batch is read whole."""
@@ -103,7 +103,7 @@ class ReplicatedCoordinatorLog:
             if offset >= end_offset:
                 return
             found = replica.log.read(offset, max_bytes=LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True)
-            chunk = _take_bytes(found.records)
+            chunk = take_bytes(found.records)
             next_offset = _end_of(chunk)
             if next_offset is None:
                 return
@@ -126,15 +126,6 @@ def _outcome(results: list[PartitionAppendResult]) -> ErrorCode:
     error = ErrorCode(results[0].error_code)
     # The high watermark has passed the records when this is said: they are committed, on fewer replicas than wished.
     return ErrorCode.NONE if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND else error
-
-
-def _take_bytes(records: FileSlice | Buffer) -> Buffer:
-    if isinstance(records, bytes | bytearray | memoryview):
-        return records
-    try:
-        return records.read()
-    finally:
-        records.release()
 
 
 def _end_of(chunk: Buffer) -> int | None:

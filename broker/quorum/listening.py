@@ -11,6 +11,7 @@ from broker.quorum.raft import Raft
 from broker.quorum.raft_log import OffsetAndEpoch
 from broker.quorum.voters import NO_NODE
 from storage.errors import StorageError
+from storage.file_slice import take_bytes
 from storage.files import read_file
 
 READ_BYTES = 256 * 1024
@@ -49,12 +50,7 @@ class BatchReader:
 
     def _read(self, start_offset: int, end_offset: int) -> Iterator[Batch]:
         read = self._log.log.read(start_offset, max_bytes=READ_BYTES, end_offset=end_offset, minimum_one_batch=True).records
-        if isinstance(read, bytes):
-            content = read
-        else:
-            content = read.read()
-            read.release()
-        return self._decode(memoryview(content), str(self._log.log.directory))
+        return self._decode(memoryview(take_bytes(read)), str(self._log.log.directory))
 
     def open_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
         return _FileSnapshot(snapshot, self._log, self._decode)

@@ -28,6 +28,7 @@ from broker.replication.follower import Follower
 from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_state import IsrProposal, PendingIsr
 from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
+from config.topic import LONG_MAX
 from protocol.errors import ErrorCode, KafkaError
 from protocol.uuids import ZERO_UUID
 from storage.validation import AppendOrigin, PreparedBatch
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from storage.log_results import AppendResult
 
 ALL_IN_SYNC = -1  # acks=all
-LONG_MAX = 2**63 - 1  # flush.messages: never, which is left to the kernel
 FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
 
 
@@ -192,7 +192,7 @@ class Partition:
             self.log.update_config(config)
         config = self.log.config
         self.in_sync.min_isr = min(config.min_insync_replicas, max(1, len(self.replicas)))
-        self.has_flush_limit = config.flush_messages < LONG_MAX
+        self.has_flush_limit = config.flush_messages < LONG_MAX  # else never: it is left to the kernel
         self.waits_for_flush = config.flush_messages == FLUSH_EVERY_MESSAGE
         self._commits_at_append = not self.followers and not self.waits_for_flush
 

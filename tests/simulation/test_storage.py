@@ -17,7 +17,7 @@ from storage.files import delete_tree
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.simulation.disk import SimulatedDisk, tree
-from tests.storage.conftest import read_bytes
+from tests.storage.conftest import delete_log, delete_pending, read_bytes, write_checkpoints
 
 LOG_DIR = Path("/simulated/logs")
 CONFIG = replace(LogConfig(), segment_bytes=2_000, index_interval_bytes=300, file_delete_delay_ms=0)
@@ -66,7 +66,7 @@ class World:
             if self.draw.random() < 0.15:
                 self.flush()
             if self.draw.random() < 0.1:
-                self.manager.write_checkpoints()
+                write_checkpoints(self.manager)
 
     def kill(self) -> None:
         self.view.die()
@@ -183,10 +183,10 @@ def test_a_sync_that_fails_makes_nothing_durable() -> None:
 def test_a_deleted_log_leaves_nothing_behind() -> None:
     world = World()
     world.live()
-    world.manager.write_checkpoints()
+    write_checkpoints(world.manager)
 
-    world.manager.delete_log("t", 0)
-    world.manager.delete_pending(NOW_MS)
+    delete_log(world.manager, "t", 0)
+    delete_pending(world.manager, NOW_MS)
 
     assert not [line for line in tree(world.view, str(LOG_DIR)) if "t-0" in line]
 

@@ -11,7 +11,10 @@ import pytest
 
 from config.topic import LogConfig
 from protocol.records import SimpleRecord, build_batch, iterate_records
+from storage.errors import StorageError
+from storage.file_slice import take_bytes
 from storage.log import AppendResult, Log
+from storage.log_manager import LogManager
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -36,13 +39,7 @@ def append_idempotent(
 
 def read_bytes(log: Log, start_offset: int, **arguments: Any) -> bytes:
     arguments = {"max_bytes": 1 << 30, "end_offset": log.log_end_offset, **arguments}
-    records = log.read(start_offset, **arguments).records
-    if isinstance(records, bytes):
-        return records
-    try:
-        return records.read()
-    finally:
-        records.release()
+    return take_bytes(log.read(start_offset, **arguments).records)
 
 
 def read_offsets(log: Log, start_offset: int, **arguments: Any) -> list[int]:
@@ -64,6 +61,37 @@ def read_all_offsets(log: Log) -> list[int]:
         offsets += found
         offset = found[-1] + 1
     return offsets
+
+
+def delete_log(manager: LogManager, topic: str, partition: int) -> None:
+    """Delete one log now, as the broker does in two threads' turns."""
+    for work in manager.delete_logs([(topic, partition)]):
+        try:
+            work.run()
+        except StorageError as error:
+            manager.mark_offline(work.path, error)
+        else:
+            manager.removed(work)
+
+
+def delete_pending(manager: LogManager, now_ms: int) -> None:
+    """Remove what is due now."""
+    work = manager.take_due_deletions(now_ms)
+    if work is not None:
+        work.run()
+
+
+def enforce_retention(manager: LogManager, now_ms: int) -> int:
+    """Roll what is too old, delete what retention says, in every log; returns how many segments went."""
+    return sum(manager.enforce_retention_of(log, now_ms) for log in manager.logs())
+
+
+def write_checkpoints(manager: LogManager) -> None:
+    for work in manager.take_checkpoints():
+        try:
+            work.run()
+        except StorageError as error:
+            manager.mark_offline(work.path, error)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from storage.checkpoint import read_offset_checkpoint
 from storage.disk import SYSTEM_DISK
 from storage.log import Log
 from storage.log_manager import LogManager
-from tests.storage.conftest import NOW_MS, TOPIC_ID, append, read_all_offsets
+from tests.storage.conftest import NOW_MS, TOPIC_ID, append, delete_log, read_all_offsets, write_checkpoints
 from tests.support.turns import run
 
 CONFIG = replace(LogConfig(), segment_bytes=10_000)
@@ -61,7 +61,7 @@ def fill(manager: LogManager) -> Log:
     log.set_high_watermark(100)
     log.set_log_start_offset(60)
     log.flush()
-    manager.write_checkpoints()
+    write_checkpoints(manager)
     return log
 
 
@@ -138,7 +138,7 @@ def test_entries_are_gone_before_the_directory_is_renamed(log_dir: Path, monkeyp
     monkeypatch.setattr(SYSTEM_DISK, "fsync", noting_sync)
     monkeypatch.setattr(SYSTEM_DISK, "replace", noting_move)
 
-    manager.delete_log(*KEY)
+    delete_log(manager, *KEY)
 
     assert at_rename == [([None] * 3, [True] * 3)]
 
@@ -147,7 +147,7 @@ def test_a_thousand_partitions_leave_with_one_rewrite(log_dir: Path, monkeypatch
     manager = start(log_dir)
     for index in range(1000):
         manager.create_log("t", index, TOPIC_ID, CONFIG, NOW_MS)
-    manager.write_checkpoints()
+    write_checkpoints(manager)
     fsyncs: list[int] = []
     monkeypatch.setattr(SYSTEM_DISK, "fsync", fsyncs.append)
 
@@ -165,7 +165,7 @@ def test_partitions_that_no_checkpoint_names_come_and_go_without_an_fsync(log_di
     monkeypatch.setattr(SYSTEM_DISK, "fsync", fsyncs.append)
 
     manager.create_log(*KEY, TOPIC_ID, CONFIG, NOW_MS)
-    manager.delete_log(*KEY)
+    delete_log(manager, *KEY)
     manager.create_log(*KEY, NEXT_ID, CONFIG, NOW_MS)
 
     assert fsyncs == []
@@ -191,12 +191,12 @@ def test_checkpoint_that_was_taken_before_a_deletion_does_not_bring_the_entry_ba
 def test_checkpoint_of_the_next_log_of_that_name_counts(log_dir: Path) -> None:
     manager = start(log_dir)
     fill(manager)
-    manager.delete_log(*KEY)
+    delete_log(manager, *KEY)
     log = manager.create_log(*KEY, NEXT_ID, CONFIG, NOW_MS)
     append(log, 5)
     log.flush()
 
-    manager.write_checkpoints()
+    write_checkpoints(manager)
 
     assert entries(log_dir) == [5, None, 0]
 
@@ -297,7 +297,7 @@ def try_to_delete(manager: LogManager, calls_max: int) -> bool:
         for name in ("write", "replace", "fsync"):
             patch.setattr(SYSTEM_DISK, name, dying(getattr(SYSTEM_DISK, name)))
         try:
-            manager.delete_log(*KEY)
+            delete_log(manager, *KEY)
         except KilledError:
             return False
     return True
@@ -349,7 +349,7 @@ def test_a_checkpoint_that_took_long_is_not_written_over_one_taken_meanwhile(log
     pieces = manager.take_checkpoints_in_pieces()
     next(pieces)
     found_log(manager).truncate_to(80)
-    manager.write_checkpoints()
+    write_checkpoints(manager)
 
     checkpoints, _ = run(pieces)
     for work in checkpoints:

@@ -14,7 +14,7 @@ from config.topic import LogConfig
 from storage.disk import SYSTEM_DISK
 from storage.log import Log
 from storage.log_manager import LogManager
-from tests.storage.conftest import NOW_MS, TOPIC_ID, append_idempotent, read_all_offsets
+from tests.storage.conftest import NOW_MS, TOPIC_ID, append_idempotent, delete_log, delete_pending, read_all_offsets, write_checkpoints
 
 CONFIG = replace(LogConfig(), segment_bytes=2000, index_interval_bytes=200)
 COUNT = 60
@@ -44,7 +44,7 @@ def fill(log_dir: Path, *, is_clean: bool) -> Path:
         if sequence == COUNT // 2:
             log.flush()
             log.set_high_watermark(log.log_end_offset)
-            manager.write_checkpoints()
+            write_checkpoints(manager)
     assert len(log.segments) > 4
     if is_clean:
         manager.close_clean()
@@ -238,13 +238,13 @@ def try_open(manager: LogManager, monkeypatch: pytest.MonkeyPatch, *, calls_max:
 def test_partition_whose_deletion_was_cut_short_goes(log_dir: Path) -> None:
     manager = start(log_dir)
     manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    manager.delete_log("t", 0)
+    delete_log(manager, "t", 0)
     manager.unlock()
     (leftover,) = log_dir.glob("t-0.*-delete")
     (log_dir / ("x" * 200 + f"-7.{5:032x}-delete")).mkdir()
 
     restarted = start(log_dir)
-    restarted.delete_pending(NOW_MS)
+    delete_pending(restarted, NOW_MS)
 
     assert restarted.logs() == []
     assert not leftover.exists() and not list(log_dir.glob("*-delete"))

@@ -18,7 +18,16 @@ from config.topic import LogConfig
 from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.log_manager import LogManager
-from tests.storage.conftest import NOW_MS, TOPIC_ID, append, append_idempotent, read_all_offsets
+from tests.storage.conftest import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    append_idempotent,
+    delete_pending,
+    enforce_retention,
+    read_all_offsets,
+    write_checkpoints,
+)
 
 CONFIG = replace(LogConfig(), segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=0)
 WRITING_CALLS = ("pwrite", "write", "open", "replace", "unlink", "ftruncate", "fsync", "fdatasync", "mkdir")
@@ -77,11 +86,11 @@ def run_broker(log_dir: Path, acked: list[int]) -> LogManager:
             log.set_high_watermark(log.log_end_offset)
             if sequence % 6 == 5:
                 log.flush()
-                manager.write_checkpoints()
+                write_checkpoints(manager)
             if sequence == APPENDS // 2:
                 log.update_config(replace(CONFIG, retention_bytes=RETAINED_BYTES))
-                manager.enforce_retention(NOW_MS)
-                manager.delete_pending(NOW_MS)
+                enforce_retention(manager, NOW_MS)
+                delete_pending(manager, NOW_MS)
             if not manager.online_directories:
                 return manager
     except StorageError as error:

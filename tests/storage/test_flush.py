@@ -114,11 +114,6 @@ def test_flush_is_due_by_time_since_the_oldest_unflushed_append(open_log: OpenLo
     assert not log.flush_is_due(NOW_MS + 5000)
 
 
-def test_flush_messages_of_one_needs_durable_acks(open_log: OpenLog) -> None:
-    assert open_log(flush_messages=1).needs_durable_ack
-    assert not open_log().needs_durable_ack
-
-
 def test_failed_fsync_is_a_storage_error_and_moves_nothing(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log()
     append(log)

@@ -29,7 +29,7 @@ def reopened(cache: LeaderEpochFileCache) -> list[tuple[int, int]]:
 def test_an_empty_cache_knows_nothing(tmp_path: Path) -> None:
     cache = cache_of(tmp_path)
 
-    assert (cache.latest_epoch, cache.latest_entry, cache.earliest_entry, cache.previous_epoch) == (None, None, None, None)
+    assert (cache.latest_epoch, cache.earliest_entry) == (None, None)
     assert cache.end_offset_for(0, 10) == UNDEFINED
 
 
@@ -43,8 +43,7 @@ def test_an_assigned_epoch_survives_a_kill(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (0, 0), (3, 40))
 
     assert reopened(cache) == [(0, 0), (3, 40)]
-    assert cache.latest_entry == EpochEntry(3, 40)
-    assert cache.previous_epoch == 0
+    assert cache.entries()[-1] == EpochEntry(3, 40)
 
 
 def test_an_epoch_assigned_without_fsync_survives_a_kill(tmp_path: Path) -> None:

@@ -19,7 +19,17 @@ from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 from storage.meta_properties import MetaProperties, write_meta_properties
-from tests.storage.conftest import NOW_MS, TOPIC_ID, append, append_idempotent, read_all_offsets
+from tests.storage.conftest import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    append_idempotent,
+    delete_log,
+    delete_pending,
+    enforce_retention,
+    read_all_offsets,
+    write_checkpoints,
+)
 
 CONFIG = replace(LogConfig(), segment_bytes=2000, file_delete_delay_ms=1000)
 
@@ -77,7 +87,7 @@ def test_closed_segments_of_all_logs_share_one_limit(log_dir: Path) -> None:
     manager.close_clean()
 
     manager = start(log_dir, open_segments_max=5)
-    assert manager.enforce_retention(NOW_MS) == 0
+    assert enforce_retention(manager, NOW_MS) == 0
     for log in manager.logs():
         read_all_offsets(log)
 
@@ -161,7 +171,7 @@ def test_checkpoints_are_kafkas_files(log_dir: Path) -> None:
     log.set_log_start_offset(2)
     log.flush()
 
-    manager.write_checkpoints()
+    write_checkpoints(manager)
 
     assert read_offset_checkpoint(log_dir / "recovery-point-offset-checkpoint") == {("t", 0): 5}
     assert read_offset_checkpoint(log_dir / "replication-offset-checkpoint") == {("t", 0): 4}
@@ -199,7 +209,7 @@ def test_checkpointed_watermarks_survive_a_kill(log_dir: Path) -> None:
     append(log, 5)
     log.set_high_watermark(4)
     log.set_log_start_offset(2)
-    manager.write_checkpoints()
+    write_checkpoints(manager)
     kill(manager)
 
     found = start(log_dir).find_log("t", 0)
@@ -211,7 +221,7 @@ def test_checkpointed_watermarks_survive_a_kill(log_dir: Path) -> None:
 def test_corrupt_checkpoint_means_a_full_recovery(log_dir: Path) -> None:
     manager = start(log_dir)
     append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS), 5)
-    manager.write_checkpoints()
+    write_checkpoints(manager)
     kill(manager)
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n7\nt 0 5\n")
 
@@ -250,12 +260,12 @@ def test_deleted_log_is_renamed_at_once_and_removed_after_the_delay(log_dir: Pat
     manager = start(log_dir)
     append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
 
-    manager.delete_log("t", 0)
+    delete_log(manager, "t", 0)
     renamed = [path.name for path in log_dir.iterdir() if path.is_dir()]
-    manager.delete_pending(NOW_MS)
-    manager.delete_pending(NOW_MS + 999)
+    delete_pending(manager, NOW_MS)
+    delete_pending(manager, NOW_MS + 999)
     still_there = [path for path in log_dir.iterdir() if path.is_dir()]
-    manager.delete_pending(NOW_MS + 1000)
+    delete_pending(manager, NOW_MS + 1000)
 
     assert manager.find_log("t", 0) is None
     assert len(renamed) == 1
@@ -276,7 +286,7 @@ def test_many_deleted_logs_are_all_removed_after_their_own_delays(log_dir: Path)
 
     left = []
     for now_ms in (NOW_MS, NOW_MS + 1000, NOW_MS + 3000):
-        manager.delete_pending(now_ms)
+        delete_pending(manager, now_ms)
         left.append(sorted({path.name[:4] for path in log_dir.iterdir() if path.is_dir()}))
 
     assert left == [["earl", "late"], ["late"], []]
@@ -303,7 +313,7 @@ def test_deleted_logs_that_wait_are_no_objects_each(log_dir: Path) -> None:
 def test_topic_made_again_after_a_deletion_starts_empty(log_dir: Path) -> None:
     manager = start(log_dir)
     append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
-    manager.delete_log("t", 0)
+    delete_log(manager, "t", 0)
 
     again = manager.create_log("t", 0, bytes(range(1, 17)), CONFIG, NOW_MS)
 
@@ -318,8 +328,8 @@ def test_checkpoints_of_a_deleted_topic_say_nothing_about_its_successor(log_dir:
     append(old, 9)
     old.set_high_watermark(18)
     old.set_log_start_offset(18)
-    manager.write_checkpoints()
-    manager.delete_log("t", 0)
+    write_checkpoints(manager)
+    delete_log(manager, "t", 0)
     append(manager.create_log("t", 0, bytes(range(1, 17)), CONFIG, NOW_MS), 9)
     kill(manager)
 
@@ -333,11 +343,11 @@ def test_checkpoints_of_a_deleted_topic_say_nothing_about_its_successor(log_dir:
 def test_deletion_interrupted_by_a_kill_is_finished(log_dir: Path) -> None:
     manager = start(log_dir)
     manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    manager.delete_log("t", 0)
+    delete_log(manager, "t", 0)
     kill(manager)
 
     restarted = start(log_dir)
-    restarted.delete_pending(NOW_MS)
+    delete_pending(restarted, NOW_MS)
 
     assert restarted.logs() == []
     assert [path for path in log_dir.iterdir() if path.is_dir()] == []
@@ -386,7 +396,7 @@ def test_one_failing_directory_takes_only_its_own_logs_offline(tmp_path: Path) -
         append(manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS))
 
     manager.mark_offline(tmp_path / "a", StorageError("gone"))
-    manager.write_checkpoints()
+    write_checkpoints(manager)
 
     assert failed == [tmp_path / "a"]
     assert [log.partition for log in manager.logs()] == [1, 3]
@@ -403,7 +413,7 @@ def test_failing_disk_at_retention_takes_the_directory_offline(tmp_path: Path) -
         log.set_high_watermark(30)
     shutil.rmtree(tmp_path / "a" / "t-0")
 
-    count = manager.enforce_retention(NOW_MS)
+    count = enforce_retention(manager, NOW_MS)
 
     assert [log.partition for log in manager.logs()] == [1]
     assert count > 0

@@ -159,7 +159,7 @@ def test_an_open_transaction_holds_the_first_unstable_offset(manager: ProducerSt
     append(manager, batch(0, offset=5, transactional=True))
     append(manager, batch(0, pid=8, offset=6, transactional=True))
 
-    assert manager.first_unstable_offset == manager.first_undecided_offset == 5
+    assert manager.first_unstable_offset == 5
 
 
 def test_a_completed_transaction_holds_it_until_the_high_watermark_passes_the_marker(manager: ProducerStateManager) -> None:
@@ -168,7 +168,7 @@ def test_a_completed_transaction_holds_it_until_the_high_watermark_passes_the_ma
     assert completed == CompletedTransaction(PID, 5, 6, is_aborted=False)
 
     manager.complete_transaction(completed)
-    assert (manager.first_undecided_offset, manager.first_unstable_offset) == (None, 5)
+    assert manager.first_unstable_offset == 5
     manager.on_high_watermark_updated(6)
     assert manager.first_unstable_offset == 5
     manager.on_high_watermark_updated(7)
@@ -367,19 +367,17 @@ def test_stray_snapshots_go_but_the_last_one_beyond_all_segments_stays(manager: 
     assert sorted(path.name for path in manager.directory.iterdir()) == [f"{offset:020d}.snapshot" for offset in (2, 5)]
 
 
-def test_snapshots_of_deleted_segments_are_marked_and_older_ones_deleted(manager: ProducerStateManager) -> None:
+def test_snapshots_of_deleted_segments_are_marked(manager: ProducerStateManager) -> None:
     for index in range(3):
         append(manager, batch(index, offset=index))
         manager.take_snapshot()
 
     marked = manager.mark_snapshot_for_deletion(1)
-    manager.delete_snapshots_before(3)
 
     assert marked is not None and marked.name == "00000000000000000001.snapshot.deleted"
     assert marked.exists()
     assert manager.mark_snapshot_for_deletion(1) is None
-    assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (3, 3)
-    assert manager.find_snapshot(3) is not None and manager.find_snapshot(2) is None
+    assert manager.latest_snapshot_offset == 3
 
 
 def test_truncate_fully_forgets_everything(manager: ProducerStateManager) -> None:

@@ -130,6 +130,7 @@ def check(place: Place, new_offsets: list[int]) -> bool:
     assert (log.log_start_offset, log.log_end_offset) == (0, APPENDS)
     assert append_idempotent(log, APPENDS - 1).is_duplicate
     assert place.names(".cleaned", ".swap", ".deleted") == []
+    assert {int(name[:20]) for name in place.names(".snapshot")} <= {segment.base_offset for segment in log.segments}
     return found == new_offsets
 
 

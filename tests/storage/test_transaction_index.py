@@ -53,7 +53,6 @@ def test_entries_survive_a_kill(tmp_path: Path) -> None:
     reopened = TransactionIndex(index.path, 0)
 
     assert reopened.entries() == ENTRIES
-    reopened.sanity_check()
 
 
 def test_a_torn_last_entry_is_left_out_and_written_over(tmp_path: Path) -> None:
@@ -98,29 +97,14 @@ def test_truncate_drops_the_markers_at_or_above_the_offset(tmp_path: Path, offse
     assert index.entries()[-1].producer_id == 9
 
 
-def test_reset_and_delete_leave_nothing(tmp_path: Path) -> None:
+def test_reset_leaves_nothing_and_begins_anew(tmp_path: Path) -> None:
     index = index_of(tmp_path)
 
     index.reset()
     assert index.entries() == []
+
     index.append(ENTRIES[0])
-    index.flush()
-
-    assert index.delete() is True
-    assert not index.path.exists()
-
-
-def test_sanity_check_refuses_a_torn_file_and_falling_offsets(tmp_path: Path) -> None:
-    index = index_of(tmp_path)
-    content = index.path.read_bytes()
-
-    index.path.write_bytes(content[:-1])
-    with pytest.raises(CorruptFileError, match="whole number"):
-        index.sanity_check()
-
-    index.path.write_bytes(content[34:68] + content[:34])
-    with pytest.raises(CorruptFileError, match="not above"):
-        index.sanity_check()
+    assert index.entries() == ENTRIES[:1]
 
 
 def test_an_unknown_version_is_corrupt(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.log import Log
 from storage.log_manager import LogManager
-from tests.storage.conftest import NOW_MS, TOPIC_ID, OpenLog, append, read_all_offsets
+from tests.storage.conftest import NOW_MS, TOPIC_ID, OpenLog, append, read_all_offsets, write_checkpoints
 
 FIRST_LOG = "00000000000000000000.log"
 
@@ -177,7 +177,7 @@ def test_killed_log_without_any_segment_is_said_in_the_log(tmp_path: Path, caplo
     log = manager.create_log("t", 0, TOPIC_ID, replace(LogConfig()), NOW_MS)
     append(log, 5)
     log.flush()
-    manager.write_checkpoints()
+    write_checkpoints(manager)
     log.abandon()
     manager.unlock()
     unlink_segment(tmp_path / "t-0")
