@@ -235,3 +235,35 @@ def test_a_power_cut_after_any_call_leaves_the_old_or_the_new() -> None:
         outcomes.add(check(place, new_offsets))
 
     assert outcomes == {False, True}
+
+
+def test_a_flush_taken_before_the_replacement_completes_after_it(make_place: MakePlace) -> None:
+    place = make_place()
+    log = place.open_log()
+    for sequence in range(APPENDS):
+        append_idempotent(log, sequence)
+    log.set_high_watermark(log.log_end_offset)
+    work = log.take_flush()
+    assert work is not None
+    old, new, new_offsets = compact(place, log)
+
+    log.replace_segments(old, new, NOW_MS)
+    work.run()
+    log.flushed(work)
+
+    assert log.recovery_point == APPENDS
+    place.restart()
+    assert check(place, new_offsets)
+
+
+def test_a_full_recovery_takes_the_holes_of_compacted_segments_for_what_they_are(make_place: MakePlace) -> None:
+    place = make_place()
+    log = fill(place)
+    old, new, new_offsets = compact(place, log)
+    log.replace_segments(old, new, NOW_MS)
+    append_idempotent(log, APPENDS)
+    place.restart()
+
+    log = place.open_log(recovery_point=0)
+
+    assert read_all_offsets(log) == [*new_offsets, APPENDS]
