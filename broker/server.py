@@ -271,6 +271,7 @@ class Broker:
             random_source=self._random,
             call_soon=self._loop.call_soon,
             run_blocking=self.run_blocking,
+            disk=self._platform.disk,
             on_failure=self._quorum_failed,
         )
         self._undo.append(quorum.log.close)
@@ -285,7 +286,7 @@ class Broker:
             config,
             self._clock,
             node_id=self.node_id,
-            bootstrap=lambda: read_bootstrap_records(root),
+            bootstrap=lambda: read_bootstrap_records(root, self._platform.disk),
             on_busy=self._collection_pause.note,
         )
         self._quorum_controller = controller

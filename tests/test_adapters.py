@@ -61,10 +61,6 @@ OTHER_PROCESSES = ("broker/cli/", "broker/worker/")  # what a broker calls of th
 STILL_IN_STORAGE: dict[str, set[str]] = {}
 STILL_IN_BROKER: dict[str, set[str]] = {
     "broker/dispatch.py": {TIME},
-    "broker/metadata/snapshot.py": {FILES},
-    "broker/quorum/log.py": {FILES},
-    "broker/quorum/quorum_state.py": {FILES},
-    "broker/quorum/snapshot_files.py": {FILES},
     "broker/server.py": {FILES, PROCESSES, SOCKETS, TIME},
 }
 

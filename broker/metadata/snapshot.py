@@ -9,6 +9,7 @@ Source: org.apache.kafka.snapshot (KIP-630), org.apache.kafka.metadata.bootstrap
 from __future__ import annotations
 
 import logging
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from broker.quorum.raft_log import OffsetAndEpoch
 from protocol.errors import DecodeError
 from protocol.messages.stored.metadata_records import FeatureLevelRecord
 from protocol.records import HEADER_SIZE, read_header
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError, storage_errors
 from storage.files import read_file
 
@@ -53,46 +55,53 @@ class SnapshotFile:
         return self.snapshot.offset
 
 
-def list_snapshots(directory: Path) -> list[SnapshotFile]:
+def list_snapshots(directory: Path, disk: Disk = SYSTEM_DISK) -> list[SnapshotFile]:
     """The snapshots in `directory`, oldest first; those that have no header are left out. Blocks. Raises StorageError."""
     found: list[SnapshotFile] = []
     with storage_errors("list", directory):
-        for path in sorted(directory.iterdir()):
+        for path in sorted(directory / entry.name for entry in disk.scan(directory)):
             match = _NAME.fullmatch(path.name)
             if match is None:
                 continue
-            with path.open("rb") as file:
-                start = file.read(HEADER_SIZE)
+            start = _read_start(path, disk)
             try:
                 covered = OffsetAndEpoch(int(match[1]), int(match[2]))
-                found.append(SnapshotFile(path, covered, path.stat().st_size, read_header(start).max_timestamp))
+                found.append(SnapshotFile(path, covered, disk.stat(path).st_size, read_header(start).max_timestamp))
             except DecodeError:
                 logger.warning("%s is no snapshot and is left alone", path)
     return found
 
 
-def read_newest_snapshot(directory: Path) -> Snapshot | None:
+def read_newest_snapshot(directory: Path, disk: Disk = SYSTEM_DISK) -> Snapshot | None:
     """The newest snapshot that is whole; None when there is none. Unfinished ones are passed over with a warning."""
-    found = sorted(((match, path) for path in directory.iterdir() if (match := _NAME.fullmatch(path.name))), key=lambda each: each[1].name)
-    for match, path in reversed(found):
+    names = sorted((entry.name for entry in disk.scan(directory)), reverse=True)
+    for match in filter(None, map(_NAME.fullmatch, names)):
         try:
-            return Snapshot(int(match[1]), int(match[2]), _read_records(path))
+            return Snapshot(int(match[1]), int(match[2]), _read_records(directory / match[0], disk))
         except StorageError as error:
             logger.warning("passing over a snapshot: %s", error)
     return None
 
 
-def read_bootstrap_records(directory: Path) -> list[Any]:
+def read_bootstrap_records(directory: Path, disk: Disk = SYSTEM_DISK) -> list[Any]:
     """What a new cluster starts with: the records that formatting left, else our own."""
     path = directory / BOOTSTRAP_FILE
-    if not path.exists():
+    if not disk.exists(path):
         return [FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION_LEVEL)]
-    return _read_records(path)
+    return _read_records(path, disk)
 
 
-def _read_records(path: Path) -> list[Any]:
-    check_is_whole(path)
+def _read_start(path: Path, disk: Disk) -> bytes:
+    descriptor = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return disk.pread(descriptor, HEADER_SIZE, 0)
+    finally:
+        disk.close(descriptor)
+
+
+def _read_records(path: Path, disk: Disk) -> list[Any]:
+    check_is_whole(path, disk)
     records: list[Any] = []
-    for batch in read_metadata_batches(memoryview(read_file(path) or b""), str(path)):
+    for batch in read_metadata_batches(memoryview(read_file(path, disk) or b""), str(path)):
         records.extend(batch.records)
     return records

@@ -80,7 +80,7 @@ class SnapshotGenerator:
         ):
             batches.append(batch)
             await asyncio.sleep(0)
-        await self._run_blocking(write_snapshot, self._log.log.directory, b"".join(batches), *snapshot)
+        await self._run_blocking(write_snapshot, self._log.log.directory, b"".join(batches), *snapshot, self._log.disk)
         self._log.snapshots.note_written(snapshot)
         await self._clean()
 
@@ -113,7 +113,7 @@ class SnapshotGenerator:
 
     async def _clean(self) -> None:
         """Remove the oldest snapshots with the log before those that follow them, until retention allows what is left."""
-        found: list[SnapshotFile] = await self._run_blocking(list_snapshots, self._log.log.directory)
+        found: list[SnapshotFile] = await self._run_blocking(list_snapshots, self._log.log.directory, self._log.disk)
         snapshots_bytes = sum(snapshot.size_bytes for snapshot in found)
         oldest_ms = self._clock.now_ms() - self._retention_ms
         removed: list[SnapshotFile] = []

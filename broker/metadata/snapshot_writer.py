@@ -27,6 +27,7 @@ from protocol.messages.stored.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from storage.disk import SYSTEM_DISK, Disk
 from storage.files import replace_file
 
 RECORDS_PER_BATCH = 100  # a millisecond or two to encode
@@ -70,9 +71,9 @@ def encode_snapshot(records: Iterable[Any], *, epoch: int, last_timestamp: int, 
     return b"".join(snapshot_batches(records, epoch=epoch, last_timestamp=last_timestamp, now_ms=now_ms))
 
 
-def write_snapshot(directory: Path, content: bytes, end_offset: int, epoch: int) -> None:
+def write_snapshot(directory: Path, content: bytes, end_offset: int, epoch: int, disk: Disk = SYSTEM_DISK) -> None:
     """Write the file durably. Blocks. Raises StorageError."""
-    replace_file(directory / snapshot_name(OffsetAndEpoch(end_offset, epoch)), content)
+    replace_file(directory / snapshot_name(OffsetAndEpoch(end_offset, epoch)), content, disk=disk)
 
 
 def _registration(broker: BrokerImage) -> RegisterBrokerRecord:

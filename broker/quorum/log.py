@@ -30,8 +30,9 @@ from protocol.records import (
     iterate_records,
 )
 from protocol.uuids import uuid_to_text
-from storage.errors import StorageError, storage_errors
-from storage.files import PARTITION_METADATA, delete_if_exists, partition_directory_name, read_file, replace_file, sync_directory
+from storage.disk import SYSTEM_DISK, Disk
+from storage.errors import StorageError
+from storage.files import PARTITION_METADATA, delete_if_exists, make_directory, partition_directory_name, read_file, replace_file
 from storage.log import Log
 
 logger = logging.getLogger("barnabas.quorum")
@@ -52,9 +53,10 @@ class EncodeBatch(Protocol):
 class QuorumLog:
     """The metadata log of this node. Make one with `QuorumLog.open`."""
 
-    def __init__(self, log: Log, encode_batch: EncodeBatch) -> None:
+    def __init__(self, log: Log, encode_batch: EncodeBatch, disk: Disk = SYSTEM_DISK) -> None:
         self.log = log
-        self.snapshots = SnapshotFiles(log.directory)
+        self.disk = disk
+        self.snapshots = SnapshotFiles(log.directory, disk)
         self.appended_bytes = 0
         """Of all batches of records since this start."""
         self.last_timestamp = 0
@@ -62,16 +64,15 @@ class QuorumLog:
         self._encode_batch = encode_batch
 
     @classmethod
-    def open(cls, root: Path, config: LogConfig, encode_batch: EncodeBatch, *, now_ms: int) -> QuorumLog:
+    def open(cls, root: Path, config: LogConfig, encode_batch: EncodeBatch, *, now_ms: int, disk: Disk = SYSTEM_DISK) -> QuorumLog:
         """The log in `root`, the metadata log directory; made if it is not there. Blocks. Raises StorageError."""
         directory = root / partition_directory_name(METADATA_TOPIC, PARTITION)
-        with storage_errors("create", directory):
-            directory.mkdir(exist_ok=True)
-        if not (directory / PARTITION_METADATA).exists():
-            replace_file(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {uuid_to_text(METADATA_TOPIC_ID)}".encode())
-            sync_directory(root)
-        log = Log.open(directory, METADATA_TOPIC, PARTITION, METADATA_TOPIC_ID, config, now_ms=now_ms)
-        opened = cls(log, encode_batch)
+        make_directory(directory, disk)
+        if not disk.exists(directory / PARTITION_METADATA):
+            topic_id = f"version: 0\ntopic_id: {uuid_to_text(METADATA_TOPIC_ID)}"
+            replace_file(directory / PARTITION_METADATA, topic_id.encode(), disk=disk)
+        log = Log.open(directory, METADATA_TOPIC, PARTITION, METADATA_TOPIC_ID, config, now_ms=now_ms, disk=disk)
+        opened = cls(log, encode_batch, disk)
         opened._check_start(now_ms)
         return opened
 
@@ -175,8 +176,8 @@ class QuorumLog:
         self.log.truncate_fully_and_start_at(snapshot.offset, now_ms=now_ms)
         for older in self.snapshots.all():
             if older < snapshot:
-                delete_if_exists(self.snapshots.forget(older))
-        return _snapshot_control_records(path, snapshot)
+                delete_if_exists(self.snapshots.forget(older), self.disk)
+        return _snapshot_control_records(path, snapshot, self.disk)
 
     # -- the start -------------------------------------------------------------------------------------------------
 
@@ -185,7 +186,7 @@ class QuorumLog:
         snapshot = self.latest_snapshot
         offset = self.start_offset
         if snapshot is not None and snapshot.offset >= offset:
-            yield from _snapshot_control_records(self.snapshots.path_of(snapshot), snapshot)
+            yield from _snapshot_control_records(self.snapshots.path_of(snapshot), snapshot, self.disk)
             offset = snapshot.offset
         for segment in self.log.segments:
             for position, header in segment.iterate_batches():
@@ -206,7 +207,7 @@ class QuorumLog:
         while (latest := self.latest_snapshot) is not None:
             path = self.snapshots.path_of(latest)
             try:
-                check_is_whole(path)
+                check_is_whole(path, self.disk)
                 return
             except StorageError as error:
                 logger.warning("passing over a snapshot: %s", error)
@@ -226,7 +227,7 @@ class QuorumLog:
 
         def run() -> None:
             for path in paths:
-                delete_if_exists(path)
+                delete_if_exists(path, self.disk)
 
         return run
 
@@ -258,10 +259,10 @@ def _control_records(view: memoryview, position: int) -> list[ControlRecord]:
     return found
 
 
-def check_is_whole(path: Path) -> None:
+def check_is_whole(path: Path, disk: Disk = SYSTEM_DISK) -> None:
     """Raises StorageError for a snapshot that does not end with its footer."""
     last = None
-    content = memoryview(read_file(path) or b"")
+    content = memoryview(read_file(path, disk) or b"")
     try:
         for position, header in iterate_headers(content):
             if not crc_is_valid(content, position, header.size_bytes):
@@ -274,9 +275,9 @@ def check_is_whole(path: Path) -> None:
         raise StorageError(f"{path} ends without a footer", path=path)
 
 
-def _snapshot_control_records(path: Path, snapshot: OffsetAndEpoch) -> list[ControlRecord]:
+def _snapshot_control_records(path: Path, snapshot: OffsetAndEpoch, disk: Disk) -> list[ControlRecord]:
     """At the offset before the snapshot's end: they hold from there on."""
-    content = memoryview(read_file(path) or b"")
+    content = memoryview(read_file(path, disk) or b"")
     found: list[ControlRecord] = []
     try:
         for position, header in iterate_headers(content):

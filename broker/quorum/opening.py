@@ -25,6 +25,7 @@ from broker.quorum.replica import RaftReplica
 from broker.quorum.voters import NO_ENDPOINTS, Endpoints, ReplicaKey, Voter, VoterSet
 from config.server import ServerConfig
 from protocol.messages.stored.control_records import ControlRecordType
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 
 DEFAULT_LISTENER = "CONTROLLER"
@@ -56,15 +57,16 @@ def open_quorum(
     random_source: random.Random,
     call_soon: Callable[..., Any],
     run_blocking: RunBlocking,
+    disk: Disk = SYSTEM_DISK,
     on_failure: Callable[[Exception], None],
 ) -> OpenedQuorum:
     """The quorum whose log is in `root`, the metadata log directory. Blocks. Raises StorageError, also when others vote in it."""
     settings = log_config(config.metadata_log_segment_bytes, config.metadata_log_segment_ms)
-    log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms())
+    log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms(), disk=disk)
     try:
         control_records = list(log.control_records())
         raft_config = _raft_config(config, me, cluster_id, control_records)
-        vote = read_vote(log.log.directory)
+        vote = read_vote(log.log.directory, disk)
         replica = RaftReplica(raft_config, log, vote, control_records, random_source=random_source, now_ms=clock.monotonic_ms())
         voters = replica.raft.voters
         if not voters.is_only_voter(me):
@@ -80,7 +82,7 @@ def open_quorum(
         clock=clock,
         call_soon=call_soon,
         run_blocking=run_blocking,
-        write_vote=functools.partial(write_vote, log.log.directory),
+        write_vote=functools.partial(write_vote, log.log.directory, disk=disk),
         peers=NoPeers(),
         on_failure=on_failure,
     )

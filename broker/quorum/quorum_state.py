@@ -14,8 +14,9 @@ from pathlib import Path
 from broker.quorum.raft_state import Vote
 from broker.quorum.voters import NO_NODE, ReplicaKey
 from protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
-from storage.files import replace_file
+from storage.files import read_file, replace_file
 
 FILE_NAME = "quorum-state"
 NOT_VOTED = -1
@@ -23,14 +24,15 @@ VERSION_STATIC_VOTERS = 0
 VERSION_DYNAMIC_VOTERS = 1
 
 
-def read_vote(directory: Path) -> Vote | None:
+def read_vote(directory: Path, disk: Disk = SYSTEM_DISK) -> Vote | None:
     """What is remembered in `directory`, None if nothing yet. Raises StorageError for a file that cannot be understood."""
     path = directory / FILE_NAME
-    try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    content = read_file(path, disk)
+    if content is None:
         return None
-    except (OSError, ValueError) as error:
+    try:
+        data = json.loads(content)
+    except ValueError as error:
         raise StorageError(f"cannot read {path}: {error}", path=path) from error
     try:
         version = int(data["data_version"])
@@ -47,7 +49,7 @@ def read_vote(directory: Path) -> Vote | None:
         raise StorageError(f"{path} is damaged: {error}", path=path) from error
 
 
-def write_vote(directory: Path, vote: Vote, kraft_version: int, voter_ids: Iterable[int]) -> None:
+def write_vote(directory: Path, vote: Vote, kraft_version: int, voter_ids: Iterable[int], *, disk: Disk = SYSTEM_DISK) -> None:
     """Replace the file; it is on the disk when this returns. Raises StorageError."""
     voted = vote.voted
     data: dict[str, object] = {
@@ -60,4 +62,4 @@ def write_vote(directory: Path, vote: Vote, kraft_version: int, voter_ids: Itera
     else:
         data["votedDirectoryId"] = uuid_to_text(ZERO_UUID if voted is None else voted.directory_id)
     data["data_version"] = VERSION_STATIC_VOTERS if kraft_version == VERSION_STATIC_VOTERS else VERSION_DYNAMIC_VOTERS
-    replace_file(directory / FILE_NAME, json.dumps(data, separators=(",", ":")).encode())
+    replace_file(directory / FILE_NAME, json.dumps(data, separators=(",", ":")).encode(), disk=disk)

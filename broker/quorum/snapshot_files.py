@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 from broker.quorum.raft_log import OffsetAndEpoch
+from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError, storage_errors
 from storage.files import delete_if_exists, rename, sync_directory, write_fully
 
@@ -30,17 +31,18 @@ def snapshot_name(snapshot: OffsetAndEpoch) -> str:
 class SnapshotFiles:
     """The snapshots in one directory, by what they cover."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, disk: Disk = SYSTEM_DISK) -> None:
         self.directory = directory
+        self._disk = disk
         self._known: dict[OffsetAndEpoch, Path] = {}
         with storage_errors("list", directory):
-            names = sorted(os.listdir(directory))
+            names = sorted(entry.name for entry in disk.scan(directory))
         for name in names:
             match = _NAME.fullmatch(name)
             if match is not None:
                 self._known[OffsetAndEpoch(int(match[1]), int(match[2]))] = directory / name
             elif name.endswith(PART_SUFFIX):
-                delete_if_exists(directory / name)
+                delete_if_exists(directory / name, disk)
 
     def __contains__(self, snapshot: OffsetAndEpoch) -> bool:
         return snapshot in self._known
@@ -76,12 +78,12 @@ class SnapshotFiles:
         if path is None:
             return None
         with storage_errors("read", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                size = os.fstat(descriptor).st_size
-                return os.pread(descriptor, min(max_bytes, PIECE_BYTES), position), size
+                size = self._disk.fstat(descriptor).st_size
+                return self._disk.pread(descriptor, min(max_bytes, PIECE_BYTES), position), size
             finally:
-                os.close(descriptor)
+                self._disk.close(descriptor)
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
@@ -89,32 +91,31 @@ class SnapshotFiles:
         """Make an empty file for a snapshot that will be fetched."""
         path = self._part(snapshot)
         with storage_errors("create", path):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+            self._disk.close(self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
 
     def append(self, snapshot: OffsetAndEpoch, position: int, content: bytes | memoryview) -> None:
         path = self._part(snapshot)
         with storage_errors("write", path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = self._disk.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:
-                if os.fstat(descriptor).st_size != position:
+                if self._disk.fstat(descriptor).st_size != position:
                     raise StorageError(f"{path} does not end at {position}", path=path)
-                os.lseek(descriptor, position, os.SEEK_SET)
-                write_fully(descriptor, content)
+                write_fully(descriptor, content, self._disk)
             finally:
-                os.close(descriptor)
+                self._disk.close(descriptor)
 
     def finish(self, snapshot: OffsetAndEpoch) -> Path:
         """The file is whole: make it durable under its name."""
         part = self._part(snapshot)
         with storage_errors("synchronise", part):
-            descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._disk.open(part, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                os.fsync(descriptor)
+                self._disk.fsync(descriptor)
             finally:
-                os.close(descriptor)
+                self._disk.close(descriptor)
         path = self.directory / snapshot_name(snapshot)
-        rename(part, path)
-        sync_directory(self.directory)
+        rename(part, path, self._disk)
+        sync_directory(self.directory, disk=self._disk)
         self._known[snapshot] = path
         return path
 
