@@ -23,9 +23,9 @@ from broker.background import Background
 from broker.cli.format import format_directories, new_id
 from broker.cli.version import VERSION
 from broker.context import ListenerFacts
-from broker.controller.cluster_control import LocalReplicas
+from broker.controller.channel import ControllerChannel
 from broker.controller.controller import Controller
-from broker.controller.controller_client import ControllerClient
+from broker.controller.local_controller import LocalController
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.coordination.java_hash import forget_hashes
 from broker.descriptors import share_out
@@ -34,10 +34,12 @@ from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.groups.record_table import forget_offset_keys
+from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
+from broker.lifecycle.controller_client import ControllerClient
 from broker.log_fields import Fields
 from broker.logs import Console, open_console
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import GROUP_METADATA_TOPIC, UNASSIGNED_DIRECTORY
+from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.prepared_records import encode_batch
 from broker.metadata.publisher import MetadataPublisher
@@ -96,8 +98,10 @@ class Broker:
         self.listeners: list[Listener] = []
         self._registry: ConnectionRegistry | None = None
         self._replica_manager: ReplicaManager | None = None
-        self._controller: ControllerClient | None = None  # once this broker is registered
-        self._quorum_controller: ControllerClient | None = None
+        self._controller: ControllerClient | None = None
+        self._local_controller: LocalController | None = None
+        self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
+        self._directory_ids: dict[str, bytes] = {}
         self._apis: KafkaApis | None = None
         self._failed_directories: set[Path] = set()
         self._descriptors = share_out(platform.descriptors_max)
@@ -109,7 +113,7 @@ class Broker:
         """Raises StartError; what was begun is then undone."""
         try:
             await self._start()
-        except (ListenError, StorageError, OSError) as e:
+        except (ListenError, StorageError, KafkaError, OSError) as e:
             await self.stop()
             raise StartError(str(e)) from e
 
@@ -155,11 +159,13 @@ class Broker:
         for endpoint in config.client_listeners:
             self._bind(endpoint, registry)
         log_manager = self._open_directories()
-        metadata, controller = await self._load_metadata(log_manager)
+        metadata, channel, publisher = await self._load_metadata(log_manager)
         # Only now: what the metadata does not know of is renamed away.
         log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
-        await self._activate(controller, log_manager)
+        lifecycle = await self._register(channel, metadata, publisher, log_manager)
+        controller = self._controller = ControllerClient(channel, metadata, config, self._clock)
+        self._undo.append(controller.close)
         # Subscribed now, they see each partition once, with the leader epoch of this start.
         replica_manager = self._make_replica_manager(metadata, log_manager)
         coordinator = self._make_coordinator(metadata, replica_manager)
@@ -181,6 +187,7 @@ class Broker:
             worker=self._make_worker(),
         )
         await self._serve(services, registry)
+        self._undo.append(lifecycle.stop)  # while it still serves: others take over first
 
     def _make_registry(self) -> ConnectionRegistry:
         config = self.config
@@ -246,7 +253,8 @@ class Broker:
             raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
         self.cluster_id = identity.cluster_id
         for directory in log_manager.online_directories:
-            if directory.meta is None:  # a new disk beside the old ones
+            # A new disk beside the old ones, or one that a version without directory ids formatted (KIP-858).
+            if directory.meta is None or directory.meta.directory_id is None:
                 directory.format(MetaProperties(self.cluster_id, self.node_id, new_id(self._platform.entropy)))
         return log_manager
 
@@ -256,7 +264,7 @@ class Broker:
         except OSError:
             return False  # locking it will tell
 
-    async def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerClient]:
+    async def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerChannel, MetadataPublisher]:
         """Take part in the metadata quorum, and hear all that it has committed."""
         config = self.config
         cache = MetadataCache(ClusterState(), cluster_id=self.cluster_id, node_id=self.node_id, config=config)
@@ -280,16 +288,15 @@ class Broker:
         )
         self._undo.append(snapshots.close)
         publisher = MetadataPublisher(cache, snapshots)
-        controller = ControllerClient(
+        controller = LocalController(
             lambda: self._make_controller(cache.state.copy()),
             quorum.driver,
-            config,
             self._clock,
             node_id=self.node_id,
             bootstrap=lambda: read_bootstrap_records(root, self._platform.disk),
             on_busy=self._collection_pause.note,
         )
-        self._quorum_controller = controller
+        self._local_controller = controller
         quorum.driver.register(publisher)
         quorum.driver.register(controller)
         self._undo.append(quorum.driver.close)
@@ -297,16 +304,22 @@ class Broker:
         await quorum.driver.caught_up()
         await publisher.shorten_start()
         self._undo.append(controller.close)
-        return cache, controller
+        return cache, controller, publisher
 
     def _make_controller(self, state: ClusterState) -> Controller:
         return Controller(
-            self.config, node_id=self.node_id, random_source=self._random, partitions_max=self._descriptors.partitions, state=state
+            self.config,
+            node_id=self.node_id,
+            random_source=self._random,
+            replicas_max=self._descriptors.partitions,
+            state=state,
+            cluster_id=self.cluster_id,
+            now_ms=self._clock.monotonic_ms(),
         )
 
     def _quorum_failed(self, error: Exception) -> None:
-        if self._quorum_controller is not None:
-            self._quorum_controller.fail(error)
+        if self._local_controller is not None:
+            self._local_controller.fail(error)
         self.request_stop(1, "the metadata log failed")
 
     def _make_worker(self) -> Worker:
@@ -348,18 +361,22 @@ class Broker:
         metadata.subscribe(coordinator.on_metadata_delta)
         return coordinator
 
-    async def _activate(self, controller: ControllerClient, log_manager: LogManager) -> None:
+    async def _register(
+        self, channel: ControllerChannel, metadata: MetadataCache, publisher: MetadataPublisher, log_manager: LogManager
+    ) -> BrokerLifecycle:
         """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
-        directory_ids = {
-            str(directory.path): directory.meta.directory_id or UNASSIGNED_DIRECTORY
+        directory_ids = self._directory_ids = {
+            str(directory.path): directory.meta.directory_id
             for directory in log_manager.online_directories
-            if directory.meta is not None
+            if directory.meta is not None and directory.meta.directory_id is not None
         }
         ports = {listener.name: listener.port for listener in self.listeners}
         endpoints = [
             endpoint._replace(port=endpoint.port or ports[endpoint.listener_name]) for endpoint in self.config.client_advertised_listeners
         ]
-        await controller.activate(
+        lifecycle = BrokerLifecycle(channel, metadata, self.config, self._clock, metadata_offset=lambda: publisher.heard.offset - 1)
+        self._undo.append(lifecycle.stop)
+        await lifecycle.start(
             incarnation_id=new_id(self._platform.entropy),
             endpoints=endpoints,
             log_dirs=list(directory_ids.values()),
@@ -369,7 +386,8 @@ class Broker:
                 has_offline_directories=len(log_manager.online_directories) < len(log_manager.directories),
             ),
         )
-        self._controller = controller
+        self._lifecycle = lifecycle
+        return lifecycle
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
         apis = self._apis = KafkaApis(
@@ -416,16 +434,13 @@ class Broker:
             return
         if all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
             self.request_stop(1, "no log directory is left")
-        elif self._controller is not None and self._replica_manager is not None:
+        elif self._lifecycle is not None and self._replica_manager is not None:
             lost = [
                 (partition.topic, partition.partition)
                 for partition in self._replica_manager.partitions()
                 if partition.is_offline and partition.log.log_dir == str(path)
             ]
-            try:
-                self._controller.lose_replicas(lost)
-            except KafkaError as refusal:
-                log.error("lost replicas are not told to the controller dir=%s error=%s", path, refusal)
+            self._lifecycle.lose_directory(self._directory_ids[str(path)], lost)
 
 
 def _directory_id(log_manager: LogManager, log_dir: Path) -> bytes:

@@ -13,8 +13,8 @@ from broker.deferred import Deferred
 
 if TYPE_CHECKING:
     from broker.clock import Clock
-    from broker.controller.controller_client import ControllerClient
     from broker.groups.coordinator import GroupCoordinator
+    from broker.lifecycle.controller_client import ControllerClient
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metrics import Metrics
     from broker.replication.replica_manager import ReplicaManager

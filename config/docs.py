@@ -81,9 +81,6 @@ min.cleanable.dirty.ratio  Share of a compacted log that must be uncompacted bef
 min.compaction.lag.ms  Shortest time that a record stays uncompacted
 = one node has no other broker
 auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself
-broker.heartbeat.interval.ms  Time between a broker's heartbeats to the controller
-broker.session.timeout.ms  Time without heartbeats after which the controller fences a broker
-controlled.shutdown.enable  Whether a stopping broker hands its leaderships over first
 controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
 controller.quorum.auto.join.enable  Whether a controller adds itself to a dynamic quorum
 controller.quorum.election.backoff.max.ms  Longest wait before a new election after a lost one
@@ -177,8 +174,10 @@ barnabas.max.connections.per.ip  Upper limit of connections from one address whe
 barnabas.metrics.listener  host:port on which Prometheus metrics are served over HTTP; empty serves none.
 barnabas.queued.max.request.bytes  Bytes of requests held at once, over all connections, where queued.max.request.bytes is -1.
 barnabas.record.validation  `header` trusts a batch's header once its CRC holds; `full` walks every record before the append.
+broker.heartbeat.interval.ms  Time between a broker's heartbeats to the controller.
 broker.id  The older name of node.id; if both are set they must agree.
 broker.rack  The rack of this broker, for spreading replicas and for fetching from the nearest.
+broker.session.timeout.ms  Time without heartbeats after which the controller fences a broker.
 cleanup.policy  What happens to old segments: delete them, compact them by key, both, or neither.
 client.quota.callback.class  A Java class for client quotas; setting it stops the start, for it cannot be loaded.
 compression.gzip.level  Level at which the broker compresses with gzip, -1 for the library's default.
@@ -187,6 +186,7 @@ compression.type  Codec in which a topic is stored; `producer` keeps what the pr
 compression.zstd.level  Level at which the broker compresses with zstd.
 config.providers  Sources of indirect config values; setting it stops the start, for they are not supported.
 connections.max.idle.ms  Idle time after which a connection is closed.
+controlled.shutdown.enable  Whether a stopping broker hands its leaderships over first.
 controller.listener.names  Listeners that serve the controller quorum; clients are not told of them.
 controller.quorum.bootstrap.servers  Addresses at which the controller quorum is found; here it may name this node only.
 controller.quorum.voters  The quorum's members as id@host:port; here it may name this node only.

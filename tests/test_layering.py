@@ -69,6 +69,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *STATE_MACHINE_FACTS, "protocol", "config"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
+    # What a broker asks of the controller goes through the channel, and nothing else of it is known.
+    "broker.lifecycle": (
+        "broker.lifecycle",
+        "broker.controller.channel",
+        "broker.metadata",
+        *FACTS,
+        "protocol",
+        "config",
+    ),
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",

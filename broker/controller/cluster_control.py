@@ -5,25 +5,19 @@ Source: ActivationRecordsGenerator, ClusterControlManager, ReplicationControlMan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import LOST_DIRECTORY, NO_LEADER, PartitionImage, ProducerIdBlock, TopicImage
-from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
-from config.endpoints import Endpoint
+from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, PartitionImage, ProducerIdBlock, TopicImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.stored.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
-    BrokerEndpoint,
-    BrokerFeature,
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
-    RegisterBrokerRecord,
 )
 
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -35,25 +29,14 @@ METADATA_VERSION_MIN = 7
 RECOVERED = 0
 
 _FENCE = 1
-_UNFENCE = -1
-_SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class LocalReplicas:
-    """Where a broker's replicas are: `directory_ids` of the log directory of each (topic, index) that has a log in a directory
-    which is online, those of all such directories, and whether others are offline, in which a log may be that was not found."""
-
-    directory_ids: Mapping[tuple[str, int], bytes]
-    online_ids: Collection[bytes]
-    has_offline_directories: bool
+class Directories(Protocol):
+    """Knows a broker's log directories."""
 
     def find_directory(self, key: tuple[str, int], known: bytes) -> bytes:
-        """Where the replica is, if it was in `known` when the metadata was written; LOST_DIRECTORY when it is offline."""
-        found = self.directory_ids.get(key)
-        if found is not None:
-            return found
-        return LOST_DIRECTORY if self.has_offline_directories and known not in self.online_ids else known
+        """Where the replica of (topic, index) is that was in `known`; LOST_DIRECTORY when it is offline."""
+        ...
 
 
 def activation_records(state: ClusterState, bootstrap: Sequence[Any]) -> list[Any]:
@@ -66,44 +49,6 @@ def activation_records(state: ClusterState, bootstrap: Sequence[Any]) -> list[An
     return records
 
 
-def registration_records(
-    state: ClusterState,
-    *,
-    node_id: int,
-    broker_epoch: int,
-    incarnation_id: bytes,
-    endpoints: Iterable[Endpoint],
-    rack: str | None,
-    log_dirs: Sequence[bytes],
-) -> list[Any]:
-    """Register and unfence a broker that just started. `broker_epoch` is the offset that the first of these records gets.
-
-    It registers fenced, as in Kafka, and so never leads by its old registration.
-    """
-    register = RegisterBrokerRecord(
-        broker_id=node_id,
-        incarnation_id=incarnation_id,
-        broker_epoch=broker_epoch,
-        end_points=[
-            BrokerEndpoint(
-                name=each.listener_name, host=each.host, port=each.port, security_protocol=_SECURITY_PROTOCOLS[each.security_protocol]
-            )
-            for each in endpoints
-        ],
-        features=[
-            BrokerFeature(
-                name=METADATA_VERSION_FEATURE,
-                min_supported_version=METADATA_VERSION_MIN,
-                max_supported_version=max(METADATA_VERSION_LEVEL, state.features.get(METADATA_VERSION_FEATURE, 0)),
-            )
-        ],
-        rack=rack,
-        fenced=True,
-        log_dirs=sorted(log_dirs),
-    )
-    return [register, BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker_epoch, fenced=_UNFENCE)]
-
-
 def fencing_records(state: ClusterState, *, except_node_id: int) -> list[Any]:
     """Fence every other broker: in a quorum of one no other can be alive, whatever an older log says."""
     return [
@@ -113,7 +58,7 @@ def fencing_records(state: ClusterState, *, except_node_id: int) -> list[Any]:
     ]
 
 
-def election_records(state: ClusterState, node_id: int, replicas: LocalReplicas | None = None) -> list[Any]:
+def election_records(state: ClusterState, node_id: int, replicas: Directories | None = None) -> list[Any]:
     """Make broker `node_id`, which just (re)started, leader of what it led before and of leaderless partitions that it may lead.
 
     With `replicas` the metadata learns where they are, and those whose directory is offline are led by nobody.
@@ -132,24 +77,13 @@ def election_records(state: ClusterState, node_id: int, replicas: LocalReplicas 
                 directories = _replaced(partition.directories, place, replicas.find_directory((topic.name, index), known))
                 if directories[place] == LOST_DIRECTORY:
                     if partition.leader == node_id or directories != partition.directories:
-                        records.append(_loss(topic, index, partition, node_id))
+                        records.append(loss_record(topic, index, partition, node_id))
                     continue
             record = _elect(state, topic, index, partition, node_id)
             if record is not None:
                 if directories != partition.directories:
                     record.directories = list(directories)
                 records.append(record)
-    return records
-
-
-def loss_records(state: ClusterState, node_id: int, lost: Iterable[tuple[str, int]]) -> list[Any]:
-    """Broker `node_id` has lost the log directory that holds its replicas of the `lost` (topic, index): nobody leads them until it is
-    back. The ISR stays: the replica has every committed record. (ReplicationControlManager.handleDirectoriesOffline)"""
-    records = []
-    for name, index in lost:
-        topic = state.topics.get(name)
-        if topic is not None and index < len(topic.partitions) and node_id in topic.partitions[index].replicas:
-            records.append(_loss(topic, index, topic.partitions[index], node_id))
     return records
 
 
@@ -164,13 +98,21 @@ def producer_id_block(state: ClusterState, *, node_id: int, broker_epoch: int) -
     return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE), [record]
 
 
-def _loss(topic: TopicImage, index: int, partition: PartitionImage, node_id: int) -> PartitionChangeRecord:
+def loss_record(topic: TopicImage, index: int, partition: PartitionImage, node_id: int) -> PartitionChangeRecord:
     record = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
     if partition.leader == node_id:
         record.leader = NO_LEADER
     if len(partition.directories) == len(partition.replicas):
-        record.directories = list(_replaced(partition.directories, partition.replicas.index(node_id), LOST_DIRECTORY))
+        record.directories = list(with_directory(partition, node_id, LOST_DIRECTORY))
     return record
+
+
+def with_directory(partition: PartitionImage, node_id: int, directory: bytes) -> tuple[bytes, ...]:
+    """The partition's directories, with that of broker `node_id` as given; before KIP-858 none were known."""
+    known = partition.directories
+    if len(known) != len(partition.replicas):
+        known = (MIGRATING_DIRECTORY,) * len(partition.replicas)
+    return _replaced(known, partition.replicas.index(node_id), directory)
 
 
 def _replaced(directories: tuple[bytes, ...], place: int, directory: bytes) -> tuple[bytes, ...]:

@@ -13,15 +13,17 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from broker.controller.broker_control import BrokerControl
 from broker.controller.config_control import ConfigControl
-from broker.controller.topic_control import PARTITIONS_UNLIMITED, TopicControl
+from broker.controller.heartbeats import BrokerHeartbeats
+from broker.controller.topic_control import REPLICAS_UNLIMITED, TopicControl
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
 from config.server import ServerConfig
 
 
 class Controller:
-    """Owns the controller's state. `topics` and `configs` compute; `replay` alone changes."""
+    """Owns the controller's state. `topics`, `configs` and `brokers` compute; `replay` alone changes."""
 
     def __init__(
         self,
@@ -29,12 +31,16 @@ class Controller:
         *,
         node_id: int,
         random_source: random.Random,
-        partitions_max: int = PARTITIONS_UNLIMITED,
+        replicas_max: int = REPLICAS_UNLIMITED,
         state: ClusterState | None = None,
+        cluster_id: str = "",
+        now_ms: int = 0,
     ) -> None:
         self.state = ClusterState() if state is None else state
-        self.topics = TopicControl(self.state, config, ConfigDescriber(self.state, config, node_id), random_source, partitions_max)
+        self.topics = TopicControl(self.state, config, ConfigDescriber(self.state, config, node_id), random_source, node_id, replicas_max)
         self.configs = ConfigControl(self.state, config, node_id)
+        self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms, now_ms, embedded_id=node_id)
+        self.brokers = BrokerControl(self.state, cluster_id, self.heartbeats, now_ms, embedded_id=node_id)
 
     def replay(self, records: Sequence[Any]) -> None:
         """Apply records that were just appended, or that are being loaded. Raises StorageError if they contradict the state."""

@@ -5,20 +5,18 @@ from typing import Any
 import pytest
 
 from broker.controller.cluster_control import (
-    LocalReplicas,
     ProducerIdBlock,
     activation_records,
     election_records,
     fencing_records,
-    loss_records,
     producer_id_block,
-    registration_records,
 )
+from broker.lifecycle.broker_lifecycle import LocalReplicas
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from protocol.errors import KafkaError
 from protocol.messages.stored import metadata_records as records
-from tests.broker.metadata.room import DIRECTORY_ID, LISTENERS, registration
+from tests.broker.metadata.room import DIRECTORY_ID, registration
 
 TOPIC_ID = bytes(15) + b"\x01"
 
@@ -54,17 +52,6 @@ def test_a_transaction_left_open_by_a_crash_is_aborted() -> None:
     state = _state(records.FeatureLevelRecord(name="metadata.version", feature_level=25), records.BeginTransactionRecord(name="x"))
 
     assert [type(record) for record in activation_records(state, [])] == [records.AbortTransactionRecord]
-
-
-def test_a_registered_broker_has_its_endpoints_and_is_unfenced() -> None:
-    made = registration_records(
-        ClusterState(), node_id=1, broker_epoch=42, incarnation_id=bytes(16), endpoints=LISTENERS, rack="r", log_dirs=[DIRECTORY_ID]
-    )
-
-    broker = _state(*made).brokers[1]
-
-    assert broker.endpoints == {"PLAINTEXT": ("localhost", 9092), "INTERNAL": ("broker-1", 19092)}
-    assert (broker.epoch, broker.rack, broker.is_active, broker.log_dirs) == (42, "r", True, (DIRECTORY_ID,))
 
 
 def test_other_brokers_of_an_older_log_are_fenced() -> None:
@@ -153,17 +140,6 @@ def test_replica_that_was_never_made_is_led(known: bytes, has_offline: bool) -> 
     partition = _after_election(state, replicas=_replicas(is_found=False, has_offline=has_offline))
 
     assert (partition.leader, partition.directories) == (1, (known,))
-
-
-def test_replicas_of_a_failed_directory_have_no_leader_and_stay_in_the_isr() -> None:
-    state = _state(*registration(1), *_partition(directories=[UNASSIGNED_DIRECTORY]))
-
-    for record in loss_records(state, 1, [("t", 0), ("t", 7), ("gone", 0)]):
-        state.replay(record)
-
-    partition = state.topics["t"].partitions[0]
-    assert (partition.leader, partition.leader_epoch, partition.isr) == (-1, 4, (1,))
-    assert partition.directories == (LOST_DIRECTORY,)
 
 
 def test_producer_id_blocks_follow_each_other() -> None:

@@ -326,7 +326,7 @@ def test_too_many_new_partitions_are_refused_and_none_is_created() -> None:
 
 
 def test_partitions_beyond_the_limit_are_refused_for_topics_and_additions_alike() -> None:
-    controller = make_controller(1, partitions_max=5)
+    controller = make_controller(1, replicas_max=5)
     controller.replay(controller.topics.create_topics(creation("t", 4, 1)).records)
 
     with pytest.raises(KafkaError) as topic_refused:

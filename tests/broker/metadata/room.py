@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.controller.controller import Controller
-from broker.controller.controller_client import ControllerClient
+from broker.controller.local_controller import LocalController
+from broker.lifecycle.broker_lifecycle import BrokerLifecycle
+from broker.lifecycle.controller_client import ControllerClient
 from broker.loop_job import OnBusy, nobody
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
@@ -81,6 +84,8 @@ class Room:
     config: ServerConfig
     cache: MetadataCache
     client: ControllerClient
+    local: LocalController
+    lifecycle: BrokerLifecycle
     quorum: QuorumDriver
     log: QuorumLog
     replica: RaftReplica
@@ -115,6 +120,8 @@ class Room:
 
     async def close(self) -> None:
         await self.client.close()
+        await self.lifecycle.stop()
+        await self.local.close()
         await self.quorum.close()
         await self.snapshots.close()
         self.log.close()
@@ -130,12 +137,16 @@ def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: b
     controllers: list[Controller] = []
 
     def make_active() -> Controller:
-        controllers.append(Controller(config, node_id=NODE_ID, random_source=random.Random(7), state=cache.state.copy()))
+        now_ms = clock.monotonic_ms()
+        state = cache.state.copy()
+        controllers.append(
+            Controller(config, node_id=NODE_ID, random_source=random.Random(7), state=state, cluster_id=CLUSTER_ID, now_ms=now_ms)
+        )
         return controllers[-1]
 
     def fail(error: Exception) -> None:
         failures.append(error)
-        client.fail(error)
+        local.fail(error)
 
     quorum, log, replica = open_quorum(
         root,
@@ -151,12 +162,12 @@ def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: b
     )
     snapshots = SnapshotGenerator(log, cache.state, config, clock, executor.run_blocking, quorum_records_at=replica.raft.kraft_records_at)
     publisher = MetadataPublisher(cache, snapshots)
-    client = ControllerClient(
-        make_active, quorum, config, clock, node_id=NODE_ID, bootstrap=lambda: read_bootstrap_records(root), on_busy=on_busy
-    )
+    local = LocalController(make_active, quorum, clock, node_id=NODE_ID, bootstrap=lambda: read_bootstrap_records(root), on_busy=on_busy)
+    client = ControllerClient(local, cache, config, clock)
+    lifecycle = BrokerLifecycle(local, cache, config, clock, metadata_offset=lambda: publisher.heard.offset - 1)
     quorum.register(publisher)
-    quorum.register(client)
-    return Room(config, cache, client, quorum, log, replica, publisher, executor, clock, snapshots, failures, controllers)
+    quorum.register(local)
+    return Room(config, cache, client, local, lifecycle, quorum, log, replica, publisher, executor, clock, snapshots, failures, controllers)
 
 
 async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = nobody) -> Room:
@@ -166,7 +177,7 @@ async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnB
     await room.quorum.caught_up()
     room.loaded_records_count = room.publisher.replayed_records_count
     await room.publisher.shorten_start()
-    await room.client.activate(incarnation_id=bytes(15) + b"\x09", endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
+    await room.lifecycle.start(incarnation_id=os.urandom(16), endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
     return room
 
 

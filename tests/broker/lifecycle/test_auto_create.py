@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.auto_create import AutoTopicCreator, TopicCreator
+from broker.lifecycle.auto_create import AutoTopicCreator, TopicCreator
 from broker.metadata.change_log import ChangeLog
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError

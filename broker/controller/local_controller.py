@@ -1,4 +1,4 @@
-"""ControllerClient: how the broker's handlers ask the controller for changes. Here the controller lives in the same process.
+"""LocalController: the controller in this process, behind the ControllerChannel.
 
 There is a controller while this node leads the quorum: it begins with the committed state and what a new leader has to write, and is
 thrown away with the leadership, when all that waits is answered NOT_CONTROLLER. Every operation computes on the controller's state,
@@ -6,44 +6,37 @@ appends its records, and is answered once they are committed, which the Metadata
 records waits for those before it, so that no answer is ahead of the cache. Between computing and appending there is no await; long
 operations are computed and appended step by step.
 
-Source: NodeToControllerChannelManager and ControllerApis, which this stands in for; QuorumController.appendWriteEvent.
+Source: kafka.server.ControllerApis, QuorumController.appendWriteEvent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from broker.clock import Clock
+from broker.clock import Clock, Timer
 from broker.context import RequestContext
-from broker.controller.cluster_control import (
-    LocalReplicas,
-    activation_records,
-    election_records,
-    fencing_records,
-    loss_records,
-    producer_id_block,
-    registration_records,
-)
+from broker.controller.cluster_control import activation_records, fencing_records, producer_id_block
 from broker.controller.controller import Controller
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
-from broker.controller.topic_control import PARTITIONS_AT_ONCE
 from broker.loop_job import OnBusy, nobody
-from broker.metadata.auto_create import AutoTopicCreator
 from broker.metadata.change_log import ChangeLog, Telling
-from broker.metadata.image import ProducerIdBlock
-from broker.metadata.producer_ids import ProducerIdManager
 from broker.quorum.quorum import Quorum, SnapshotReader
-from config.endpoints import Endpoint
-from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+logger = logging.getLogger("barnabas.controller")
 
 Response = TypeVar("Response")
 
@@ -74,17 +67,15 @@ class _Leadership:
             each.on_committed(why)
 
 
-class ControllerClient:
-    """Sends operations to the embedded controller. Handlers await its methods; `submit` is for those that cannot wait.
+class LocalController:
+    """Satisfies ControllerChannel, and QuorumListener, to be registered behind the MetadataPublisher.
 
-    Satisfies QuorumListener, to be registered behind the MetadataPublisher. `make_controller` makes one of the committed state;
-    `bootstrap` reads what a new cluster's log begins with."""
+    `make_controller` makes one of the committed state; `bootstrap` reads what a new cluster's log begins with."""
 
     def __init__(
         self,
         make_controller: Callable[[], Controller],
         quorum: Quorum,
-        config: ServerConfig,
         clock: Clock,
         *,
         node_id: int,
@@ -95,19 +86,12 @@ class ControllerClient:
         self._bootstrap = bootstrap
         self._leadership: _Leadership | None = None
         self._quorum = quorum
-        self._config = config
         self._node_id = node_id
         self._on_busy = on_busy
-        self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
         self._changes = ChangeLog(clock)
-        self.auto_creator = AutoTopicCreator(self, config, self._changes, clock)
         self._turn = asyncio.Lock()
-        self._creations: set[asyncio.Task[None]] = set()
-
-    @property
-    def alive_brokers_count(self) -> int:
-        """How many brokers can take a replica."""
-        return sum(not broker.is_fenced for broker in self._active.state.brokers.values())
+        self._clock = clock
+        self._session_check: Timer | None = None
 
     # -- QuorumListener --------------------------------------------------------------------------------------------
 
@@ -136,6 +120,7 @@ class ControllerClient:
         state = self._active.state
         self._append(activation_records(state, [] if state.features else self._bootstrap()), _ignore_outcome)
         self._append(fencing_records(state, except_node_id=self._node_id), _ignore_outcome)
+        self._watch_sessions()
 
     def fail(self, error: Exception) -> None:
         """The metadata log has failed: nothing more will be committed here."""
@@ -143,6 +128,9 @@ class ControllerClient:
 
     def _step_down(self, why: KafkaError) -> None:
         leadership, self._leadership = self._leadership, None
+        if self._session_check is not None:
+            self._session_check.cancel()
+            self._session_check = None
         if leadership is not None:
             leadership.end(why)
 
@@ -153,45 +141,17 @@ class ControllerClient:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
         return self._leadership.controller
 
-    # -- this broker -----------------------------------------------------------------------------------------------
-
-    async def activate(
-        self,
-        *,
-        incarnation_id: bytes,
-        endpoints: Sequence[Endpoint],
-        log_dirs: Sequence[bytes],
-        replicas: LocalReplicas | None = None,
-    ) -> None:
-        """Register this broker, and elect it. Returns when all that is committed.
-
-        `endpoints` are the advertised listeners for clients, `log_dirs` the online log directories' ids, `replicas` what is
-        in them.
-        """
-        state = self._active.state
-        registration = registration_records(
-            state,
-            node_id=self._node_id,
-            broker_epoch=self._quorum.end_offset,
-            incarnation_id=incarnation_id,
-            endpoints=endpoints,
-            rack=self._config.broker_rack,
-            log_dirs=log_dirs,
-        )
-        self._append(registration, _ignore_outcome)
-        elections = election_records(state, self._node_id, replicas)
-        self._append_all(elections)
-        await self._submitted(ControllerResult([], None))
-
-    def lose_replicas(self, lost: Iterable[tuple[str, int]]) -> None:
-        """This broker's log directory with these (topic, index) has failed. Without waiting; KafkaError when it cannot be noted."""
-        self._append_all(loss_records(self._active.state, self._node_id, lost))
+    # -- ControllerChannel -----------------------------------------------------------------------------------------
 
     # What clients ask for. `client` is who asked, for the log.
 
-    async def create_topics(self, request: CreateTopicsRequest, client: RequestContext | None = None) -> CreateTopicsResponse:
+    async def create_topics(
+        self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
+    ) -> CreateTopicsResponse:
         with self._telling("topics not created", client):
             steps = self._active.topics.create_topics_in_steps(request)
+            if is_automatic:
+                return await self._carried_out(steps, lambda response: iter(()))
             return await self._carried_out(steps, lambda response: self._changes.topics_created(request, response, client))
 
     async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
@@ -211,56 +171,49 @@ class ControllerClient:
             steps = self._active.configs.incremental_alter_configs_in_steps(request)
             return await self._carried_out(steps, lambda response: self._changes.configs_altered(request, response, client))
 
-    # What the broker asks for itself.
+    # What a broker asks for itself.
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         """A block of producer ids that nobody else has or will have."""
-        state = self._active.state
-        broker = state.brokers.get(self._node_id)
-        if broker is None:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The broker is not registered yet.")
-        block, records = producer_id_block(state, node_id=self._node_id, broker_epoch=broker.epoch)
-        return await self._submitted(ControllerResult(records, block))
+        controller = self._active
+        broker = controller.brokers.checked(request.broker_id, request.broker_epoch)
+        block, records = producer_id_block(controller.state, node_id=broker.node_id, broker_epoch=broker.epoch)
+        response = AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.count)
+        return await self._submitted(ControllerResult(records, response))
 
-    def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
-        """Create topics without waiting; `on_done` gets the response, or why there is none."""
-        try:
-            topics = self._active.topics
-        except KafkaError as error:
-            on_done(error)
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        result = self._active.brokers.register(request, self._quorum.end_offset, self._clock.monotonic_ms())
+        if self._session_check is None:
+            self._watch_sessions()
+        return await self._submitted(result)
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        return await self._submitted(self._active.brokers.heartbeat(request, self._quorum.end_offset, self._clock.monotonic_ms()))
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        return await self._submitted(self._active.brokers.assign_replicas(request))
+
+    # -- fencing ---------------------------------------------------------------------------------------------------
+
+    def _watch_sessions(self) -> None:
+        """Look for brokers that are silent, again and again while this node leads and there are others."""
+        self._session_check = None
+        leadership = self._leadership
+        if leadership is None or not leadership.controller.heartbeats.watches():
             return
-        if any(topics.partitions_asked_for(topic) > PARTITIONS_AT_ONCE for topic in request.topics):
-            task = asyncio.get_running_loop().create_task(self._create_in_turns(request, on_done))
-            self._creations.add(task)
-            task.add_done_callback(self._creations.discard)
-            return
-        try:
-            result = topics.create_topics(request)
-            self._append(result.records, lambda error: on_done(result.response if error is None else error))
-        except KafkaError as error:
-            on_done(error)
-
-    async def _create_in_turns(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
-        try:
-            on_done(await self._carried_out(self._active.topics.create_topics_in_steps(request), lambda response: iter(())))
-        except KafkaError as error:
-            on_done(error)
-
-    def auto_create(self, names: Sequence[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
-        """Begin to create missing topics for `client`'s Metadata request; returns what to answer for each now."""
-        return self.auto_creator.create(names, client)
-
-    def ensure_internal_topic(self, name: str) -> None:
-        """Begin to create an internal topic unless it is there or on its way; its coordinator answers "not available" meanwhile."""
-        if self._leadership is None or name not in self._leadership.controller.state.topics:
-            self.auto_creator.create([name])
+        controller = leadership.controller
+        self._session_check = self._clock.call_later(controller.heartbeats.check_interval_ms, self._watch_sessions)
+        for node_id in controller.brokers.find_expired(self._clock.monotonic_ms()):
+            logger.warning("fencing broker %d: it has not been heard of for broker.session.timeout.ms", node_id)
+            try:
+                self._append_all(controller.brokers.fencing_records(node_id))
+            except KafkaError as error:
+                logger.warning("broker %d could not be fenced: %s", node_id, error)
 
     async def close(self) -> None:
-        """Stop the tasks that this object owns."""
-        for task in self._creations:
-            task.cancel()
-        await asyncio.gather(*self._creations, return_exceptions=True)
-        await self.producer_ids.close()
+        """Stop what goes on by itself. Operations end with the quorum."""
+        if self._session_check is not None:
+            self._session_check.cancel()
 
     def _append_all(self, records: Sequence[Any]) -> None:
         """More records than one operation may have, each standing for itself."""
@@ -352,7 +305,11 @@ class ControllerClient:
             else:
                 committed.set_exception(error)
 
-        self._append(result.records, on_committed)
+        if len(result.records) > RECORDS_PER_OPERATION_MAX:
+            self._append_all(result.records)
+            self._append([], on_committed)
+        else:
+            self._append(result.records, on_committed)
         await committed
         return result.response
 

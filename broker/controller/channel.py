@@ -1,0 +1,54 @@
+"""ControllerChannel: how a broker asks the active controller, wherever that is. Requests and responses are the wire's messages.
+
+LocalController is the one in this process; another sends the same messages to the leader of the quorum. So nothing else passes here:
+no object of the controller's, no state, no callback.
+
+Source: org.apache.kafka.server.common.NodeToControllerChannelManager, kafka.server.ControllerApis.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker.context import RequestContext
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+
+class ControllerChannel(Protocol):
+    """Each operation returns once its records are committed, or raises KafkaError for the whole request: NOT_CONTROLLER when there is
+    no active controller at the other end, or none any more; what was asked for may have happened then, or not.
+
+    `client` is whom the broker asks for: its principal and address, as an Envelope carries them (KIP-590)."""
+
+    async def create_topics(
+        self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
+    ) -> CreateTopicsResponse:
+        """`is_automatic`: nobody asked for the topics as such. The log of this broker tells of them, not the controller's."""
+        ...
+
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None
+    ) -> DeleteTopicsResponse: ...
+
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, client: RequestContext | None = None
+    ) -> CreatePartitionsResponse: ...
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
+    ) -> IncrementalAlterConfigsResponse: ...
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse: ...
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse: ...
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse: ...
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse: ...

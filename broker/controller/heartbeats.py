@@ -1,0 +1,86 @@
+"""BrokerHeartbeats: which brokers live, as the active controller hears of them. In memory only: a new controller gives all a new session.
+
+A session counts the time in which the controller could hear: what this process lost (a busy loop, a stopped machine) is added to
+every session, so that nobody is fenced for the controller's own silence.
+
+Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CHECKS_PER_SESSION = 8
+"""How often in a session's time the controller looks for those that have ended, as in Kafka."""
+PAUSE_FACTOR = 2
+"""A look that comes later than so many times its interval tells of a pause."""
+NO_OFFSET = -1
+
+
+@dataclass(slots=True)
+class _Session:
+    epoch: int
+    last_contact_ms: int
+    metadata_offset: int = NO_OFFSET
+    shutdown_offset: int | None = None
+
+
+class BrokerHeartbeats:
+    """Owner: BrokerControl. Times are monotonic ms."""
+
+    def __init__(self, session_timeout_ms: int, now_ms: int, *, embedded_id: int) -> None:
+        """`embedded_id` is the broker in the controller's process."""
+        self._embedded_id = embedded_id
+        self._timeout_ms = session_timeout_ms
+        self.check_interval_ms = max(session_timeout_ms // CHECKS_PER_SESSION, 1)
+        self._checked_ms = now_ms
+        self._sessions: dict[int, _Session] = {}
+
+    def register(self, node_id: int, epoch: int, now_ms: int) -> None:
+        self._sessions[node_id] = _Session(epoch, now_ms)
+
+    def touch(self, node_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
+        session = self._sessions.get(node_id)
+        if session is None or session.epoch != epoch:
+            session = self._sessions[node_id] = _Session(epoch, now_ms)
+        session.last_contact_ms = now_ms
+        session.metadata_offset = metadata_offset
+
+    def remove(self, node_id: int) -> None:
+        self._sessions.pop(node_id, None)
+
+    def has_session(self, node_id: int, epoch: int, now_ms: int) -> bool:
+        session = self._sessions.get(node_id)
+        if session is None or session.epoch != epoch:
+            return False
+        return node_id == self._embedded_id or now_ms - session.last_contact_ms < self._timeout_ms
+
+    def begin_shutdown(self, node_id: int, offset: int) -> None:
+        """The records that move its leaderships end at `offset`: it may go once every broker that is active knows of them."""
+        session = self._sessions[node_id]
+        if session.shutdown_offset is None:
+            session.shutdown_offset = offset
+
+    def may_shut_down(self, node_id: int, active: list[int]) -> bool:
+        session = self._sessions.get(node_id)
+        if session is None or session.shutdown_offset is None:
+            return True
+        offsets = [self._sessions[each].metadata_offset for each in active if each in self._sessions and each != node_id]
+        return session.shutdown_offset <= min(offsets, default=session.shutdown_offset)
+
+    def watches(self) -> bool:
+        """Whether there are brokers that may fall silent: all but the one in this process, which lives as long as this does."""
+        return any(node_id != self._embedded_id for node_id in self._sessions)
+
+    def find_expired(self, now_ms: int) -> list[int]:
+        """The brokers whose sessions have ended."""
+        passed_ms = now_ms - self._checked_ms
+        self._checked_ms = now_ms
+        if passed_ms > PAUSE_FACTOR * self.check_interval_ms:
+            for session in self._sessions.values():
+                session.last_contact_ms = min(session.last_contact_ms + passed_ms - self.check_interval_ms, now_ms)
+        return [
+            node_id
+            for node_id, session in self._sessions.items()
+            if node_id != self._embedded_id and now_ms - session.last_contact_ms >= self._timeout_ms
+        ]

@@ -1,0 +1,217 @@
+"""BrokerLifecycle: this broker as the controller sees it: registered, unfenced by heartbeats, and gone with a word at a clean stop.
+
+Everything goes through the ControllerChannel, as Kafka's messages. At a start: BrokerRegistration; AssignReplicasToDirs for replicas
+that are not where the metadata says; BrokerHeartbeat until it is unfenced, which elects it. Then a heartbeat an interval.
+
+Source: org.apache.kafka.server.BrokerLifecycleManager, AssignmentsManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from broker.clock import Clock, Timer
+from broker.controller.channel import ControllerChannel
+from broker.metadata.image import LOST_DIRECTORY
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from config.endpoints import Endpoint
+from config.server import ServerConfig
+from protocol.errors import KafkaError
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+
+logger = logging.getLogger("barnabas.lifecycle")
+
+METADATA_VERSION_MIN = 7
+"""3.3-IV3, the oldest that Kafka 4 reads."""
+RETRY_MS = 100
+"""Between two tries to be heard by the controller."""
+SHUTDOWN_TRIES_MAX = 50
+"""Heartbeats of a controlled shutdown before the broker goes without leave."""
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+Replica = tuple[str, int]
+"""Topic and index."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReplicas:
+    """Where a broker's replicas are: `directory_ids` of the log directory of each (topic, index) that has a log in a directory
+    which is online, those of all such directories, and whether others are offline, in which a log may be that was not found."""
+
+    directory_ids: Mapping[tuple[str, int], bytes]
+    online_ids: Collection[bytes]
+    has_offline_directories: bool
+
+    def find_directory(self, key: tuple[str, int], known: bytes) -> bytes:
+        """Where the replica is, if it was in `known` when the metadata was written; LOST_DIRECTORY when it is offline."""
+        found = self.directory_ids.get(key)
+        if found is not None:
+            return found
+        return LOST_DIRECTORY if self.has_offline_directories and known not in self.online_ids else known
+
+
+class BrokerLifecycle:
+    """Owner: server.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of."""
+
+    def __init__(
+        self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock, *, metadata_offset: Callable[[], int]
+    ) -> None:
+        self._channel = channel
+        self._metadata = metadata
+        self._config = config
+        self._clock = clock
+        self._metadata_offset = metadata_offset
+        self._epoch = -1
+        self._offline_log_dirs: list[bytes] = []
+        self._timer: Timer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    # -- the start -------------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        *,
+        incarnation_id: bytes,
+        endpoints: Sequence[Endpoint],
+        log_dirs: Sequence[bytes],
+        replicas: LocalReplicas | None = None,
+        previous_epoch: int = -1,
+    ) -> None:
+        """Returns when this broker is unfenced and elected, and the cache tells so.
+
+        `endpoints` are the advertised listeners for clients, `log_dirs` the ids of the online log directories, `replicas` what is in
+        them, `previous_epoch` the one of the last clean stop. Raises KafkaError when the controller refuses this broker."""
+        registered = await self._channel.register_broker(self._registration(incarnation_id, endpoints, log_dirs, previous_epoch))
+        self._epoch = registered.broker_epoch
+        if replicas is not None:
+            await self._assign(self._misplaced(replicas))
+        while (await self._send_heartbeat()).is_fenced:
+            await asyncio.sleep(RETRY_MS / 1000)
+        self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
+
+    def _registration(
+        self, incarnation_id: bytes, endpoints: Sequence[Endpoint], log_dirs: Sequence[bytes], previous_epoch: int
+    ) -> BrokerRegistrationRequest:
+        metadata = self._metadata
+        highest = max(METADATA_VERSION_LEVEL, metadata.state.features.get(METADATA_VERSION_FEATURE, 0))
+        features = [Feature(name=METADATA_VERSION_FEATURE, min_supported_version=METADATA_VERSION_MIN, max_supported_version=highest)]
+        # What is finalized already was accepted by an older start of this node.
+        features += [
+            Feature(name=name, min_supported_version=0, max_supported_version=level)
+            for name, level in metadata.state.features.items()
+            if name != METADATA_VERSION_FEATURE
+        ]
+        return BrokerRegistrationRequest(
+            broker_id=metadata.node_id,
+            cluster_id=metadata.cluster_id,
+            incarnation_id=incarnation_id,
+            listeners=[
+                Listener(
+                    name=each.listener_name, host=each.host, port=each.port, security_protocol=SECURITY_PROTOCOLS[each.security_protocol]
+                )
+                for each in endpoints
+            ],
+            features=features,
+            rack=self._config.broker_rack,
+            log_dirs=list(log_dirs),
+            previous_broker_epoch=previous_epoch,
+        )
+
+    def _misplaced(self, replicas: LocalReplicas) -> dict[bytes, list[Replica]]:
+        """The replicas that are in other directories than the metadata says, by directory."""
+        misplaced: dict[bytes, list[Replica]] = {}
+        node_id = self._metadata.node_id
+        for topic in self._metadata.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                if node_id in partition.replicas and len(partition.directories) == len(partition.replicas):
+                    known = partition.directories[partition.replicas.index(node_id)]
+                    found = replicas.find_directory((topic.name, index), known)
+                    if found != known:
+                        misplaced.setdefault(found, []).append((topic.name, index))
+        return misplaced
+
+    async def _assign(self, replicas: Mapping[bytes, Iterable[Replica]]) -> None:
+        directories = []
+        for directory, placed in replicas.items():
+            indexes: dict[bytes, list[int]] = {}
+            for name, index in placed:
+                topic = self._metadata.topics.get(name)
+                if topic is not None:
+                    indexes.setdefault(topic.topic_id, []).append(index)
+            topics = [
+                AssignReplicasToDirsRequestTopicData(
+                    topic_id=topic_id, partitions=[AssignReplicasToDirsRequestPartitionData(partition_index=index) for index in each]
+                )
+                for topic_id, each in indexes.items()
+            ]
+            if topics:
+                directories.append(AssignReplicasToDirsRequestDirectoryData(id=directory, topics=topics))
+        if directories:
+            request = AssignReplicasToDirsRequest(broker_id=self._metadata.node_id, broker_epoch=self._epoch, directories=directories)
+            await self._channel.assign_replicas_to_dirs(request)
+
+    # -- while it runs ---------------------------------------------------------------------------------------------
+
+    def lose_directory(self, directory_id: bytes, lost: Iterable[Replica]) -> None:
+        """A log directory has failed, with the `lost` replicas in it: nobody leads them from here until it is back. Without waiting."""
+        self._offline_log_dirs.append(directory_id)
+        self._begin({LOST_DIRECTORY: list(lost)})
+
+    def _beat(self) -> None:
+        self._begin({})
+        self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
+
+    def _begin(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
+        if self._is_closed:
+            return
+        task = asyncio.get_running_loop().create_task(self._tell(lost))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
+        try:
+            await self._assign(lost)
+            await self._send_heartbeat()
+        except KafkaError as error:
+            logger.warning("the controller cannot be told of this broker: %s", error)
+
+    async def _send_heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._metadata.node_id,
+            broker_epoch=self._epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_shut_down=want_shut_down,
+            offline_log_dirs=self._offline_log_dirs.copy(),
+        )
+        return await self._channel.broker_heartbeat(request)
+
+    # -- the stop --------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Hand leaderships over where others can take them, and go. A broker that the controller does not hear goes all the same."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._epoch < 0 or not self._config.controlled_shutdown_enable:
+            return
+        try:
+            for _ in range(SHUTDOWN_TRIES_MAX):
+                if (await self._send_heartbeat(want_shut_down=True)).should_shut_down:
+                    return
+                await asyncio.sleep(RETRY_MS / 1000)
+        except KafkaError as error:
+            logger.warning("this broker stops without the controller's leave: %s", error)

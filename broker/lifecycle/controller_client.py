@@ -1,0 +1,82 @@
+"""ControllerClient: what this broker's handlers ask of the controller, and what they need of it without waiting.
+
+It knows nothing of the controller but the channel, and of the cluster what the MetadataCache tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from broker.clock import Clock
+from broker.context import RequestContext
+from broker.controller.channel import ControllerChannel
+from broker.lifecycle.auto_create import AutoTopicCreator
+from broker.lifecycle.producer_ids import ProducerIdManager
+from broker.metadata.change_log import ChangeLog
+from broker.metadata.image import ProducerIdBlock
+from broker.metadata.metadata_cache import MetadataCache
+from config.server import ServerConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+
+class ControllerClient:
+    """Handlers await the operations, which are the channel's own; the other methods return at once."""
+
+    def __init__(self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock) -> None:
+        self._channel = channel
+        self._metadata = metadata
+        self.create_topics = channel.create_topics
+        self.delete_topics = channel.delete_topics
+        self.create_partitions = channel.create_partitions
+        self.incremental_alter_configs = channel.incremental_alter_configs
+        self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
+        self._auto_creator = AutoTopicCreator(self, config, ChangeLog(clock), clock)
+        self._creations: set[asyncio.Task[None]] = set()
+
+    @property
+    def alive_brokers_count(self) -> int:
+        """How many brokers can take a replica."""
+        return sum(not broker.is_fenced for broker in self._metadata.brokers.values())
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """A block of producer ids that nobody else has or will have."""
+        epoch = self._metadata.broker_epoch
+        if epoch < 0:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The broker is not registered yet.")
+        request = AllocateProducerIdsRequest(broker_id=self._metadata.node_id, broker_epoch=epoch)
+        response = await self._channel.allocate_producer_ids(request)
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code))
+        return ProducerIdBlock(response.producer_id_start, response.producer_id_len)
+
+    def auto_create(self, names: Sequence[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
+        """Begin to create missing topics for `client`'s Metadata request; returns what to answer for each now."""
+        return self._auto_creator.create(names, client)
+
+    def ensure_internal_topic(self, name: str) -> None:
+        """Begin to create an internal topic unless it is there or on its way; its coordinator answers "not available" meanwhile."""
+        if name not in self._metadata.topics:
+            self._auto_creator.create([name])
+
+    def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
+        """Create topics without waiting; `on_done` gets the response, or why there is none."""
+        task = asyncio.get_running_loop().create_task(self._create(request, on_done))
+        self._creations.add(task)
+        task.add_done_callback(self._creations.discard)
+
+    async def _create(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
+        try:
+            outcome: CreateTopicsResponse | KafkaError = await self._channel.create_topics(request, is_automatic=True)
+        except KafkaError as error:
+            outcome = error
+        on_done(outcome)
+
+    async def close(self) -> None:
+        """Stop the tasks that this object owns."""
+        for task in self._creations:
+            task.cancel()
+        await asyncio.gather(*self._creations, return_exceptions=True)
+        await self.producer_ids.close()

@@ -1,0 +1,336 @@
+"""What the controller makes of registrations, heartbeats and silence: who is a broker, who leads, who may go."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from broker.controller.controller import Controller
+from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from config.server import ServerConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from protocol.messages.stored.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
+
+EMBEDDED = 1
+SESSION_MS = 9_000
+TOPIC_ID = bytes(15) + b"\x01"
+
+
+class Cluster:
+    """A controller whose records are committed at once; `offset` is that of the next."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.offset = 100
+        self.epochs: dict[int, int] = {}
+        self.make_controller()
+        self.append([FeatureLevelRecord(name="metadata.version", feature_level=25)])
+
+    def make_controller(self, **options: Any) -> None:
+        self.controller = Controller(
+            ServerConfig(), node_id=EMBEDDED, random_source=random.Random(1), cluster_id="cluster", now_ms=self.now_ms, **options
+        )
+
+    def append(self, records: list[Any]) -> None:
+        self.controller.replay(records)
+        self.offset += len(records)
+
+    def register(self, node_id: int, incarnation: int = 1, **facts: Any) -> int:
+        request = BrokerRegistrationRequest(
+            broker_id=node_id,
+            cluster_id="cluster",
+            incarnation_id=bytes([node_id, incarnation] * 8),
+            listeners=[Listener(name="PLAINTEXT", host=f"host-{node_id}", port=9092), Listener(name="INTERNAL", host="in", port=1)],
+            features=[Feature(name="metadata.version", min_supported_version=7, max_supported_version=25)],
+            rack="r",
+            log_dirs=[directory(node_id)],
+        )
+        for name, value in facts.items():
+            setattr(request, name, value)
+        result = self.controller.brokers.register(request, self.offset, self.now_ms)
+        self.append(result.records)
+        self.epochs[node_id] = result.response.broker_epoch
+        return result.response.broker_epoch
+
+    def heartbeat(self, node_id: int, **facts: Any) -> BrokerHeartbeatResponse:
+        facts = {"current_metadata_offset": self.offset} | facts
+        request = BrokerHeartbeatRequest(broker_id=node_id, broker_epoch=self.epochs[node_id], **facts)
+        result = self.controller.brokers.heartbeat(request, self.offset, self.now_ms)
+        self.append(result.records)
+        return result.response
+
+    def join(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self.register(node_id)
+            self.heartbeat(node_id)
+
+    def expire(self) -> list[int]:
+        expired = self.controller.brokers.find_expired(self.now_ms)
+        for node_id in expired:
+            self.append(self.controller.brokers.fencing_records(node_id))
+        return expired
+
+    def pass_time(self, ms: int, *alive: int) -> None:
+        """The controller looks for silent brokers all the while."""
+        for _ in range(ms // 1_000):
+            self.now_ms += 1_000
+            for node_id in alive:
+                self.heartbeat(node_id)
+            self.expire()
+
+    def partition(self, *replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = None, directories: Any = None) -> None:
+        members = list(replicas if isr is None else isr)
+        self.append(
+            [
+                TopicRecord(name="t", topic_id=TOPIC_ID),
+                PartitionRecord(
+                    partition_id=0,
+                    topic_id=TOPIC_ID,
+                    replicas=list(replicas),
+                    isr=members,
+                    leader=members[0] if leader is None else leader,
+                    leader_epoch=0,
+                    directories=directories or [directory(each) for each in replicas],
+                ),
+            ]
+        )
+
+    @property
+    def facts(self) -> tuple[int, int, tuple[int, ...]]:
+        """Leader, leader epoch and ISR of the partition."""
+        image = self.controller.state.topics["t"].partitions[0]
+        return image.leader, image.leader_epoch, image.isr
+
+    def is_fenced(self, node_id: int) -> bool:
+        return self.controller.state.brokers[node_id].is_fenced
+
+
+def directory(node_id: int) -> bytes:
+    return bytes([node_id] * 16)
+
+
+def refusal(cluster: Cluster, node_id: int = 2, **facts: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        cluster.register(node_id, **facts)
+    return refused.value.code
+
+
+def test_a_broker_registers_fenced_and_is_unfenced_when_it_has_heard_of_it() -> None:
+    cluster = Cluster()
+    epoch = cluster.register(2)
+    broker = cluster.controller.state.brokers[2]
+
+    early = cluster.heartbeat(2, current_metadata_offset=epoch - 1)
+    was_fenced = cluster.is_fenced(2)
+    caught_up = cluster.heartbeat(2, current_metadata_offset=epoch)
+
+    assert (epoch, broker.is_fenced, broker.rack, broker.log_dirs) == (101, True, "r", (directory(2),))
+    assert broker.endpoints == {"PLAINTEXT": ("host-2", 9092), "INTERNAL": ("in", 1)}
+    assert (early.is_caught_up, early.is_fenced, was_fenced) == (False, True, True)
+    assert (caught_up.is_caught_up, caught_up.is_fenced, cluster.is_fenced(2)) == (True, False, False)
+
+
+def test_registrations_that_kafka_refuses_are_refused() -> None:
+    cluster = Cluster()
+    cluster.join(3)
+    old = Feature(name="metadata.version", min_supported_version=7, max_supported_version=24)
+
+    assert refusal(cluster, cluster_id="other") is ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert refusal(cluster, log_dirs=[]) is ErrorCode.INVALID_REGISTRATION
+    assert refusal(cluster, log_dirs=[UNASSIGNED_DIRECTORY]) is ErrorCode.INVALID_REGISTRATION
+    assert refusal(cluster, log_dirs=[directory(2), directory(2)]) is ErrorCode.INVALID_REGISTRATION
+    assert refusal(cluster, log_dirs=[directory(3)]) is ErrorCode.INVALID_REGISTRATION
+    assert refusal(cluster, features=[]) is ErrorCode.INVALID_REGISTRATION
+    assert refusal(cluster, features=[old]) is ErrorCode.UNSUPPORTED_VERSION
+    assert list(cluster.controller.state.brokers) == [3]
+
+
+def test_another_incarnation_waits_for_the_end_of_the_first_ones_session() -> None:
+    cluster = Cluster()
+    cluster.join(2)
+
+    assert refusal(cluster, incarnation_id=bytes(15) + b"\x07") is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += SESSION_MS
+
+    assert cluster.register(2, incarnation=7) > 0
+
+
+def test_the_same_incarnation_amends_its_registration() -> None:
+    cluster = Cluster()
+    cluster.join(2)
+
+    epoch = cluster.register(2, rack="other")
+
+    assert (epoch, cluster.controller.state.brokers[2].rack, cluster.is_fenced(2)) == (101, "other", False)
+
+
+def test_a_new_incarnation_of_the_embedded_broker_waits_for_nobody() -> None:
+    """A new controller finds it unfenced in the log: the process that it was is gone."""
+    cluster = Cluster()
+    cluster.join(EMBEDDED, 2)
+    cluster.make_controller(state=cluster.controller.state)
+
+    assert cluster.register(EMBEDDED, incarnation=7) > 0
+    assert refusal(cluster, 2, incarnation_id=bytes(15) + b"\x07") is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+@pytest.mark.parametrize("epoch", [5, 10**6])
+def test_a_heartbeat_of_another_epoch_is_refused(epoch: int) -> None:
+    cluster = Cluster()
+    cluster.join(2)
+    cluster.epochs[2] = epoch
+
+    with pytest.raises(KafkaError) as refused:
+        cluster.heartbeat(2)
+
+    assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_an_unfenced_broker_leads_what_nobody_leads() -> None:
+    cluster = Cluster()
+    cluster.join(2)
+    cluster.partition(3, isr=(3,), leader=-1)
+    cluster.register(3)
+
+    cluster.heartbeat(3)
+
+    assert cluster.facts == (3, 1, (3,))
+
+
+def test_a_silent_broker_is_fenced_and_others_of_the_isr_lead() -> None:
+    cluster = Cluster()
+    cluster.join(2, 3)
+    cluster.partition(2, 3)
+
+    cluster.pass_time(SESSION_MS - 1_000, 3)
+    before = cluster.facts
+    cluster.pass_time(1_000, 3)
+
+    assert before == (2, 0, (2, 3))
+    assert cluster.is_fenced(2) and not cluster.is_fenced(3)
+    assert cluster.facts == (3, 1, (3,))
+
+
+def test_the_isrs_last_member_stays_in_it_and_leads_again_when_it_is_back() -> None:
+    cluster = Cluster()
+    cluster.join(2)
+    cluster.partition(2)
+    cluster.pass_time(SESSION_MS)
+    gone = cluster.facts
+
+    cluster.register(2, incarnation=7)
+    cluster.heartbeat(2)
+
+    assert gone == (-1, 1, (2,))
+    assert cluster.facts == (2, 2, (2,))
+
+
+def test_the_controllers_own_silence_fences_nobody() -> None:
+    """Its process stood still: nobody could be heard."""
+    cluster = Cluster()
+    cluster.join(2)
+    cluster.pass_time(2_000, 2)
+
+    cluster.now_ms += 10 * SESSION_MS
+    at_once = cluster.expire()
+    cluster.pass_time(SESSION_MS)
+
+    assert at_once == [] and cluster.is_fenced(2)
+
+
+def test_the_embedded_broker_lives_as_long_as_the_controller() -> None:
+    cluster = Cluster()
+    cluster.join(EMBEDDED)
+
+    cluster.pass_time(10 * SESSION_MS)
+
+    assert not cluster.is_fenced(EMBEDDED)
+
+
+def test_a_restart_that_nobody_noticed_gives_the_leadership_to_others() -> None:
+    cluster = Cluster()
+    cluster.join(2, 3)
+    cluster.partition(2, 3)
+    cluster.now_ms += SESSION_MS
+
+    cluster.register(2, incarnation=7)
+
+    assert cluster.facts == (3, 1, (3,))
+
+
+def test_a_controlled_shutdown_hands_over_and_waits_until_others_know() -> None:
+    cluster = Cluster()
+    cluster.join(2, 3)
+    cluster.partition(2, 3)
+    cluster.heartbeat(3)
+
+    asked = cluster.heartbeat(2, want_shut_down=True)
+    after = cluster.facts
+    again = cluster.heartbeat(2, want_shut_down=True)
+    cluster.heartbeat(3)
+    granted = cluster.heartbeat(2, want_shut_down=True)
+
+    assert (asked.should_shut_down, again.should_shut_down, granted.should_shut_down) == (False, False, True)
+    assert after == (3, 1, (3,))
+    assert cluster.is_fenced(2)
+
+
+def test_a_node_that_nobody_can_take_over_from_may_go_at_once_and_nothing_is_written() -> None:
+    cluster = Cluster()
+    cluster.join(EMBEDDED)
+    cluster.partition(EMBEDDED)
+    offset = cluster.offset
+
+    answer = cluster.heartbeat(EMBEDDED, want_shut_down=True)
+
+    assert answer.should_shut_down and cluster.offset == offset
+    assert cluster.facts == (EMBEDDED, 0, (EMBEDDED,))
+
+
+def test_a_directory_that_fails_leaves_its_replicas_without_a_leader_in_the_isr() -> None:
+    cluster = Cluster()
+    cluster.register(2, log_dirs=[directory(2), directory(9)])
+    cluster.heartbeat(2)
+    cluster.partition(2, directories=[directory(9)])
+
+    cluster.heartbeat(2, offline_log_dirs=[directory(9)])
+    offset = cluster.offset
+    cluster.heartbeat(2, offline_log_dirs=[directory(9)])
+
+    assert cluster.facts == (-1, 1, (2,)) and cluster.offset == offset
+    assert cluster.controller.state.brokers[2].log_dirs == (directory(2),)
+    assert cluster.controller.state.topics["t"].partitions[0].directories == (LOST_DIRECTORY,)
+
+
+def test_replicas_are_assigned_to_directories() -> None:
+    cluster = Cluster()
+    cluster.join(2)
+    cluster.partition(2, directories=[UNASSIGNED_DIRECTORY])
+
+    def assign(target: bytes, index: int, topic_id: bytes = TOPIC_ID) -> int:
+        partitions = [AssignReplicasToDirsRequestPartitionData(partition_index=index)]
+        topics = [AssignReplicasToDirsRequestTopicData(topic_id=topic_id, partitions=partitions)]
+        directories = [AssignReplicasToDirsRequestDirectoryData(id=target, topics=topics)]
+        request = AssignReplicasToDirsRequest(broker_id=2, broker_epoch=cluster.epochs[2], directories=directories)
+        result = cluster.controller.brokers.assign_replicas(request)
+        cluster.append(result.records)
+        return int(result.response.directories[0].topics[0].partitions[0].error_code)
+
+    errors = [assign(directory(2), 0), assign(directory(2), 7), assign(directory(2), 0, bytes(16))]
+    assigned = cluster.controller.state.topics["t"].partitions[0].directories
+    leader_then = cluster.facts[0]
+    assign(LOST_DIRECTORY, 0)
+
+    assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
+    assert assigned == (directory(2),) and leader_then == 2
+    assert cluster.facts == (-1, 1, (2,))
