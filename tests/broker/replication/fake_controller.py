@@ -25,7 +25,7 @@ from tests.support.doubles import stands_for
 
 @stands_for(
     ControllerChannel,
-    own=("requests", "errors", "left_out", "registrations", "told", "is_echoing", "hold", "release", "tell_metadata", "commit"),
+    own=("requests", "errors", "left_out", "registrations", "told", "is_echoing", "hold", "release", "tell_metadata", "commit", "alter"),
 )
 class FakeController:
     """`errors` are given in answer to the next requests, an exception or a top-level code each; `left_out` partitions get no answer."""
@@ -65,7 +65,7 @@ class FakeController:
                 AlterPartitionResponseTopicData(
                     topic_id=topic.topic_id,
                     partitions=[
-                        self._alter(topic.topic_id, request.broker_id, asked)
+                        self.alter(topic.topic_id, request.broker_id, asked)
                         for asked in topic.partitions
                         if asked.partition_index not in self.left_out
                     ],
@@ -81,15 +81,17 @@ class FakeController:
         self.told.append((*key, image))
         return image
 
-    def tell_metadata(self) -> None:
-        """The brokers replay what was committed so far."""
-        told, self.told = self.told, []
+    def tell_metadata(self, count: int | None = None) -> None:
+        """The brokers replay what was committed so far, or the first `count` of it."""
+        count = len(self.told) if count is None else count
+        told, self.told = self.told[:count], self.told[count:]
         for topic_id, index, image in told:
             topic = self._world.metadata.find_topic_by_id(topic_id)
             assert topic is not None
             self._world.change_partition(topic.name, index, isr=list(image.isr))
 
-    def _alter(self, topic_id: bytes, broker_id: int, asked: AlterPartitionRequestPartitionData) -> AlterPartitionResponsePartitionData:
+    def alter(self, topic_id: bytes, broker_id: int, asked: AlterPartitionRequestPartitionData) -> AlterPartitionResponsePartitionData:
+        """Answer one partition of a request."""
         key = topic_id, asked.partition_index
         error_code = self._find_error(topic_id, broker_id, asked)
         if error_code is not ErrorCode.NONE:

@@ -126,7 +126,7 @@ class SentProposal:
 
     def __init__(self, proposal: IsrProposal, on_answer: OnIsrAnswer, clock: ManualClock) -> None:
         self.proposal = proposal
-        self._on_answer = on_answer
+        self.on_answer = on_answer
         self._clock = clock
 
     @property
@@ -142,12 +142,12 @@ class SentProposal:
             isr=list(self.isr if isr is None else isr),
             partition_epoch=self.proposal.partition_epoch + 1 if partition_epoch is None else partition_epoch,
         )
-        assert not self._on_answer(answer, self._clock.monotonic_ms())
+        assert not self.on_answer(answer, self._clock.monotonic_ms())
 
     def refuse(self, error_code: ErrorCode) -> bool:
         """Returns whether it is to be sent again."""
         answer = AlterPartitionResponsePartitionData(partition_index=self.proposal.partition, error_code=error_code)
-        return self._on_answer(answer, self._clock.monotonic_ms())
+        return self.on_answer(answer, self._clock.monotonic_ms())
 
 
 @stands_for(LogManager)
