@@ -43,8 +43,8 @@ PartitionKey = tuple[bytes, int]
 """Topic id and partition index."""
 
 
-class ControllerChannel(Protocol):
-    """The way to the active controller, in this process or over the network."""
+class AlterPartitionChannel(Protocol):
+    """The part of the channel to the controller (broker/controller/channel.py, once it has it) that is needed here."""
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """The controller's answer. OSError when there was none; KafkaError and DecodeError when it cannot be asked, or not be read."""
@@ -59,7 +59,7 @@ class _Change:
 class IsrChanges:
     """See the module's docstring. `broker_epoch()` is that of this broker's registration as it is when a request is sent."""
 
-    def __init__(self, channel: ControllerChannel, clock: Clock, *, node_id: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, channel: AlterPartitionChannel, clock: Clock, *, node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._channel = channel
         self._clock = clock
         self._node_id = node_id

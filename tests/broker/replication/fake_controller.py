@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import replace
 
 from broker.metadata.image import PartitionImage
-from broker.replication.isr_changes import ControllerChannel
+from broker.replication.isr_changes import AlterPartitionChannel
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -24,7 +24,7 @@ from tests.support.doubles import stands_for
 
 
 @stands_for(
-    ControllerChannel,
+    AlterPartitionChannel,
     own=("requests", "errors", "left_out", "registrations", "told", "is_echoing", "hold", "release", "tell_metadata", "commit", "alter"),
 )
 class FakeController:
