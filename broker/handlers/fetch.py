@@ -29,34 +29,25 @@ from typing import Any
 from broker.cold_reads import try_again_when_read
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.handlers.fetch_answers import FetchAnswers
 from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
 from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import PartitionKey, partition_key
-from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache, SessionAnswer
+from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache
 from broker.services import Handler, Services
 from broker.turns import Work, emptied, is_many
-from protocol.apis import APIS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from protocol.templates import (
-    RECORDS_SPECIMEN,
-    Hole,
-    PreparedRecordsResponse,
     PreparedResponse,
-    RecordsTemplate,
-    compile_records_template,
 )
 from storage.file_slice import FileSlice
 from storage.page_cache import ColdRead
@@ -66,24 +57,10 @@ PARTITIONS_PER_PIECE = 64
 MAX_WAIT_MS_LIMIT = 300_000  # half of connections.max.idle.ms: a longer poll would end with the connection
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-NEVER_READ_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 FUTURE_LOCAL_REPLICA_ID = -3
-STORAGE_ERROR_VERSION_MIN = 6
-ZSTD_VERSION_MIN = 10
 FOLLOWER_READS_VERSION_MIN = 11
 TOPIC_IDS_VERSION_MIN = 13
 REPLICA_STATE_VERSION_MIN = 15
-CURRENT_LEADER_VERSION_MIN = 16
-FETCH_KEY = 1
-TEMPLATE_VERSION_MIN = 10  # from here on every hole is in the encoding, and zstd needs no second look
-TEMPLATES_MAX = 10_000  # (version, topic, isolation); each takes about 1 KB
-# Numbers that stand out in an encoded response: their bytes are not UTF-8, so no name contains them.
-SESSION_ID_HOLE = Hole(0x7EA1C3D5, 4)
-INDEX_HOLE = Hole(0x7EA2C4D6, 4)
-HIGH_WATERMARK_HOLE = Hole(0x7EB2D4E6F8091A2B, 8)
-LAST_STABLE_OFFSET_HOLE = Hole(0x7EC3E5F70A1B2C3D, 8)
-LOG_START_OFFSET_HOLE = Hole(0x7ED4F6081B2C3D4E, 8)
-CURRENT_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def build(services: Services) -> Handler:
@@ -91,16 +68,17 @@ def build(services: Services) -> Handler:
 
 
 class FetchHandler:
-    """Owns the fetch sessions, and keeps response templates."""
+    """Owns the fetch sessions."""
 
     def __init__(self, services: Services) -> None:
         self._reader = services.replica_manager.reader
         self._purgatory = services.replica_manager.fetch_purgatory
         self._metadata = services.metadata
-        self._metrics = services.metrics
         self._clock = services.clock
         self._run_blocking = services.run_blocking
-        self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate | None] = {}
+        answers = FetchAnswers(services.metadata, services.metrics)
+        self._respond = answers.respond
+        self._add_reads = answers.add_reads
         self._max_bytes = services.config.fetch_max_bytes
         self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random)
 
@@ -355,89 +333,6 @@ class FetchHandler:
         topic = self._metadata.find_topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    # -- the response --------------------------------------------------------------------------------------------------
-
-    def _respond(
-        self, session: FetchContext, reads: list[PartitionRead], version: int, listener_name: str
-    ) -> FetchResponse | PreparedResponse:
-        """The response; for the usual one, a single partition without an error, by its template."""
-        answer = session.answer(reads)
-        if len(answer.reads) == 1 and version >= TEMPLATE_VERSION_MIN:
-            read = answer.reads[0]
-            if read.error_code is ErrorCode.NONE and read.diverging_epoch is None and not read.aborted_transactions:
-                template = self._find_template(version, read)
-                if template is not None:
-                    return self._fill_template(template, answer.session_id, read)
-        return self._response(answer, version, listener_name)
-
-    def _find_template(self, version: int, read: PartitionRead) -> RecordsTemplate | None:
-        """None for a topic whose random id happens to hold a hole's specimen: one in 300 million."""
-        key = (version, read.target.topic or "", read.target.topic_id, read.aborted_transactions is None)
-        try:
-            return self._templates[key]
-        except KeyError:
-            if len(self._templates) >= TEMPLATES_MAX:
-                self._templates.clear()
-        template: RecordsTemplate | None
-        try:
-            template = _compile_template(*key)
-        except ValueError:
-            template = None
-        self._templates[key] = template
-        return template
-
-    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead) -> PreparedResponse:
-        """6 µs less than building and encoding the messages."""
-        target, records = read.target, read.records
-        name = target.topic or ""
-        self._metrics.topic(name).bytes_out += len(records)
-        values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
-        return PreparedRecordsResponse(template, values, records)
-
-    def _response(self, answer: SessionAnswer, version: int, listener_name: str) -> FetchResponse:
-        response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
-        self._add_reads(response, answer.reads, version, listener_name)
-        return response
-
-    def _add_reads(self, response: FetchResponse, reads: list[PartitionRead], version: int, listener_name: str) -> None:
-        topic = response.responses[-1] if response.responses else None
-        for read in reads:
-            target = read.target
-            if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
-                read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
-            if version < ZSTD_VERSION_MIN:
-                self._refuse_zstd(read)
-            name = target.topic or ""
-            if topic is None or topic.topic_id != target.topic_id or topic.topic != name:
-                topic = FetchableTopicResponse(topic=name, topic_id=target.topic_id, partitions=[])
-                response.responses.append(topic)
-            partition = _partition_data(read)
-            if read.error_code in CURRENT_LEADER_ERRORS and version >= CURRENT_LEADER_VERSION_MIN:
-                self._name_leader(target, partition, response, listener_name)
-            topic.partitions.append(partition)
-            if name and len(read.records):
-                self._metrics.topic(name).bytes_out += len(read.records)
-
-    def _refuse_zstd(self, read: PartitionRead) -> None:
-        """Consumers before v10 cannot read zstd: a topic that is set to it is not served to them."""
-        target = read.target
-        if target.topic is None or self._metadata.log_config(target.topic).compression_type != "zstd":
-            return
-        read.release()
-        read.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
-
-    def _name_leader(self, target: FetchTarget, partition: PartitionData, response: FetchResponse, listener_name: str) -> None:
-        image = self._metadata.find_partition(target.topic or "", target.partition)
-        if image is None:
-            return
-        partition.current_leader = LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
-        broker = self._metadata.brokers.get(image.leader)
-        if broker is None or listener_name not in broker.endpoints or any(node.node_id == image.leader for node in response.node_endpoints):
-            return
-        host, port = broker.endpoints[listener_name]
-        response.node_endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
-
 
 def error_response(request: FetchRequest, error: KafkaError) -> Any:
     """The error for the request and, for clients that name topics, for every partition."""
@@ -477,39 +372,3 @@ def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> Iterator[Partitio
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
             yield partition_key(None if uses_topic_ids else topic.topic, topic.topic_id, partition)
-
-
-def _compile_template(version: int, topic: str, topic_id: bytes, is_uncommitted: bool) -> RecordsTemplate:
-    partition = PartitionData(
-        partition_index=INDEX_HOLE.specimen,
-        high_watermark=HIGH_WATERMARK_HOLE.specimen,
-        last_stable_offset=LAST_STABLE_OFFSET_HOLE.specimen,
-        log_start_offset=LOG_START_OFFSET_HOLE.specimen,
-        aborted_transactions=None if is_uncommitted else [],
-        records=RECORDS_SPECIMEN,
-    )
-    specimen = FetchResponse(
-        session_id=SESSION_ID_HOLE.specimen,
-        responses=[FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[partition])],
-    )
-    holes = (SESSION_ID_HOLE, INDEX_HOLE, HIGH_WATERMARK_HOLE, LAST_STABLE_OFFSET_HOLE, LOG_START_OFFSET_HOLE)
-    return compile_records_template(APIS[FETCH_KEY], version, specimen, holes)
-
-
-def _partition_data(read: PartitionRead) -> PartitionData:
-    data = PartitionData(
-        partition_index=read.target.partition,
-        error_code=read.error_code,
-        high_watermark=read.high_watermark,
-        last_stable_offset=read.last_stable_offset,
-        log_start_offset=read.log_start_offset,
-        aborted_transactions=[] if read.error_code in NEVER_READ_ERRORS else None,
-        records=read.records,
-    )
-    if read.aborted_transactions is not None:
-        data.aborted_transactions = [
-            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset) for aborted in read.aborted_transactions
-        ]
-    if read.diverging_epoch is not None:
-        data.diverging_epoch = EpochEndOffset(epoch=read.diverging_epoch.epoch, end_offset=read.diverging_epoch.end_offset)
-    return data

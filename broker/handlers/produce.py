@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.handlers.produce_answers import ProduceAnswers
 from broker.limited_log import LimitedLog
-from broker.log_fields import Fields
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.batch_preparation import BatchPreparer
@@ -41,23 +41,18 @@ from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.produce_path import AppendEntry
 from broker.services import Handler, Services
 from broker.turns import Work, emptied
-from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import SCRATCH_SIZE, has_own_buffer
 from protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.templates import Hole, PreparedResponse, Template, compile_template
+from protocol.templates import PreparedResponse
 
 if TYPE_CHECKING:
-    from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.partition import Partition
 
 log = logging.getLogger("barnabas.produce")
@@ -65,22 +60,12 @@ log = logging.getLogger("barnabas.produce")
 NO_ACKS = 0
 VALID_ACKS = frozenset({-1, NO_ACKS, 1})
 ZSTD_VERSION_MIN = 7
-CURRENT_LEADER_VERSION_MIN = 10
-LOG_START_OFFSET_VERSION_MIN = 5
 ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
 TRANSACTIONAL_BIT = 0x10
-PRODUCE_KEY = 0
 PARTITIONS_AT_ONCE = 64
 """More go in turns: an append takes 7 to 20 µs."""
 BYTES_AT_ONCE = 1024 * 1024  # of several partitions; a single batch is appended whole however large it is
 PARTITIONS_PER_PIECE, BYTES_PER_PIECE = 16, 128 * 1024
-RECORD_ERRORS_PER_ANSWER = 10_000
-TEMPLATES_MAX = 10_000  # (version, topic) pairs; each takes about 1 KB
-# Numbers that stand out in an encoded response: their bytes are not UTF-8, so no name contains them.
-INDEX_HOLE = Hole(0x7EA1C3D5, 4)
-BASE_OFFSET_HOLE = Hole(0x7EB2D4E6F8091A2B, 8)
-LOG_APPEND_TIME_HOLE = Hole(0x7EC3E5F70A1B2C3D, 8)
-LOG_START_OFFSET_HOLE = Hole(0x7ED4F6081B2C3D4E, 8)
 
 
 def build(services: Services) -> Handler:
@@ -88,16 +73,16 @@ def build(services: Services) -> Handler:
 
 
 class ProduceHandler:
-    """Keeps nothing between requests but response templates."""
+    """Keeps nothing between requests but what ProduceAnswers does."""
 
     def __init__(self, services: Services) -> None:
-        self._templates: dict[tuple[int, str], Template] = {}
         self._produce_path = services.replica_manager.produce_path
         self._purgatory = services.replica_manager.produce_purgatory
         self._metadata = services.metadata
         self._preparer = None if services.worker is None else BatchPreparer(services.replica_manager, services.worker)
         self._clock = services.clock
-        self._log = LimitedLog(log, services.clock)
+        self._answers = ProduceAnswers(services.metadata, LimitedLog(log, services.clock))
+        self._respond = self._answers.respond
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | PreparedResponse | Deferred | Work | None:
         entries: list[AppendEntry] = []
@@ -236,7 +221,7 @@ class ProduceHandler:
         return deferred
 
     def _response_in_turns(self, results: list[PartitionAppendResult], context: RequestContext) -> Generator[None, None, ProduceResponse]:
-        answer = _Answer(self._metadata, self._log, context)
+        answer = self._answers.begin(context)
         for position, result in enumerate(results, 1):
             answer.add(result)
             if position % PARTITIONS_AT_ONCE == 0:
@@ -303,103 +288,6 @@ class ProduceHandler:
         if topic in INTERNAL_TOPICS and self._metadata.find_topic(topic) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return None
-
-    def _respond(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse | PreparedResponse:
-        """The response; for the usual one, a single partition without an error, by its template."""
-        version = context.api_version
-        if len(results) == 1:
-            result = results[0]
-            if result.error_code is ErrorCode.NONE:
-                template = self._templates.get((version, result.topic)) or self._compile_template(version, result.topic)
-                return PreparedResponse(
-                    template,
-                    (result.partition, result.base_offset, result.log_append_time_ms, result.log_start_offset)
-                    if version >= LOG_START_OFFSET_VERSION_MIN
-                    else (result.partition, result.base_offset, result.log_append_time_ms),
-                )
-        return self._response(results, context)
-
-    def _compile_template(self, version: int, topic: str) -> Template:
-        if len(self._templates) >= TEMPLATES_MAX:
-            self._templates.clear()
-        partition = PartitionProduceResponse(
-            index=INDEX_HOLE.specimen,
-            base_offset=BASE_OFFSET_HOLE.specimen,
-            log_append_time_ms=LOG_APPEND_TIME_HOLE.specimen,
-            log_start_offset=LOG_START_OFFSET_HOLE.specimen,
-        )
-        specimen = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
-        holes = [INDEX_HOLE, BASE_OFFSET_HOLE, LOG_APPEND_TIME_HOLE]
-        if version >= LOG_START_OFFSET_VERSION_MIN:
-            holes.append(LOG_START_OFFSET_HOLE)
-        template = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
-        return template
-
-    def _response(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse:
-        answer = _Answer(self._metadata, self._log, context)
-        for result in results:
-            answer.add(result)
-        return answer.response
-
-
-class _Answer:
-    """A response while it is made from its results."""
-
-    def __init__(self, metadata: MetadataCache, limited_log: LimitedLog, context: RequestContext) -> None:
-        self.response = ProduceResponse()
-        self._metadata = metadata
-        self._log = limited_log
-        self._context = context
-        self._topic: TopicProduceResponse | None = None
-        self._record_errors_left = RECORD_ERRORS_PER_ANSWER
-
-    def add(self, result: PartitionAppendResult) -> None:
-        topic = self._topic
-        if topic is None or topic.name != result.topic:
-            topic = self._topic = TopicProduceResponse(name=result.topic, partition_responses=[])
-            self.response.responses.append(topic)
-        partition = PartitionProduceResponse(
-            index=result.partition,
-            error_code=result.error_code,
-            base_offset=result.base_offset,
-            log_append_time_ms=result.log_append_time_ms,
-            log_start_offset=result.log_start_offset,
-        )
-        if result.error_code is not ErrorCode.NONE:
-            self._explain(result, partition)
-            self._log_refusal(result)
-        topic.partition_responses.append(partition)
-
-    def _log_refusal(self, result: PartitionAppendResult) -> None:
-        """Many a producer drops what it is told; each kind of error has a budget, so that none hides another."""
-        error, context = result.error_code.name, self._context
-        kind = f"produce refused with {error}"
-        if self._log.omits(kind):
-            return
-        reason = result.error_message or (result.record_errors[0].message if result.record_errors else None)
-        who = {"principal": context.connection.principal, "client": context.connection.client_host, "client_id": context.client_id}
-        facts = Fields(topic=result.topic, partition=result.partition, error=error, reason=reason, **who)
-        self._log.info(kind, "produce refused %s", facts)
-
-    def _explain(self, result: PartitionAppendResult, partition: PartitionProduceResponse) -> None:
-        partition.error_message = result.error_message
-        named = (result.record_errors or ())[: self._record_errors_left]
-        self._record_errors_left -= len(named)
-        partition.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=error.batch_index, batch_index_error_message=error.message) for error in named
-        ]
-        if result.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or self._context.api_version < CURRENT_LEADER_VERSION_MIN:
-            return
-        image = self._metadata.find_partition(result.topic, result.partition)
-        if image is None:
-            return
-        partition.current_leader = LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
-        broker = self._metadata.brokers.get(image.leader)
-        endpoints, listener_name = self.response.node_endpoints, self._context.connection.listener.name
-        if broker is None or listener_name not in broker.endpoints or any(node.node_id == image.leader for node in endpoints):
-            return
-        host, port = broker.endpoints[listener_name]
-        endpoints.append(NodeEndpoint(node_id=image.leader, host=host, port=port, rack=broker.rack))
 
 
 def _is_long(request: ProduceRequest) -> bool:

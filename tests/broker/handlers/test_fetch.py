@@ -10,6 +10,7 @@ import pytest
 
 from broker.deferred import Deferred
 from broker.handlers import fetch
+from broker.handlers.fetch_answers import SESSION_ID_HOLE
 from protocol import codec
 from protocol.apis import APIS
 from protocol.errors import ErrorCode, KafkaError
@@ -101,7 +102,7 @@ def test_response_can_be_encoded_in_every_version(world: World, version: int) ->
 
 
 def test_topic_whose_id_looks_like_a_hole_of_the_template_is_served(world: World) -> None:
-    topic_id = world.create_topic("b", topic_id=fetch.SESSION_ID_HOLE.specimen.to_bytes(16, "big"))
+    topic_id = world.create_topic("b", topic_id=SESSION_ID_HOLE.specimen.to_bytes(16, "big"))
     world.produce("b", batch("x"))
 
     response = Client(world, 13).fetch(topic("", (0, 0), topic_id=topic_id))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import produce
+from broker.handlers import produce, produce_answers
 from broker.replication import batch_preparation
 from protocol import codec
 from protocol.compression import Compression
@@ -501,7 +501,7 @@ def test_many_partitions_with_records_to_check_are_appended_after_the_check(tmp_
 
 def test_records_named_in_one_answer_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kilobyte of zstd holds a thousand refused records, each named with a reason: the answer would dwarf its request."""
-    monkeypatch.setattr(produce, "RECORD_ERRORS_PER_ANSWER", 3)
+    monkeypatch.setattr(produce_answers, "RECORD_ERRORS_PER_ANSWER", 3)
     world = World(tmp_path)
     world.create_topic("a", partitions=3, cleanup_policy="compact")
 
