@@ -161,7 +161,7 @@ class BrokerControl:
                 records = self.fencing_records(node_id, leaves_leaderless=False) if self._others_active(node_id) else []
             elif not broker.is_in_controlled_shutdown:
                 records = [_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN), *self._departures(node_id)]
-        self._heartbeats.touch(node_id, broker.epoch, request.current_metadata_offset, now_ms)
+        self._heartbeats.note_contact(node_id, broker.epoch, request.current_metadata_offset, now_ms)
         if request.want_shut_down and records and not response.should_shut_down:
             self._heartbeats.begin_shutdown(node_id, next_offset + len(records))
         offline = [each for each in request.offline_log_dirs if each in broker.log_dirs]

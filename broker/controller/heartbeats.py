@@ -39,7 +39,7 @@ class BrokerHeartbeats:
     def register(self, node_id: int, epoch: int, now_ms: int) -> None:
         self._sessions[node_id] = _Session(epoch, now_ms)
 
-    def touch(self, node_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
+    def note_contact(self, node_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
         session = self._sessions.get(node_id)
         if session is None or session.epoch != epoch:
             session = self._sessions[node_id] = _Session(epoch, now_ms)

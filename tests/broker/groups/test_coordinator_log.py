@@ -26,6 +26,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from protocol.messages.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from protocol.records import SimpleRecord
 from storage.log_manager import LogManager
+from tests.storage.conftest import write_checkpoints
 from tests.support.clock import ManualClock
 
 NODE_ID = 1
@@ -153,7 +154,7 @@ def test_what_followers_lack_at_the_start_is_read_when_they_have_it(tmp_path: Pa
     node = Node(tmp_path, replicas=(1, 2))
     node.commit(7)
     node.follower_fetches(1)
-    node.log_manager.write_checkpoints()
+    write_checkpoints(node.log_manager)
     node.commit(8)
     node.kill()
 
