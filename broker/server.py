@@ -51,6 +51,7 @@ from broker.network.listeners import ConnectionRegistry, Listener, limits_by_add
 from broker.network.listening_sockets import ListenError
 from broker.network.sockets import SocketOptions
 from broker.platform import Platform, system_platform
+from broker.quorum.driver import QuorumDriver
 from broker.quorum.opening import RecordFormats, open_quorum
 from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
@@ -159,9 +160,8 @@ class Broker:
         for endpoint in config.client_listeners:
             self._bind(endpoint, registry)
         log_manager = self._open_directories()
-        metadata, channel, publisher = await self._load_metadata(log_manager)
-        # Only now: what the metadata does not know of is renamed away.
-        log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=self._clock.now_ms())
+        metadata, quorum, channel, publisher = await self._load_metadata(log_manager)
+        await open_logs(quorum, metadata, log_manager, now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
         lifecycle = await self._register(channel, metadata, publisher, log_manager)
         controller = self._controller = ControllerClient(channel, metadata, config, self._clock)
@@ -264,7 +264,7 @@ class Broker:
         except OSError:
             return False  # locking it will tell
 
-    async def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, ControllerChannel, MetadataPublisher]:
+    async def _load_metadata(self, log_manager: LogManager) -> tuple[MetadataCache, QuorumDriver, ControllerChannel, MetadataPublisher]:
         """Take part in the metadata quorum, and hear all that it has committed."""
         config = self.config
         cache = MetadataCache(ClusterState(), cluster_id=self.cluster_id, node_id=self.node_id, config=config)
@@ -303,8 +303,9 @@ class Broker:
         quorum.driver.start()
         await quorum.driver.caught_up()
         await publisher.shorten_start()
+        await controller.settled()
         self._undo.append(controller.close)
-        return cache, controller, publisher
+        return cache, quorum.driver, controller, publisher
 
     def _make_controller(self, state: ClusterState) -> Controller:
         return Controller(
@@ -537,6 +538,12 @@ def _process_age_s() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError):
         return time.process_time()
+
+
+async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: LogManager, *, now_ms: int) -> None:
+    """Open the partitions' logs, once the metadata is what the quorum has: a replica that it does not know of is renamed away."""
+    await quorum.caught_up()
+    log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=now_ms)
 
 
 def _topic_ids(metadata: MetadataCache) -> Callable[[str], bytes | None]:

@@ -141,6 +141,11 @@ class LocalController:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
         return self._leadership.controller
 
+    async def settled(self) -> None:
+        """Returns once what a new leader has to write is committed: of a new cluster, which features it has. At once elsewhere."""
+        if self._leadership is not None:
+            await self._submitted(ControllerResult([], None))
+
     # -- ControllerChannel -----------------------------------------------------------------------------------------
 
     # What clients ask for. `client` is who asked, for the log.

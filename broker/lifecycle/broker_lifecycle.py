@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from broker.clock import Clock, Timer
 from broker.controller.channel import ControllerChannel
-from broker.metadata.image import LOST_DIRECTORY
+from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from config.endpoints import Endpoint
@@ -58,7 +58,11 @@ class LocalReplicas:
         found = self.directory_ids.get(key)
         if found is not None:
             return found
-        return LOST_DIRECTORY if self.has_offline_directories and known not in self.online_ids else known
+        if self.has_offline_directories and known not in self.online_ids:
+            return LOST_DIRECTORY
+        if known in self.online_ids or known in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY):
+            return known
+        return UNASSIGNED_DIRECTORY  # the directory is none of this broker's any more: the replica is made anew
 
 
 class BrokerLifecycle:

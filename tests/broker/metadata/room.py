@@ -34,6 +34,7 @@ from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.stored.metadata_records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from storage.meta_properties import read_meta_properties
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
 from tests.support.services import request_context, services
@@ -172,12 +173,15 @@ def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: b
 
 async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = nobody) -> Room:
     """Open the metadata log in `root` and activate, as at a broker's start."""
-    room = make_room(root, config, on_busy=on_busy)
+    identity = read_meta_properties(root)
+    directory_id = DIRECTORY_ID if identity is None or identity.directory_id is None else identity.directory_id
+    room = make_room(root, config, directory_id=directory_id, on_busy=on_busy)
     room.quorum.start()
     await room.quorum.caught_up()
     room.loaded_records_count = room.publisher.replayed_records_count
     await room.publisher.shorten_start()
-    await room.lifecycle.start(incarnation_id=os.urandom(16), endpoints=LISTENERS, log_dirs=[DIRECTORY_ID])
+    await room.local.settled()
+    await room.lifecycle.start(incarnation_id=os.urandom(16), endpoints=LISTENERS, log_dirs=[directory_id])
     return room
 
 

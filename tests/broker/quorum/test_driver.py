@@ -14,8 +14,8 @@ import pytest
 
 from broker.quorum.driver import Peers as DriverPeers
 from broker.quorum.driver import QuorumDriver
-from broker.quorum.listening import BatchReader
-from broker.quorum.log import QuorumLog, log_config
+from broker.quorum.listening import BatchReader, DecodeBatches
+from broker.quorum.log import EncodeBatch, QuorumLog, log_config
 from broker.quorum.quorum import Batch, QuorumListener, SnapshotReader
 from broker.quorum.quorum_state import read_vote, write_vote
 from broker.quorum.raft import Outgoing, RaftConfig
@@ -89,7 +89,14 @@ class Sent:
 class Node:
     """One driver on a directory. `gate` holds what runs off the loop while it is closed."""
 
-    def __init__(self, root: Path, voters: VoterSet = ALONE) -> None:
+    def __init__(
+        self,
+        root: Path,
+        voters: VoterSet = ALONE,
+        *,
+        encode_batch: EncodeBatch = encode,
+        decode_batches: DecodeBatches = decode,
+    ) -> None:
         self.root = root
         self.clock = ManualClock()
         self.peers = Sent()
@@ -98,7 +105,7 @@ class Node:
         self.ran: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.log = QuorumLog.open(root, log_config(1 << 20, 1 << 40), encode, now_ms=self.clock.now_ms())
+        self.log = QuorumLog.open(root, log_config(1 << 20, 1 << 40), encode_batch, now_ms=self.clock.now_ms())
         config = RaftConfig(ME, "cluster", "CONTROLLER", ENDPOINTS[1], (), voters)
         self.replica = RaftReplica(
             config,
@@ -112,7 +119,7 @@ class Node:
         self.driver = QuorumDriver(
             self.replica,
             self.log,
-            BatchReader(self.log, decode),
+            BatchReader(self.log, decode_batches),
             clock=self.clock,
             call_soon=asyncio.get_running_loop().call_soon,
             run_blocking=self._run_blocking,
