@@ -25,10 +25,11 @@ class FlushWork:
     """Files to synchronise so that every batch below `end_offset` is durable.
 
     `generation` is the log's count of truncations: a work older than a truncation must not move the recovery point. `is_checked`:
-    whether the files are looked for under their names first."""
+    whether the files are looked for under their names first. `closed` are the segments that took no more appends when it was made."""
 
     end_offset: int
     generation: int
+    closed: tuple[LogSegment, ...]
     files: tuple[SegmentFile, ...]
     paths: tuple[Path, ...]
     directory: Path | None
@@ -132,7 +133,7 @@ class FlushState:
             paths += segment.index_paths()
         files = tuple(segment.share_file() for segment in (*self._rolled, active))
         dirty_directory = directory if self._directory_is_dirty else None
-        work = FlushWork(end_offset, self._generation, files, tuple(paths), dirty_directory, self._takes_check())
+        work = FlushWork(end_offset, self._generation, tuple(self._rolled), files, tuple(paths), dirty_directory, self._takes_check())
         self._is_requested = self._directory_is_dirty = False
         self._since_ms = None
         return work
@@ -150,6 +151,7 @@ class FlushState:
         work.release()
         if work.generation != self._generation:
             return False
-        self._rolled = [segment for segment in self._rolled if segment.base_offset >= work.end_offset]
+        # A segment that was rolled while the work ran may have been appended to before: it stays, whatever its base offset.
+        self._rolled = [segment for segment in self._rolled if segment not in work.closed]
         self._paths = [path for path in self._paths if path not in work.paths]
         return True

@@ -83,6 +83,25 @@ def test_flush_after_a_roll_covers_the_closed_segment_with_its_indexes_and_snaps
     work.release()
 
 
+def test_segment_that_is_rolled_while_a_flush_runs_is_in_the_next_one(open_log: OpenLog) -> None:
+    """It took a batch after the flush had begun: that batch would count as durable, and a power cut would take it."""
+    log = open_log()
+    append(log)
+    work = log.take_flush()
+    assert work is not None
+    append(log)
+    log.roll(NOW_MS)
+    append(log)
+    work.run()
+    log.flushed(work)
+
+    following = log.take_flush()
+
+    assert following is not None
+    assert len(following.files) == 2  # the closed segment and the active one
+    following.release()
+
+
 def test_flush_is_due_after_a_roll(open_log: OpenLog) -> None:
     log = open_log()
     append(log)
