@@ -393,6 +393,10 @@ class LogManager:
             open_segments=self._open_segments,
             disk=self._disk,
         )
+        if config.flush_messages == 1 and log.has_unflushed:
+            # What an unclean stop left was acknowledged as durable, most of it. Were it not so from the start, its leader's high watermark
+            # would be behind: consumers would miss records they had seen, and coordinators commits they had answered.
+            log.flush()
         high_watermark = checkpoints.high_watermarks.get(key, 0)
         log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
         return log

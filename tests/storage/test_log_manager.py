@@ -42,8 +42,9 @@ def log_dir(tmp_path: Path) -> Path:
 def start(*log_dirs: Path, **arguments: Any) -> LogManager:
     failures = arguments.pop("on_directory_failure", None)
     open_segments_max = arguments.pop("open_segments_max", 5)
+    config = arguments.pop("config", CONFIG)
     manager = LogManager(log_dirs, random_source=random.Random(1), open_segments_max=open_segments_max, on_directory_failure=failures)
-    manager.open(config_of=lambda topic: CONFIG, now_ms=NOW_MS, **arguments)
+    manager.open(config_of=lambda topic: config, now_ms=NOW_MS, **arguments)
     return manager
 
 
@@ -216,6 +217,19 @@ def test_checkpointed_watermarks_survive_a_kill(log_dir: Path) -> None:
 
     assert found is not None
     assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (2, 4, 5)
+
+
+def test_what_a_kill_left_of_a_flushed_topic_is_durable_before_it_is_served(log_dir: Path) -> None:
+    """Else its high watermark would begin below what was acknowledged: a coordinator would answer without the newest commits."""
+    config = replace(CONFIG, flush_messages=1)
+    manager = start(log_dir, config=config)
+    append(manager.create_log("t", 0, TOPIC_ID, config, NOW_MS), 5)
+    kill(manager)
+
+    found = start(log_dir, config=config).find_log("t", 0)
+
+    assert found is not None
+    assert found.durable_end_offset == 5
 
 
 def test_corrupt_checkpoint_means_a_full_recovery(log_dir: Path) -> None:
