@@ -91,7 +91,6 @@ controller.quorum.fetch.timeout.ms  Time without a fetch from the leader before 
 controller.quorum.request.timeout.ms  Longest wait for an answer within the quorum
 controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried
 controller.socket.timeout.ms  Longest wait for an answer from the controller
-initial.broker.registration.timeout.ms  Longest wait for a starting broker's registration
 leader.imbalance.check.interval.seconds  Time between checks whether leaders are balanced
 log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory
 num.replica.fetchers  How many fetchers a follower runs for each leader
@@ -203,6 +202,7 @@ group.max.session.timeout.ms  Longest session timeout that a classic member may 
 group.max.size  Most members of one classic group.
 group.min.session.timeout.ms  Shortest session timeout that a classic member may ask for.
 index.interval.bytes  Bytes of records between entries of a segment's offset index.
+initial.broker.registration.timeout.ms  How long a starting broker tries to be registered.
 inter.broker.listener.name  The listener that brokers use among themselves; it must be an advertised one.
 internal.segment.bytes  Segment size below what segment.bytes allows, for tests.
 listener.security.protocol.map  The security protocol of each listener name; here PLAINTEXT alone is served.

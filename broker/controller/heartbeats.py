@@ -17,7 +17,7 @@ PAUSE_FACTOR = 2
 NO_OFFSET = -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Session:
     epoch: int
     last_contact_ms: int

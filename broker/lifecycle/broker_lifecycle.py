@@ -20,7 +20,7 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from config.endpoints import Endpoint
 from config.server import ServerConfig
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsRequestDirectoryData,
@@ -36,6 +36,7 @@ METADATA_VERSION_MIN = 7
 """3.3-IV3, the oldest that Kafka 4 reads."""
 RETRY_MS = 100
 """Between two tries to be heard by the controller."""
+RETRIED = (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 SHUTDOWN_TRIES_MAX = 50
 """Heartbeats of a controlled shutdown before the broker goes without leave."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -97,13 +98,32 @@ class BrokerLifecycle:
 
         `endpoints` are the advertised listeners for clients, `log_dirs` the ids of the online log directories, `replicas` what is in
         them, `previous_epoch` the one of the last clean stop. Raises KafkaError when the controller refuses this broker."""
-        registered = await self._channel.register_broker(self._registration(incarnation_id, endpoints, log_dirs, previous_epoch))
-        self._epoch = registered.broker_epoch
+        self._epoch = await self._register(self._registration(incarnation_id, endpoints, log_dirs, previous_epoch))
         if replicas is not None:
             await self._assign(self._misplaced(replicas))
         while (await self._send_heartbeat()).is_fenced:
-            await asyncio.sleep(RETRY_MS / 1000)
+            await self._pause()
         self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
+
+    async def _register(self, request: BrokerRegistrationRequest) -> int:
+        """The broker's epoch. Tries again while no controller is to be had, or the last incarnation's session has not ended."""
+        deadline_ms = self._clock.monotonic_ms() + self._config.initial_broker_registration_timeout_ms
+        while True:
+            try:
+                return (await self._channel.register_broker(request)).broker_epoch
+            except KafkaError as error:
+                if error.code not in RETRIED or self._clock.monotonic_ms() >= deadline_ms:
+                    raise
+                logger.info("the registration of this broker is tried again: %s", error)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        over = asyncio.Event()
+        timer = self._clock.call_later(RETRY_MS, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
 
     def _registration(
         self, incarnation_id: bytes, endpoints: Sequence[Endpoint], log_dirs: Sequence[bytes], previous_epoch: int
@@ -216,6 +236,6 @@ class BrokerLifecycle:
             for _ in range(SHUTDOWN_TRIES_MAX):
                 if (await self._send_heartbeat(want_shut_down=True)).should_shut_down:
                     return
-                await asyncio.sleep(RETRY_MS / 1000)
+                await self._pause()
         except KafkaError as error:
             logger.warning("this broker stops without the controller's leave: %s", error)

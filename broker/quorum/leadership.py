@@ -21,7 +21,7 @@ CAUGHT_UP_WITHIN_MS = 3_600_000  # how recently a future voter must have fetched
 NEVER_FETCHED = -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReplicaProgress:
     """One replica as its fetches tell. `end_offset` is None until the first."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.quorum.voters import Address
 
@@ -18,8 +19,7 @@ FIRST_BOOTSTRAP_ID = -2
 NEVER_MS = 2**62  # a deadline that never comes
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A peer and its address."""
 
     node_id: int
@@ -27,7 +27,7 @@ class Node:
     port: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Connection:
     """A peer that a request is on its way to, or that failed: `correlation_id` is None while it is left alone."""
 

@@ -38,8 +38,7 @@ RECONFIGURABLE = 1
 POLL_STEPS_MAX = 8  # changes of role at one moment: from follower to leader, in a quorum of one, takes three
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
+class RaftConfig(NamedTuple):
     """This replica and its settings; times in ms. `bootstrap` are addresses to look for a leader at."""
 
     me: ReplicaKey
@@ -72,7 +71,7 @@ class Reply(NamedTuple):
     response: Any
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ready:
     """What the core wants done, in this order: write `vote` durably if there is one, then send the others."""
 

@@ -14,6 +14,7 @@ Source: org.apache.kafka.raft.QuorumState and its EpochState classes; KIP-595, K
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from broker.quorum.leadership import Leadership
 from broker.quorum.peers import NEVER_MS
@@ -21,7 +22,7 @@ from broker.quorum.raft_log import OffsetAndEpoch
 from broker.quorum.voters import NO_ENDPOINTS, NO_NODE, Endpoints, ReplicaKey, VoterSet
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Election:
     """The votes of one round. Voters are those of its beginning; the candidate has voted for itself."""
 
@@ -53,14 +54,14 @@ class Election:
         to[node_id] = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Unattached:
     """Knows the epoch and perhaps who leads it, but not how to reach that leader. May have voted in it."""
 
     election_deadline_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Prospective:
     """Asks whether it would be voted for, before it disturbs anyone with a new epoch."""
 
@@ -68,7 +69,7 @@ class Prospective:
     election_deadline_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Candidate:
     """Has voted for itself in a new epoch and asks for votes."""
 
@@ -76,7 +77,7 @@ class Candidate:
     election_deadline_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Follower:
     """Fetches from the leader of its epoch."""
 
@@ -90,7 +91,7 @@ class Follower:
     """Whether the leader knows this voter's endpoints (kraft.version 0, where they are not in the log)."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Resigned:
     """Led this epoch and does not any more; tells the voters, so that they need not wait for their timeouts."""
 
@@ -102,8 +103,7 @@ class Resigned:
 Role = Unattached | Prospective | Candidate | Follower | Leadership | Resigned
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """What a replica must remember over a restart: in which epoch it is, whom it voted for there, who leads it."""
 
     epoch: int = 0

@@ -20,7 +20,7 @@ class ChangeKind(Enum):
     REMOVE = "remove"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class VoterChange:
     """The change under way. `token` is who waits for the answer; `offset` that of the record, None while the newcomer is asked."""
 

@@ -1,0 +1,181 @@
+"""What a broker tells the controller of itself, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.controller.channel import ControllerChannel
+from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from broker.metadata.metadata_cache import MetadataCache
+from config.server import ServerConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.messages.stored.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
+from tests.broker.metadata.room import LISTENERS
+from tests.support.clock import ManualClock
+from tests.support.doubles import stands_for
+
+TOPIC_ID = bytes(15) + b"\x01"
+HERE, THERE = bytes([7] * 16), bytes([8] * 16)
+
+
+@stands_for(ControllerChannel)
+class Controller:
+    """Remembers what it is asked; answers `errors` first, and that the broker is fenced so many times."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.errors: list[ErrorCode] = []
+        self.fenced_count = 0
+        self.shutdowns_refused = 0
+
+    def _note(self, request: Any) -> None:
+        self.asked.append(request)
+        if self.errors:
+            raise KafkaError(self.errors.pop(0))
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        self._note(request)
+        return BrokerRegistrationResponse(broker_epoch=42)
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        self._note(request)
+        if request.want_shut_down:
+            self.shutdowns_refused -= 1
+            return BrokerHeartbeatResponse(should_shut_down=self.shutdowns_refused < 0)
+        self.fenced_count -= 1
+        return BrokerHeartbeatResponse(is_fenced=self.fenced_count >= 0)
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        self._note(request)
+        return AssignReplicasToDirsResponse()
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.controller: Any = Controller()
+        self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=1, config=ServerConfig())
+        self.offset = 50
+        self.lifecycle = BrokerLifecycle(self.controller, self.metadata, ServerConfig(), self.clock, metadata_offset=lambda: self.offset)
+
+    async def start(self, replicas: LocalReplicas | None = None) -> None:
+        starting = self.lifecycle.start(incarnation_id=bytes([9] * 16), endpoints=LISTENERS, log_dirs=[HERE], replicas=replicas)
+        await self.finish(asyncio.ensure_future(starting))
+
+    async def finish(self, task: asyncio.Future[None]) -> None:
+        """Time passes until the task is done."""
+        while not task.done():
+            await let_run()
+            self.clock.advance(0 if task.done() else 100)
+        await task
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(request).__name__.removesuffix("Request") for request in self.controller.asked]
+
+
+async def let_run() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_start_registers_and_heartbeats_until_it_is_unfenced() -> None:
+    world = World()
+    features = {"metadata.version": 30, "x": 2}
+    world.metadata.apply_committed([FeatureLevelRecord(name=name, feature_level=level) for name, level in features.items()])
+    world.controller.fenced_count = 2
+
+    await world.start()
+
+    assert world.kinds == ["BrokerRegistration", "BrokerHeartbeat", "BrokerHeartbeat", "BrokerHeartbeat"]
+    registration, heartbeat = world.controller.asked[:2]
+    assert (registration.broker_id, registration.cluster_id, registration.log_dirs) == (1, "cluster", [HERE])
+    assert [(each.name, each.port) for each in registration.listeners] == [("PLAINTEXT", 9092), ("INTERNAL", 19092)]
+    ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in registration.features}
+    assert ranges == {"metadata.version": (7, 30), "x": (0, 2)}
+    assert (heartbeat.broker_epoch, heartbeat.current_metadata_offset) == (42, 50)
+
+
+async def test_a_registration_is_tried_again_until_a_controller_takes_it() -> None:
+    world = World()
+    world.controller.errors = [ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION]
+
+    await world.start()
+
+    assert world.kinds == ["BrokerRegistration"] * 3 + ["BrokerHeartbeat"]
+
+
+async def test_a_registration_that_will_never_do_is_told_at_once() -> None:
+    world = World()
+    world.controller.errors = [ErrorCode.INCONSISTENT_CLUSTER_ID]
+
+    with pytest.raises(KafkaError):
+        await world.start()
+
+    assert world.kinds == ["BrokerRegistration"]
+
+
+async def test_replicas_that_are_elsewhere_are_told_before_the_first_heartbeat() -> None:
+    world = World()
+    known = enumerate([HERE, UNASSIGNED_DIRECTORY, THERE, UNASSIGNED_DIRECTORY])
+    partitions = [
+        PartitionRecord(partition_id=index, topic_id=TOPIC_ID, replicas=[1], isr=[1], leader=1, directories=[each]) for index, each in known
+    ]
+    world.metadata.apply_committed([TopicRecord(name="t", topic_id=TOPIC_ID), *partitions])
+
+    await world.start(LocalReplicas({("t", 0): HERE, ("t", 1): HERE}, frozenset({HERE}), has_offline_directories=True))
+
+    assert world.kinds == ["BrokerRegistration", "AssignReplicasToDirs", "BrokerHeartbeat"]
+    asked = {each.id: [part.partition_index for part in each.topics[0].partitions] for each in world.controller.asked[1].directories}
+    assert asked == {HERE: [1], LOST_DIRECTORY: [2, 3]}
+
+
+async def test_a_heartbeat_is_sent_each_interval_and_says_what_was_lost() -> None:
+    world = World()
+    world.metadata.apply_committed([TopicRecord(name="t", topic_id=TOPIC_ID)])
+    await world.start()
+    world.offset = 77
+    world.controller.asked.clear()
+
+    for _ in range(2):
+        world.clock.advance(2_000)
+        await let_run()
+    world.lifecycle.lose_directory(HERE, [("t", 0)])
+    await let_run()
+
+    assert world.kinds == ["BrokerHeartbeat", "BrokerHeartbeat", "AssignReplicasToDirs", "BrokerHeartbeat"]
+    assert world.controller.asked[0].current_metadata_offset == 77
+    assert world.controller.asked[2].directories[0].id == LOST_DIRECTORY
+    assert world.controller.asked[3].offline_log_dirs == [HERE]
+
+
+async def test_a_stop_waits_for_leave_and_no_heartbeat_follows() -> None:
+    world = World()
+    await world.start()
+    world.controller.shutdowns_refused = 2
+    world.controller.asked.clear()
+
+    await world.finish(asyncio.ensure_future(world.lifecycle.stop()))
+    world.clock.advance(10_000)
+    await let_run()
+
+    assert [request.want_shut_down for request in world.controller.asked] == [True] * 3
+
+
+async def test_a_stop_does_not_wait_for_a_controller_that_is_gone() -> None:
+    world = World()
+    await world.start()
+    world.controller.errors = [ErrorCode.NOT_CONTROLLER]
+    before_ms = world.clock.monotonic_ms()
+
+    await world.lifecycle.stop()
+
+    assert world.clock.monotonic_ms() == before_ms
