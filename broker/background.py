@@ -117,7 +117,12 @@ class Background:
         """Make all that was appended durable, so that a restart has about a minute of log to scan. Kafka leaves it to the kernel."""
         await self._request_flush(lambda partition: partition.log.has_unflushed)
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._replica_manager.when_flushed(lambda: flushed.done() or flushed.set_result(None))
+
+        def note_flushed() -> None:
+            if not flushed.done():  # a stop may have cancelled it
+                flushed.set_result(None)
+
+        self._replica_manager.when_flushed(note_flushed)
         await flushed
         await self._write_checkpoints()
 

@@ -6,6 +6,7 @@ server.py calls `add_broker_gauges` once; nothing is computed until someone scra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metrics import Metrics
@@ -76,12 +77,15 @@ def _add_group_gauges(metrics: Metrics, coordinator: GroupCoordinator) -> None:
         except KafkaError:
             return {}  # not the coordinator, or still loading: no groups to speak of yet
 
+    def count_in(state: str) -> int:
+        return by_state().get(state, 0)
+
     metrics.add_gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "groups", lambda: sum(by_state().values()))
     for state in GROUP_STATES:
         metrics.add_gauge(
             f"kafka_coordinator_group_groupmetadatamanager_numgroups{state.lower()}",
             f"groups in state {state}",
-            lambda state=state: by_state().get(state, 0),
+            partial(count_in, state),
         )
 
 

@@ -104,7 +104,7 @@ def render(snapshot: MetricsSnapshot) -> bytes:
 
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
-    registry.register(_SnapshotCollector(snapshot))  # type: ignore[arg-type]
+    registry.register(_SnapshotCollector(snapshot))
     return generate_latest(registry)
 
 

@@ -402,7 +402,11 @@ class Broker:
             await self._serve_metrics(services)
         for listener in self.listeners:
             await listener.start(apis.handle)
-        self._undo.append(lambda: [listener.stop() for listener in self.listeners] and None)
+        self._undo.append(self._stop_listeners)
+
+    def _stop_listeners(self) -> None:
+        for listener in self.listeners:
+            listener.stop()
 
     async def _serve_metrics(self, services: Services) -> None:
         from broker.metrics_gauges import add_broker_gauges

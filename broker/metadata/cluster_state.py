@@ -13,9 +13,9 @@ ProducerIdControlManager and OffsetControlManager (KIP-868 for transactions).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.metadata.image import INTERNAL_TOPICS, AddedPartitions, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
 from broker.metadata.prepared_records import PreparedRecords, partition_image
@@ -24,6 +24,9 @@ from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
 
 logger = logging.getLogger("barnabas.metadata")
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
@@ -125,14 +128,10 @@ class ClusterState:
             self.topics[own.name] = self.topics_by_id[own.topic_id] = own
             if own.name in self._changes.created:
                 self._changes.created[own.name] = own
-        for mine, theirs in (
-            (self.brokers, other.brokers),
-            (self.names_by_collision_key, other.names_by_collision_key),
-            (self.configs, other.configs),
-            (self.features, other.features),
-        ):
-            mine.clear()  # type: ignore[attr-defined]
-            mine.update(theirs)  # type: ignore[attr-defined]
+        _replace_entries(self.brokers, other.brokers)
+        _replace_entries(self.names_by_collision_key, other.names_by_collision_key)
+        _replace_entries(self.configs, other.configs)
+        _replace_entries(self.features, other.features)
         self.partitions_count = other.partitions_count
         self.next_producer_id = other.next_producer_id
         self.is_in_transaction, self._buffered = other.is_in_transaction, other._buffered
@@ -388,7 +387,12 @@ class _Changes:
         )
 
 
-def _new_or(new: list[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:
+def _replace_entries(own: dict[Key, Value], other: Mapping[Key, Value]) -> None:
+    own.clear()
+    own.update(other)
+
+
+def _new_or(new: list[Value] | None, old: tuple[Value, ...]) -> tuple[Value, ...]:
     return old if new is None else tuple(new)
 
 

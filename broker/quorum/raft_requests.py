@@ -16,7 +16,7 @@ from broker.quorum import raft_messages as messages
 from broker.quorum.leadership import Leadership, ReplicaProgress
 from broker.quorum.peers import NEVER_MS
 from broker.quorum.raft import Raft
-from broker.quorum.raft_log import OffsetAndEpoch, Position, check_position
+from broker.quorum.raft_log import METADATA_TOPIC, PARTITION, OffsetAndEpoch, Position, check_position
 from broker.quorum.raft_messages import LeaderFacts
 from broker.quorum.raft_state import Follower, Prospective, Unattached
 from broker.quorum.voters import NO_NODE, ReplicaKey
@@ -282,7 +282,7 @@ class RaftRequests:
             raft.reply(request.token, DescribeQuorumResponse(topics=topics))
             return
         leadership = raft.state.leadership
-        data = describe_quorum.DescribeQuorumResponsePartitionData(partition_index=messages.PARTITION, error_message=None)
+        data = describe_quorum.DescribeQuorumResponsePartitionData(partition_index=PARTITION, error_message=None)
         nodes = []
         if leadership is None:
             data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -292,7 +292,7 @@ class RaftRequests:
             data.current_voters = [self._described(each, leadership, request.version, now_ms) for each in leadership.voters.values()]
             data.observers = [self._described(each, leadership, request.version, now_ms) for each in leadership.observers.values()]
             nodes = messages.describe_quorum_nodes(raft.voters, request.version)
-        topic = describe_quorum.DescribeQuorumResponseTopicData(topic_name=messages.METADATA_TOPIC, partitions=[data])
+        topic = describe_quorum.DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[data])
         raft.reply(request.token, DescribeQuorumResponse(topics=[topic], nodes=nodes, error_message=None))
 
     def _described(self, progress: ReplicaProgress, leadership: Leadership, version: int, now_ms: int) -> describe_quorum.ReplicaState:
