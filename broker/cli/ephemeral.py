@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from broker.cli.serve import ServeOptions
+from broker.cli.serve_arguments import ServeOptions
 from broker.cli.version import VERSION
 from config.loading import load_server_config
 from config.properties import ConfigError

@@ -1,56 +1,13 @@
-"""`barnabas serve`: load the settings and run the broker until it is told to stop.
-
-argparse is not used on this path: it takes 6 ms to import, and a start has few to spare. A few options do not need it.
-"""
+"""`barnabas serve`: load the settings and run the broker until it is told to stop."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-from dataclasses import dataclass, field
 
-from config.endpoints import PORT_MAX
+from broker.cli.serve_arguments import USAGE, UsageError, parse_arguments
 from config.loading import load_server_config
-
-USAGE = """\
-usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--log-level LEVEL] [--log-format FORMAT]
-       barnabas serve --ephemeral[=DIR] [--port PORT] [--override KEY=VALUE]… [--log-level LEVEL] [--log-format FORMAT]
-
-Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout says where it serves; the log goes to stderr.
-
-  -c, --config FILE      a Kafka server.properties (default: the shipped one, one node on localhost:9092)
-  --port PORT            as --override listeners=PLAINTEXT://localhost:PORT; 0 takes a free port and tells it
-  --override KEY=VALUE   set one property; may be given many times, and wins over file and environment
-  --log-level LEVEL      debug, info (default), warning, error or critical: what is less important is not logged
-  --log-format FORMAT    text (default), or json: one object a line, with ts, level, logger, message and the line's facts
-  --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
-                         gives one, one line of JSON when ready, and the end when standard input (a pipe) closes. Reads no file and no
-                         environment variables. With DIR the data are there and outlive a stop, but not standard input
-
-KAFKA_… environment variables set properties as in the official container image: KAFKA_LOG_DIRS is log.dirs. CLUSTER_ID is the
-cluster id of a directory that is formatted at this start.
-"""
-
-LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50}  # as in logging, which is loaded later
-LOG_FORMATS = ("text", "json")
-
-
-class UsageError(Exception):
-    """The command line cannot be understood."""
-
-
-@dataclass(slots=True)
-class ServeOptions:
-    """What the command line says. `config_path` None stands for the shipped file."""
-
-    config_path: str | None = None
-    overrides: list[str] = field(default_factory=list)
-    log_level: int = LOG_LEVELS["info"]
-    log_format: str = "text"
-    port: int | None = None
-    ephemeral_directory: str | None = None
-    """Of --ephemeral: "" for a temporary one, None without the option."""
 
 
 def serve(arguments: list[str]) -> int:
@@ -76,45 +33,3 @@ def serve(arguments: list[str]) -> int:
     # CLUSTER_ID is what the official container image formats its directory with.
     cluster_id = os.environ.get("CLUSTER_ID", "")
     return run(config, log_level=options.log_level, log_format=options.log_format, new_cluster_id=cluster_id)
-
-
-def parse_arguments(arguments: list[str]) -> ServeOptions:
-    """As in kafka-server-start, the file may also come without --config."""
-    options = ServeOptions()
-    rest = iter(arguments)
-    for argument in rest:
-        option, has_value, value = argument.partition("=")
-        if option == "--ephemeral":
-            options.ephemeral_directory = value
-        elif option in ("--config", "-c", "--override", "--port", "--log-level", "--log-format"):
-            if not has_value:
-                value = next(rest, "")
-            if not value:
-                raise UsageError(f"{option} needs a value")
-            _take_option(options, option, value)
-        elif argument.startswith("-") or options.config_path is not None:
-            raise UsageError(f"unknown argument {argument}")
-        else:
-            options.config_path = argument
-    if options.config_path is not None and options.ephemeral_directory is not None:
-        raise UsageError("--ephemeral reads no file; give settings by --override")
-    return options
-
-
-def _take_option(options: ServeOptions, option: str, value: str) -> None:
-    if option == "--override":
-        options.overrides.append(value)
-    elif option == "--port":
-        if not (value.isascii() and value.isdigit() and int(value) <= PORT_MAX):
-            raise UsageError(f"--port {value} is not a port")
-        options.port = int(value)
-    elif option == "--log-level":
-        if value.lower() not in LOG_LEVELS:
-            raise UsageError(f"--log-level {value} is none of debug, info, warning, error, critical")
-        options.log_level = LOG_LEVELS[value.lower()]
-    elif option == "--log-format":
-        if value not in LOG_FORMATS:
-            raise UsageError(f"--log-format {value} is none of text, json")
-        options.log_format = value
-    else:
-        options.config_path = value
