@@ -104,7 +104,6 @@ replica.socket.timeout.ms  Longest wait for a leader's answer
 request.timeout.ms  Longest wait for another broker's answer
 socket.connection.setup.timeout.max.ms  Longest wait for a connection to another broker, after retries
 socket.connection.setup.timeout.ms  Wait for a connection to another broker
-unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records
 unclean.leader.election.interval.ms  Time between checks for partitions without a leader where unclean election is on
 = quotas are not supported yet
 alter.log.dirs.replication.quota.window.num  Samples kept for the quota on moving replicas between log directories
@@ -253,6 +252,7 @@ remote.log.storage.system.enable  Tiered storage; setting it stops the start, fo
 remote.storage.enable  Tiered storage of a topic; setting it is refused, for it is not supported.
 replica.high.watermark.checkpoint.interval.ms  Longest time between checkpoints of high watermarks; the others write them too.
 replica.lag.time.max.ms  How long a follower may lag before it leaves the in-sync replicas.
+unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
 replica.selector.class  A Java class that picks the replica to fetch from; setting it stops the start, for it cannot be loaded.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.

@@ -8,7 +8,7 @@ Source: org.apache.kafka.server.common.NodeToControllerChannelManager, kafka.ser
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.context import RequestContext
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -19,6 +19,9 @@ from protocol.messages.create_partitions import CreatePartitionsRequest, CreateP
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+if TYPE_CHECKING:
+    from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 
 class ControllerChannel(Protocol):
@@ -52,3 +55,5 @@ class ControllerChannel(Protocol):
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse: ...
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse: ...
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse: ...

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.controller.broker_control import BrokerControl
 from broker.controller.config_control import ConfigControl
@@ -21,9 +21,12 @@ from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
 from config.server import ServerConfig
 
+if TYPE_CHECKING:
+    from broker.controller.partition_control import PartitionControl
+
 
 class Controller:
-    """Owns the controller's state. `topics`, `configs` and `brokers` compute; `replay` alone changes."""
+    """Owns the controller's state. `topics`, `configs`, `brokers` and `partitions` compute; `replay` alone changes."""
 
     def __init__(
         self,
@@ -41,6 +44,18 @@ class Controller:
         self.configs = ConfigControl(self.state, config, node_id)
         self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms, now_ms, embedded_id=node_id)
         self.brokers = BrokerControl(self.state, cluster_id, self.heartbeats, now_ms, embedded_id=node_id)
+        self._config = config
+        self._node_id = node_id
+        self._partitions: PartitionControl | None = None
+
+    @property
+    def partitions(self) -> PartitionControl:
+        """Made when the first leader proposes an ISR: a single node never does."""
+        if self._partitions is None:
+            from broker.controller.partition_control import PartitionControl
+
+            self._partitions = PartitionControl(self.state, self._config, self._node_id, self.brokers)
+        return self._partitions
 
     def replay(self, records: Sequence[Any]) -> None:
         """Apply records that were just appended, or that are being loaded. Raises StorageError if they contradict the state."""

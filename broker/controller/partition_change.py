@@ -1,0 +1,174 @@
+"""PartitionChange: what the record says that takes one partition from its registration to a target. Pure.
+
+It elects a leader where the present one cannot stay, completes a reassignment whose new replicas are all in the ISR, and keeps the
+eligible leader replicas (KIP-966).
+
+Source: org.apache.kafka.controller.PartitionChangeBuilder, PartitionReassignmentReplicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from broker.metadata.image import MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, PartitionImage
+from protocol.messages.stored.metadata_records import PartitionChangeRecord
+
+RECOVERED = 0
+RECOVERING = 1
+NO_LEADER_CHANGE = -2
+
+
+class Election(Enum):
+    """Whom to elect where the leader cannot stay."""
+
+    PREFERRED = "the first replica wherever it may lead"
+    ONLINE = "only a replica that has every committed record"
+    UNCLEAN = "any live replica, if none that has every committed record is alive"
+
+
+@dataclass(frozen=True, slots=True)
+class _Elected:
+    node_id: int
+    is_unclean: bool = False
+
+
+@dataclass(slots=True)
+class PartitionChange:
+    """The target: what is not set stays as it is in `image`. Used once, by `build`.
+
+    `can_lead` says of a node whether it is alive and its replica in a directory that is online. `min_isr` is the effective
+    min.insync.replicas; it is looked at with `is_elr_enabled` alone."""
+
+    image: PartitionImage
+    can_lead: Callable[[int], bool]
+    min_isr: int
+    is_elr_enabled: bool = False
+    election: Election = Election.ONLINE
+    isr: list[int] = field(init=False)
+    replicas: list[int] = field(init=False)
+    adding_replicas: list[int] = field(init=False)
+    removing_replicas: list[int] = field(init=False)
+    leader_recovery_state: int = field(init=False)
+    unclean_shutdown_replicas: frozenset[int] = frozenset()
+    _elr: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        image = self.image
+        self.isr = list(image.isr)
+        self.replicas = list(image.replicas)
+        self.adding_replicas = list(image.adding_replicas)
+        self.removing_replicas = list(image.removing_replicas)
+        self.leader_recovery_state = image.leader_recovery_state
+        self._elr = list(image.eligible_leader_replicas)
+
+    def build(self, topic_id: bytes, index: int) -> PartitionChangeRecord | None:
+        """The record; None where nothing changes."""
+        record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+        nothing = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+        image = self.image
+        self._maybe_complete_reassignment()
+        self._find_eligible_leaders()
+        self._elect(record)
+        if record.leader == NO_LEADER_CHANGE and not set(image.replicas) <= set(self.replicas):
+            record.leader = image.leader  # a replica that goes must not be taken for one any more: a new leader epoch tells
+        self._note_eligible_leaders(record)
+        if record.isr is None and (self.isr or self.is_elr_enabled) and self.isr != list(image.isr):
+            record.isr = self.isr
+        self._note_last_known_leader(record)
+        self._note_assignment(record)
+        if self.leader_recovery_state != image.leader_recovery_state:
+            record.leader_recovery_state = self.leader_recovery_state
+        return None if record == nothing else record
+
+    # -- reassignment --------------------------------------------------------------------------------------------------
+
+    def _maybe_complete_reassignment(self) -> None:
+        """Once the ISR holds every replica that is to stay, those that are to go are dropped."""
+        if not self.adding_replicas and not self.removing_replicas:
+            return
+        isr = [node_id for node_id in self.isr if node_id not in self.removing_replicas]
+        replicas = [node_id for node_id in self.replicas if node_id not in self.removing_replicas]
+        if isr and replicas and set(replicas) <= set(isr):
+            self.isr, self.replicas = isr, replicas
+            self.adding_replicas, self.removing_replicas = [], []
+
+    def _note_assignment(self, record: PartitionChangeRecord) -> None:
+        image = self.image
+        if self.replicas != list(image.replicas):
+            record.replicas = self.replicas
+            known = dict(zip(image.replicas, image.directories, strict=False))
+            fallback = UNASSIGNED_DIRECTORY if image.directories else MIGRATING_DIRECTORY
+            record.directories = [known.get(node_id, fallback) for node_id in self.replicas]
+        if self.adding_replicas != list(image.adding_replicas):
+            record.adding_replicas = self.adding_replicas
+        if self.removing_replicas != list(image.removing_replicas):
+            record.removing_replicas = self.removing_replicas
+
+    # -- election ------------------------------------------------------------------------------------------------------
+
+    def _elect(self, record: PartitionChangeRecord) -> None:
+        elected = self._find_leader()
+        if elected.node_id == self.image.leader:
+            return
+        record.leader = elected.node_id
+        if elected.node_id in self._elr:
+            self.isr = [elected.node_id]
+            self._elr.remove(elected.node_id)
+        elif elected.is_unclean:
+            # The others may have records that it lacks: they come back into the ISR once they have its log.
+            record.isr = [elected.node_id]
+            if self.image.leader_recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+
+    def _find_leader(self) -> _Elected:
+        leader = self.image.leader
+        preferred = self.replicas[0]
+        if self.election is Election.PREFERRED and self._is_clean_leader(preferred):
+            return _Elected(preferred)
+        if self._is_clean_leader(leader):
+            return _Elected(leader)
+        clean = next(filter(self._is_clean_leader, self.replicas), None)
+        if clean is not None:
+            return _Elected(clean)
+        if self._can_elect_last_known_leader():
+            return _Elected(self.image.last_known_elr[0], is_unclean=True)
+        if self.election is Election.UNCLEAN:
+            alive = next(filter(self.can_lead, self.replicas), None)
+            if alive is not None:
+                return _Elected(alive, is_unclean=True)
+        return _Elected(NO_LEADER)
+
+    def _is_clean_leader(self, node_id: int) -> bool:
+        return node_id in (self.isr or self._elr) and self.can_lead(node_id)
+
+    def _can_elect_last_known_leader(self) -> bool:
+        last_known = self.image.last_known_elr
+        return self.is_elr_enabled and not self._elr and not self.isr and len(last_known) == 1 and self.can_lead(last_known[0])
+
+    # -- eligible leader replicas (KIP-966) ----------------------------------------------------------------------------
+
+    def _find_eligible_leaders(self) -> None:
+        """Who leaves an ISR that is too small for the high watermark to move has every committed record still."""
+        if not self.is_elr_enabled:
+            return
+        if len(self.isr) >= self.min_isr:
+            self._elr = []
+            return
+        candidates = dict.fromkeys((*self._elr, *self.image.isr))
+        self._elr = [each for each in candidates if each not in self.isr and each not in self.unclean_shutdown_replicas]
+
+    def _note_eligible_leaders(self, record: PartitionChangeRecord) -> None:
+        if record.isr is not None or not self.is_elr_enabled:
+            self._elr = []  # an unclean election: they may have what the new leader lacks
+        if self._elr != list(self.image.eligible_leader_replicas):
+            record.eligible_leader_replicas = self._elr
+
+    def _note_last_known_leader(self, record: PartitionChangeRecord) -> None:
+        if not self.is_elr_enabled:
+            return
+        if record.leader == NO_LEADER and not self.image.last_known_elr:
+            record.last_known_elr = [self.image.leader]
+        elif record.leader >= 0 and self.image.last_known_elr:
+            record.last_known_elr = []

@@ -1,0 +1,167 @@
+"""The controller's decisions about the ISRs that leaders propose: AlterPartition (KIP-497, KIP-841, KIP-903). Computes records.
+
+Every check is ReplicationControlManager.validateAlterPartitionData's, in its order, for the broker tells by the error what to do next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.controller.broker_control import BrokerControl
+from broker.controller.controller_result import ControllerResult
+from broker.controller.partition_change import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Election, PartitionChange
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
+from broker.metadata.topic_defaults import effective_overrides
+from config.server import ServerConfig
+from config.topic import LogConfig, log_config
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+    BrokerState,
+)
+
+logger = logging.getLogger("barnabas.controller")
+
+ELR_FEATURE = "eligible.leader.replicas.version"
+ANY_BROKER_EPOCH = -1
+
+
+class PartitionControl:
+    """Reads `state`, never changes it. `node_id` is the controller's own: its dynamic configs hold for topics, as in ConfigControl."""
+
+    def __init__(self, state: ClusterState, config: ServerConfig, node_id: int, brokers: BrokerControl) -> None:
+        self._state = state
+        self._config = config
+        self._node_id = node_id
+        self._brokers = brokers
+
+    def alter_partition(self, request: AlterPartitionRequest) -> ControllerResult[AlterPartitionResponse]:
+        """The records of the proposals that stand, and the answer to each. Raises KafkaError STALE_BROKER_EPOCH."""
+        self._brokers.checked(request.broker_id, request.broker_epoch)
+        records: list[Any] = []
+        response = AlterPartitionResponse(topics=[])
+        for asked in request.topics:
+            answers = self._alter_topic(request.broker_id, asked, records)
+            response.topics.append(AlterPartitionResponseTopicData(topic_id=asked.topic_id, partitions=answers))
+        return ControllerResult(records, response)
+
+    def _alter_topic(
+        self, broker_id: int, asked: AlterPartitionRequestTopicData, records: list[Any]
+    ) -> list[AlterPartitionResponsePartitionData]:
+        topic = self._state.topics_by_id.get(asked.topic_id)
+        if topic is None:
+            return [_refusal(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in asked.partitions]
+        config = log_config(self._config.topic_defaults, effective_overrides(self._state, self._node_id, topic.name))
+        return [self._alter(broker_id, topic, config, each, records) for each in asked.partitions]
+
+    def _alter(
+        self, broker_id: int, topic: TopicImage, config: LogConfig, asked: AlterPartitionRequestPartitionData, records: list[Any]
+    ) -> AlterPartitionResponsePartitionData:
+        index = asked.partition_index
+        # Version 2 has no broker epochs.
+        members = asked.new_isr_with_epochs or [BrokerState(broker_id=node_id) for node_id in asked.new_isr]
+        error, why = self._find_error(broker_id, topic, asked, members)
+        if error is not ErrorCode.NONE:
+            logger.info("ISR change of broker %d refused partition=%s-%d error=%s: %s", broker_id, topic.name, index, error.name, why)
+            return _refusal(index, error)
+        image = topic.partitions[index]
+        change = PartitionChange(
+            image,
+            self.acceptor(image),
+            min_isr=min(config.min_insync_replicas, len(image.replicas)),
+            is_elr_enabled=self._state.features.get(ELR_FEATURE, 0) > 0,
+            election=Election.UNCLEAN if config.unclean_leader_election_enable else Election.ONLINE,
+        )
+        change.isr = [member.broker_id for member in members]
+        change.leader_recovery_state = asked.leader_recovery_state
+        record = change.build(topic.topic_id, index)
+        leader_epoch, partition_epoch = image.leader_epoch, image.partition_epoch
+        if record is not None:
+            records.append(record)
+            partition_epoch += 1
+            if record.leader == image.leader:
+                leader_epoch += 1
+            elif record.leader != NO_LEADER_CHANGE:
+                # The reassignment that this ISR completes takes the leadership away: newer metadata tells the rest.
+                return _refusal(index, ErrorCode.NEW_LEADER_ELECTED)
+        return AlterPartitionResponsePartitionData(
+            partition_index=index,
+            leader_id=image.leader,
+            leader_epoch=leader_epoch,
+            isr=list(image.isr) if record is None or record.isr is None else record.isr,
+            leader_recovery_state=change.leader_recovery_state,
+            partition_epoch=partition_epoch,
+        )
+
+    def acceptor(self, image: PartitionImage) -> Callable[[int], bool]:
+        """Says of a node whether it may lead the partition: it is active, and its replica not in a directory that is offline."""
+        directories = dict(zip(image.replicas, image.directories, strict=False))
+
+        def can_lead(node_id: int) -> bool:
+            broker = self._state.brokers.get(node_id)
+            if broker is None or not broker.is_active:
+                return False
+            directory = directories.get(node_id, MIGRATING_DIRECTORY)
+            return directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY) or directory in broker.log_dirs
+
+        return can_lead
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _find_error(
+        self, broker_id: int, topic: TopicImage, asked: AlterPartitionRequestPartitionData, members: Sequence[BrokerState]
+    ) -> tuple[ErrorCode, str]:
+        if not 0 <= asked.partition_index < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
+        image = topic.partitions[asked.partition_index]
+        if asked.leader_epoch > image.leader_epoch or asked.partition_epoch > image.partition_epoch:
+            # The leader is ahead of us, so another controller made it that: it has to look for that one.
+            return ErrorCode.NOT_CONTROLLER, f"its epochs are newer than {image.leader_epoch} and {image.partition_epoch}"
+        if asked.leader_epoch < image.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {image.leader_epoch}, not {asked.leader_epoch}"
+        if broker_id != image.leader:
+            return ErrorCode.INVALID_REQUEST, f"the leader is {image.leader}"
+        if asked.partition_epoch < image.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION, f"the partition epoch is {image.partition_epoch}, not {asked.partition_epoch}"
+        return self._find_isr_error(image, asked.leader_recovery_state, members)
+
+    def _find_isr_error(self, image: PartitionImage, recovery_state: int, members: Sequence[BrokerState]) -> tuple[ErrorCode, str]:
+        isr = [member.broker_id for member in members]
+        if len(set(isr)) != len(isr) or not set(isr) <= set(image.replicas):
+            return ErrorCode.INVALID_REQUEST, f"the ISR {isr} is invalid for replicas {list(image.replicas)}"
+        if image.leader not in isr:
+            return ErrorCode.INVALID_REQUEST, f"the ISR {isr} lacks the leader"
+        if recovery_state not in (RECOVERED, RECOVERING):
+            return ErrorCode.INVALID_REQUEST, f"there is no leader recovery state {recovery_state}"
+        if recovery_state == RECOVERING and len(isr) > 1:
+            return ErrorCode.INVALID_REQUEST, f"the leader still recovers from an unclean election, and the ISR is {isr}"
+        if recovery_state == RECOVERING and image.leader_recovery_state == RECOVERED:
+            return ErrorCode.INVALID_REQUEST, "the leader has recovered already"
+        ineligible = {member.broker_id: why for member in members if (why := self._find_ineligibility(member))}
+        if ineligible:
+            return ErrorCode.INELIGIBLE_REPLICA, str(ineligible)
+        return ErrorCode.NONE, ""
+
+    def _find_ineligibility(self, member: BrokerState) -> str:
+        broker = self._state.brokers.get(member.broker_id)
+        if broker is None:
+            return "not registered"
+        if broker.is_in_controlled_shutdown:
+            return "shutting down"
+        if broker.is_fenced:
+            return "fenced"
+        if member.broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
+            return f"broker epoch {member.broker_epoch}, not {broker.epoch}"
+        return ""
+
+
+def _refusal(index: int, error: ErrorCode) -> AlterPartitionResponsePartitionData:
+    return AlterPartitionResponsePartitionData(partition_index=index, error_code=error)
