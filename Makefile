@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet
 ROUNDS ?= 5
+SEEDS ?= 1000
+FIRST ?= 0
 ROW ?= lock-step
 BEFORE ?= HEAD~1
 AFTER ?= HEAD
@@ -17,7 +19,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install test lint bench bench-compare bench-versus profile crash attack clean
+.PHONY: run install test lint bench bench-compare bench-versus profile crash attack simulate clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -47,6 +49,9 @@ bench-versus: $(VENV)/.installed $(VENV)/.test-dependencies
 profile: $(VENV)/.installed $(VENV)/.test-dependencies
 	@$(PIP) py-spy
 	$(BIN)/python -m bench profile $(ROW)
+
+simulate: $(VENV)/.installed $(VENV)/.test-dependencies
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
 crash: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.crash --rounds $(ROUNDS)

@@ -23,6 +23,10 @@ FIRST_DESCRIPTOR = 1_000_000  # no real descriptor: a call that slips past the a
 KEEP_SHARES = (0.0, 0.5, 0.9, 1.0)  # of a file's dirty pages that a power cut keeps
 
 
+class ProcessDiedError(BaseException):
+    """The process was killed before it made this call: whatever called it runs no further, and nobody may take this for an answer."""
+
+
 class SimulatedStat(NamedTuple):
     """What callers look at of an os.stat_result."""
 
@@ -131,9 +135,9 @@ class SimulatedDisk:
         self.syncs_count = 0
         self.moves: list[_Move] = []  # since the last power cut
 
-    def boot(self) -> DiskView:
-        """The calls of one process that uses this disk."""
-        return DiskView(self)
+    def boot(self, on_death: Callable[[], None] = lambda: None) -> DiskView:
+        """The calls of one process that uses this disk. `on_death` is called when `DiskView.calls_left` has killed it."""
+        return DiskView(self, on_death)
 
     def cut_power(self) -> None:
         """Everything that is not durable may be lost. No process may use the disk meanwhile."""
@@ -229,11 +233,14 @@ class _Open:
 class DiskView:
     """The disk as one process sees it: a storage.disk.Disk. Once the process died every call fails."""
 
-    def __init__(self, disk: SimulatedDisk) -> None:
+    def __init__(self, disk: SimulatedDisk, on_death: Callable[[], None]) -> None:
         self._disk = disk
         self._open: dict[int, _Open] = {}
         self._next = FIRST_DESCRIPTOR
         self._is_dead = False
+        self._on_death = on_death
+        self.calls_left: int | None = None
+        """How many calls the process still makes before it is killed inside one; None for a process that is not to be killed so."""
 
     def die(self) -> None:
         """The process is gone: its descriptors and locks with it."""
@@ -415,8 +422,12 @@ class DiskView:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
+        if self.calls_left is not None and not self._is_dead:
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                self._on_death()
         if self._is_dead:
-            raise OSError(errno.EIO, "the process of this disk view is dead")
+            raise ProcessDiedError
 
     def _at(self, fd: int) -> _Open:
         self._check()

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tests.simulation.disk import ProcessDiedError
 from tests.simulation.trace import Trace
 
 STEPS_WITHOUT_TIME_MAX = 200_000  # callbacks at one moment; more of them is a loop that polls, which would stop virtual time
@@ -118,7 +119,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._steps_at_this_time = 0
         self._selector = _VirtualSelector(self)
         self._clock_resolution = CLOCK_RESOLUTION_S
-        self.set_exception_handler(lambda _, context: self.errors.append(context))
+        self.set_exception_handler(self._take_error)
         self.set_task_factory(_make_task)
 
     # -- time ------------------------------------------------------------------------------------------------------
@@ -181,6 +182,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # -- asyncio's hooks -------------------------------------------------------------------------------------------
 
+    def _take_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), ProcessDiedError):
+            self.errors.append(context)
+
     def _call_soon(self, callback: Callable[..., Any], args: Any, context: contextvars.Context | None) -> asyncio.Handle:
         context = contextvars.copy_context() if context is None else context
         life = context.get(_life)
@@ -205,7 +210,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        raise AssertionError("a simulated run has no threads: run_blocking is the disk's")
+        """`executor` is a simulated one: a run has no threads."""
+        return asyncio.wrap_future(executor.submit(func, *args), loop=self)
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass

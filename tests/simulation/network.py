@@ -40,6 +40,7 @@ class SimulatedNetwork:
         self._cut_links: dict[tuple[str, str], None] = {}  # (from, to)
         self._transports: dict[SimulatedTransport, None] = {}
         self._next_port = FIRST_EPHEMERAL_PORT
+        self.slowness = 1.0  # how many times longer everything takes
 
     # -- what nodes and clients call -------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class SimulatedNetwork:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def draw_latency_s(self) -> float:
-        latency_s = LATENCY_MIN_S + self.random.expovariate(1 / LATENCY_MEAN_S)
+        latency_s = (LATENCY_MIN_S + self.random.expovariate(1 / LATENCY_MEAN_S)) * self.slowness
         return latency_s * SLOW_FACTOR if self.random.random() < SLOW_SHARE else latency_s
 
     def forget(self, transport: SimulatedTransport) -> None:

@@ -20,7 +20,7 @@ class NodeNetwork:
     def __init__(self, network: SimulatedNetwork, host: str, disk: Any = None) -> None:
         self._network = network
         self._host = host
-        self._files = {} if disk is None else {"pread": disk.pread, "is_resident": disk.is_resident, "read_in": disk.read_in}
+        self._files = {} if disk is None else {"pread": disk.pread}
 
     def make_acceptor(self, who: str, options: SocketOptions) -> Acceptor:
         return SimulatedAcceptor(self._network, self._host, who)

@@ -1,0 +1,38 @@
+"""`python -m tests.simulation --seeds N [--first S]`, or `--seed S [--trace]` to see one."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+
+from tests.simulation.campaign import describe, run_campaign
+from tests.simulation.world import simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Run a broker in simulated worlds.")
+    parser.add_argument("--seeds", type=int, default=300, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print everything that happened")
+    parser.add_argument("--hash", action="store_true", help="with --seed: print the hash of its trace and nothing else")
+    options = parser.parse_args()
+    if options.seed is None:
+        print(f"seeds {options.first} to {options.first + options.seeds - 1}, Python {platform.python_version()}", flush=True)
+        totals = run_campaign(range(options.first, options.first + options.seeds), lambda text: print(text, flush=True))
+        return 1 if totals.failures else 0
+    outcome = simulate(options.seed, keep_all=options.trace)
+    if options.hash:
+        print(outcome.trace_hash)
+        return 0
+    if options.trace:
+        print("\n".join(outcome.lines))
+    print(
+        describe(outcome) if outcome.findings else f"seed {outcome.seed} ({outcome.profile}) kept every promise, trace {outcome.trace_hash}"
+    )
+    return 1 if outcome.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Safeguards that can be switched off, one at a time. Each must yield a seed in which a promise is broken: that proves the harness.
+
+An ablation replaces one function of the broker, for as long as its context lasts. `KEPT_SEEDS` are seeds that failed with it once; when
+one passes because code or harness have changed, `find_seed` looks for another, which then takes its place here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import storage.log
+import storage.recovery
+from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
+from protocol.errors import ErrorCode
+from protocol.records import read_header
+from storage.index import CorruptIndexError
+from storage.segment import LogSegment
+from tests.simulation.loop import SimulatedLoop, current_life
+from tests.simulation.world import Outcome, simulate
+
+SEEDS_MAX = 500
+ANSWER_LEAD_S = 0.02  # by which an answer is ahead of what it promises
+
+
+@contextmanager
+def forget_producers_at_a_restart() -> Iterator[None]:
+    """Skip the producer-state check after a restart: nobody's sequence numbers are known then, so that what is sent again is new."""
+    load = storage.log.load_log
+
+    def load_without_producers(directory: Any, config: Any, producers: Any, *arguments: Any, **named: Any) -> Any:
+        loaded = load(directory, config, producers, *arguments, **named)
+        producers._producers.clear()
+        return loaded
+
+    with patch("storage.log.load_log", load_without_producers):
+        yield
+
+
+@contextmanager
+def acknowledge_before_the_fsync() -> Iterator[None]:
+    """With flush.messages=1 the answer waits for the append, as without it; the fsync comes all the same."""
+    with patch("broker.replication.partition.FLUSH_EVERY_MESSAGE", -1):
+        yield
+
+
+@contextmanager
+def trust_the_index_in_recovery() -> Iterator[None]:
+    """Scan a segment from its last index entry on: what the index refers to counts as whole."""
+    scan, valid_batches = storage.recovery._scan_segment, storage.recovery.valid_batches
+    trusted: dict[LogSegment, int] = {}
+
+    def scan_segment(segment: LogSegment, *arguments: Any) -> Any:
+        trusted[segment] = _last_indexed_position(segment)
+        return scan(segment, *arguments)
+
+    def batches_behind_the_index(segment: LogSegment, previous_last_offset: int, position: int = 0) -> Iterator[Any]:
+        end = trusted.get(segment, 0)
+        while position < end:
+            header = read_header(segment.read_batch(position, 61))
+            chunk = memoryview(segment.read_batch(position, header.batch_length + 12))
+            yield position, header, chunk, 0
+            position += header.batch_length + 12
+            previous_last_offset = header.base_offset + header.last_offset_delta
+        yield from valid_batches(segment, previous_last_offset, position)
+
+    with patch("storage.recovery._scan_segment", scan_segment), patch("storage.recovery.valid_batches", batches_behind_the_index):
+        yield
+
+
+def _last_indexed_position(segment: LogSegment) -> int:
+    """Where the last batch that the index knows begins, if the file has one there and everything before it has a header."""
+    try:
+        segment.offset_index.load(is_active=True)
+    except CorruptIndexError:
+        return 0
+    entries = segment.offset_index._entries or b""
+    size = segment.offset_index.entry.size
+    wanted = int.from_bytes(entries[-size:][4:8], "big") if len(entries) >= size else 0
+    position = 0
+    while position < wanted and position + 61 <= segment.size_bytes:
+        length = int.from_bytes(segment.read_batch(position, 12)[8:12], "big") + 12
+        if not 61 <= length <= segment.size_bytes - position:
+            break
+        position += length
+    return position if position <= wanted else 0
+
+
+@contextmanager
+def leave_a_torn_tail() -> Iterator[None]:
+    """Recovery finds the tear and does not cut the file there: the next batch is appended behind it."""
+    finish = LogSegment.finish_rebuild
+
+    def finish_without_cutting(self: LogSegment, end_position: int) -> None:
+        finish(self, self.size_bytes)
+
+    with patch.object(LogSegment, "finish_rebuild", finish_without_cutting):
+        yield
+
+
+@contextmanager
+def answer_group_commits_early() -> Iterator[None]:
+    """The coordinator's records count as committed some time before they are appended."""
+    append = ReplicatedCoordinatorLog.append
+
+    def append_later(self: Any, partition: int, records: Any, on_committed: Callable[[ErrorCode], None]) -> None:
+        loop = self._replica_manager._clock._loop
+        assert isinstance(loop, SimulatedLoop)
+        loop.call_in_later(current_life(), ANSWER_LEAD_S, append, self, partition, records, lambda error: None)
+        on_committed(ErrorCode.NONE)
+
+    with patch.object(ReplicatedCoordinatorLog, "append", append_later):
+        yield
+
+
+Ablation = Callable[[], AbstractContextManager[None]]
+
+ABLATIONS: dict[str, Ablation] = {
+    each.__name__: each
+    for each in (
+        forget_producers_at_a_restart,
+        acknowledge_before_the_fsync,
+        trust_the_index_in_recovery,
+        leave_a_torn_tail,
+        answer_group_commits_early,
+    )
+}
+
+BROKEN_BY: dict[str, frozenset[str]] = {
+    "forget_producers_at_a_restart": frozenset({"duplicate"}),
+    "acknowledge_before_the_fsync": frozenset({"unseen", "lost-write", "inconsistent-offsets"}),
+    "trust_the_index_in_recovery": frozenset({"corrupt", "broker-failure", "unreadable", "unexpected-error", "lost-in-the-middle"}),
+    "leave_a_torn_tail": frozenset({"corrupt", "broker-failure", "unreadable", "unexpected-error", "stuck"}),
+    "answer_group_commits_early": frozenset({"commit-regression"}),
+}
+"""What each ablation breaks: a seed counts when it finds one of these."""
+
+KEPT_SEEDS = {
+    "forget_producers_at_a_restart": 3,
+    "acknowledge_before_the_fsync": 7,
+    "trust_the_index_in_recovery": 218,
+    "leave_a_torn_tail": 2,
+    "answer_group_commits_early": 8,
+}
+
+
+def run_with(name: str, seed: int) -> Outcome:
+    """One seed without the safeguard `name`."""
+    with ABLATIONS[name]():
+        return simulate(seed)
+
+
+def is_found(name: str, outcome: Outcome) -> bool:
+    return not BROKEN_BY[name].isdisjoint(outcome.findings)
+
+
+def find_seed(name: str, seeds: Iterable[int] = range(SEEDS_MAX)) -> int | None:
+    """The first seed that shows that the safeguard is missing."""
+    return next((seed for seed in seeds if is_found(name, run_with(name, seed))), None)

@@ -1,0 +1,104 @@
+"""Many seeds on all cores, and what they came to: `python -m tests.simulation`, `make simulate`, and the tests of this folder.
+
+Each process runs a share of the seeds; a seed's outcome depends on nothing but the seed and the code.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.simulation.world import Outcome, simulate
+
+ROOT = Path(__file__).parents[2]
+LINES_SHOWN = 60
+EVIDENCE_CHARACTERS_MAX = 2_000
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a campaign came to so far."""
+
+    seeds_count: int = 0
+    virtual_s: float = 0.0
+    operations_count: int = 0
+    profiles: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds_count += 1
+        self.virtual_s += outcome.virtual_s
+        self.operations_count += outcome.operations_count
+        self.profiles[outcome.profile] += 1
+        self.faults.update(outcome.faults)
+        if outcome.findings:
+            self.failures.append(outcome)
+
+
+def replay_command(seed: int) -> str:
+    return f"python -m tests.simulation --seed {seed} --trace"
+
+
+def describe(outcome: Outcome) -> str:
+    """A failed seed: what was found, the end of its trace, and how to see all of it."""
+    lines = [f"seed {outcome.seed} ({outcome.profile}) failed after {outcome.virtual_s:.3f} virtual seconds"]
+    for anomaly, evidence in outcome.findings.items():
+        lines.append(f"  {anomaly}: {len(evidence)}, first {str(evidence[:3])[:EVIDENCE_CHARACTERS_MAX]}")
+    lines += ["  …", *outcome.lines[-LINES_SHOWN:], f"replay it with: {replay_command(outcome.seed)}"]
+    return "\n".join(lines)
+
+
+def run_seeds(seeds: Iterable[int], *, processes_count: int | None = None, run: Callable[[int], Outcome] = simulate) -> Iterator[Outcome]:
+    """The outcomes as they come. Each process is new (spawned) and is replaced after a while, so that nothing piles up in it."""
+    count = processes_count or os.cpu_count() or 1
+    if count == 1:
+        yield from map(run, seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(count, maxtasksperchild=100) as pool:
+        yield from pool.imap_unordered(run, seeds)
+
+
+def hash_in_fresh_process(seed: int, *, hash_seed: int) -> str:
+    """The trace hash of `seed`, run by a new interpreter whose sets are ordered otherwise."""
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--hash"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    return done.stdout.strip()
+
+
+def report(totals: Totals, elapsed_s: float) -> str:
+    """The figures of a campaign."""
+    minutes = max(elapsed_s / 60, 1e-9)
+    return "\n".join(
+        (
+            f"{totals.seeds_count} seeds in {elapsed_s:.0f} s: {totals.seeds_count / minutes:.0f} a minute",
+            f"{totals.virtual_s:.0f} virtual seconds, {totals.operations_count} operations, {totals.faults.total()} faults",
+            "profiles: " + ", ".join(f"{name} {count}" for name, count in sorted(totals.profiles.items())),
+            "faults: " + ", ".join(f"{name} {count}" for name, count in sorted(totals.faults.items())),
+            f"failed seeds: {', '.join(str(outcome.seed) for outcome in totals.failures) or 'none'}",
+        )
+    )
+
+
+def run_campaign(seeds: Iterable[int], say: Callable[[str], None]) -> Totals:
+    """Run the seeds on all cores and say what fails when it does, and figures now and then."""
+    totals = Totals()
+    began = said = time.monotonic()
+    for outcome in run_seeds(seeds):
+        totals.add(outcome)
+        if outcome.findings:
+            say(describe(outcome))
+        if time.monotonic() - said > 60:
+            said = time.monotonic()
+            say(f"… {totals.seeds_count} seeds, {len(totals.failures)} failed")
+    say(report(totals, time.monotonic() - began))
+    return totals

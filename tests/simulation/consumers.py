@@ -1,0 +1,221 @@
+"""Thin consumers: one that reads assigned partitions through a fetch session, and the reader of everything at a run's end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from protocol.errors import DecodeError, ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.records import crc_is_valid, iterate_headers, iterate_records
+from tests.simulation.clients import RETRIED, Client, name_of
+from tests.simulation.connection import LostError
+from tests.simulation.history import Key
+from tests.support.history_checker import Position
+
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 5
+LATEST = -1
+MAX_WAIT_MS = 200
+FINAL_TRIES_MAX = 2_000
+GAP_TRIES_MAX = 50
+
+
+class Corrupt(Exception):  # noqa: N818 - a finding
+    """What a broker served is no record batch that anybody sent."""
+
+
+def read_records(data: bytes, position: int) -> Iterator[tuple[int, str]]:
+    """(offset, value) from offset `position` on; raises Corrupt."""
+    try:
+        for at, header in iterate_headers(data):
+            if not crc_is_valid(data, at, header.batch_length + 12):
+                raise Corrupt(f"CRC of the batch at offset {header.base_offset}")
+            for record in iterate_records(data[at : at + header.batch_length + 12]):
+                if record.offset >= position:
+                    yield record.offset, (record.value or b"").partition(b":")[0].decode()
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(str(error)) from error
+
+
+class Session:
+    """The client's side of a fetch session (KIP-227): what the broker was told of each partition."""
+
+    def __init__(self) -> None:
+        self.session_id = 0
+        self.epoch = 0
+        self.told: dict[Key, int] = {}
+
+    def request(self, positions: dict[Key, int], *, max_bytes: int) -> FetchRequest:
+        """A fetch of `positions`, of which only those that moved are named."""
+        topics: dict[str, list[FetchPartition]] = {}
+        for key, position in positions.items():
+            if self.told.get(key) != position:
+                partition = FetchPartition(partition=key[1], fetch_offset=position, partition_max_bytes=max_bytes)
+                topics.setdefault(key[0], []).append(partition)
+        self.told = dict(positions)
+        return FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=[FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+
+    def answered(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.epoch = self.epoch + 1 if session_id else 0
+
+    def reset(self) -> None:
+        """Begin anew: the next request names every partition."""
+        self.session_id = self.epoch = 0
+        self.told.clear()
+
+
+class Fetcher(Client):
+    """Fetches from its positions. What a consumer does between fetches is its subclass's."""
+
+    def __init__(self, *arguments: Any, max_bytes: int, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.positions: dict[Key, int] = {}
+        self._max_bytes = max_bytes
+        self._session = Session()
+
+    async def fetch(self) -> dict[Key, list[Position]]:
+        """What one fetch brought, the positions moved behind it. Raises LostError."""
+        invoked_s = self.now_s
+        try:
+            response = await self.ask(self._session.request(self.positions, max_bytes=self._max_bytes), FETCH_VERSION)
+        except LostError:
+            self._session.reset()
+            raise
+        if response.error_code:
+            if response.error_code not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
+                self.unexpected("Fetch", response.error_code)
+            self._session.reset()
+            return {}
+        self._session.answered(response.session_id)
+        polled: dict[Key, list[Position]] = {}
+        for topic in response.responses:
+            for partition in topic.partitions:
+                key = (topic.topic, partition.partition_index)
+                if key in self.positions:
+                    self._take(key, partition, polled, invoked_s)
+        return polled
+
+    def out_of_range(self, key: Key, log_start_offset: int) -> None:
+        """The broker has not what the position asks for."""
+        if self.history.is_durable(key) or not self.history.power_cuts_s:
+            self.unexpected(f"Fetch {key} at {self.positions[key]}", ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.positions[key] = 0
+
+    def _take(self, key: Key, partition: Any, polled: dict[Key, list[Position]], invoked_s: float) -> None:
+        error = partition.error_code
+        if error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.out_of_range(key, partition.log_start_offset)
+        elif error:
+            if error not in RETRIED:
+                self.unexpected(f"Fetch {key}", error)
+            self._session.told.pop(key, None)
+        else:
+            self.history.saw_high_watermark(self.name, key, partition.high_watermark, invoked_s)
+            self._read(key, bytes(partition.records or b""), partition.high_watermark, polled)
+
+    def _read(self, key: Key, data: bytes, high_watermark: int, polled: dict[Key, list[Position]]) -> None:
+        try:
+            positions = list(read_records(data, self.positions[key]))
+        except Corrupt as corrupt:
+            self.history.find("corrupt", (key, self.positions[key], str(corrupt)))
+            return
+        if positions:
+            if positions[-1][0] >= high_watermark:
+                self.history.find("beyond-high-watermark", (key, positions[-1][0], high_watermark))
+            polled[key] = positions
+            self.positions[key] = positions[-1][0] + 1
+
+    def record(self, polled: dict[Key, list[Position]], invoked_s: float, **more: Any) -> None:
+        if polled:
+            self.operations_count += 1
+            self.history.add(self.name, "poll", "ok", [("poll", polled)], invoked_s, self.now_s, **more)
+            self.note("read " + ", ".join(f"{t}-{p}@{got[0][0]}..{got[-1][0]}" for (t, p), got in polled.items()))
+
+
+class Consumer(Fetcher):
+    """Reads its partitions from their beginning, all of it in order; after a power cut it begins anew."""
+
+    def __init__(self, *arguments: Any, keys: Iterable[Key], **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.positions = dict.fromkeys(keys, 0)
+        self._cuts_seen = 0
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            if self._cuts_seen != len(self.history.power_cuts_s):
+                self._begin_anew()
+            invoked_s = self.now_s
+            try:
+                self.record(await self.fetch(), invoked_s)
+            except LostError:
+                await self.back_off()
+            await asyncio.sleep(self.draw.uniform(0, 0.02))
+
+    def out_of_range(self, key: Key, log_start_offset: int) -> None:
+        super().out_of_range(key, log_start_offset)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._cuts_seen = len(self.history.power_cuts_s)
+        self.positions = dict.fromkeys(self.positions, 0)
+        keys = list(self.positions)
+        self.history.add(self.name, "assign", "ok", [], self.now_s, self.now_s, keys=keys, seek=True)
+
+
+class FinalReader(Fetcher):
+    """Reads whole partitions once everything is at rest."""
+
+    async def read_all(self, keys: Iterable[Key]) -> dict[Key, list[Position]]:
+        """Every record of `keys`. AssertionError when the broker does not let it get there."""
+        found: dict[Key, list[Position]] = {}
+        for key in keys:
+            found[key] = await self._read_one(key)
+        return found
+
+    async def _read_one(self, key: Key) -> list[Position]:
+        end_offset = await self._end_offset(key)
+        self.positions = {key: 0}
+        self._session.reset()
+        found: list[Position] = []
+        may_end_early = not self.history.is_durable(key) and self.history.power_cuts_s  # at a gap before an empty segment
+        for tries_count in range(FINAL_TRIES_MAX):
+            if self.positions[key] >= end_offset or (may_end_early and tries_count > GAP_TRIES_MAX + len(found)):
+                self.note(f"found {len(found)} records in {key[0]}-{key[1]}")
+                return found
+            try:
+                found += (await self.fetch()).get(key, [])
+            except LostError:
+                await self.back_off()
+            if "corrupt" in self.history.findings or "unexpected-error" in self.history.findings:
+                return found
+        self.history.find("unreadable", (key, self.positions[key], end_offset))
+        return found
+
+    async def _end_offset(self, key: Key) -> int:
+        asked = ListOffsetsPartition(partition_index=key[1], timestamp=LATEST)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=key[0], partitions=[asked])])
+        error = 0
+        for _ in range(FINAL_TRIES_MAX):
+            try:
+                response = await self.ask(request, LIST_OFFSETS_VERSION)
+            except LostError:
+                await self.back_off()
+                continue
+            answer = response.topics[0].partitions[0]
+            error = answer.error_code
+            if error == 0:
+                return answer.offset  # type: ignore[no-any-return]
+            await self.back_off()
+        self.history.find("unreadable", (key, name_of(error)))
+        return 0

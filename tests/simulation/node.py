@@ -1,0 +1,221 @@
+"""One simulated machine with a broker on it: its disk and wall clock outlive the broker's processes.
+
+The broker is `broker.server.Broker`, unchanged. It is started, killed, paused and cut off from power as a process on a machine is; one
+that ends by itself, because its disk failed, is started again, as a supervisor does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from broker.platform import Platform
+from broker.server import Broker, StartError
+from broker.worker.inline import InlineWorker
+from broker.worker.lines import Lines
+from config.loading import load_server_config
+from tests.simulation.clients import EPOCH_S
+from tests.simulation.disk import DiskView, ProcessDiedError, SimulatedDisk
+from tests.simulation.loop import Life, SimulatedLoop, current_life
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.node_network import NodeNetwork
+
+DRIFT_MAX = 0.000_2  # of a second in a second: bad quartz
+OFFSET_MAX_S = 5.0
+THREADS_MAX = 4
+DESCRIPTORS_MAX = 4_096
+WORK_MEAN_S = 0.000_3
+RESTART_DELAY_S = 0.1  # of a supervisor, for a broker that ended by itself
+
+
+class NodeClock:
+    """A node's clocks: the loop's time, and a wall clock that is wrong and may jump."""
+
+    def __init__(self, loop: SimulatedLoop, draw: random.Random) -> None:
+        self._loop = loop
+        self._offset_s = draw.uniform(-OFFSET_MAX_S, OFFSET_MAX_S)
+        self._rate = 1 + draw.uniform(-DRIFT_MAX, DRIFT_MAX)
+
+    def now_s(self) -> float:
+        return EPOCH_S + self._offset_s + self._loop.time() * self._rate
+
+    def jump(self, seconds: float) -> None:
+        self._offset_s += seconds
+
+    def now_ms(self) -> int:
+        return int(self.now_s() * 1000)
+
+    def monotonic_ms(self) -> int:
+        return self._loop.now_us // 1000
+
+    def monotonic_us(self) -> int:
+        return self._loop.now_us
+
+    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback, *arguments)
+
+
+class SimulatedExecutor(Executor):
+    """A thread pool's stand-in: a work runs at once and whole, after a drawn delay; its result comes after another one."""
+
+    def __init__(self, loop: SimulatedLoop, draw: random.Random, slowness: Callable[[], float]) -> None:
+        self._loop = loop
+        self._draw = draw
+        self._slowness = slowness
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._running_count = 0
+
+    def submit(self, fn: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.append((future, lambda: fn(*arguments, **named)))
+        self._begin()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing is to be waited for: whoever shuts it down has waited for its works."""
+
+    def _begin(self) -> None:
+        while self._waiting and self._running_count < THREADS_MAX:
+            self._running_count += 1
+            future, work = self._waiting.popleft()
+            self._loop.call_in_later(current_life(), self._draw_delay_s(), self._run, future, work)
+
+    def _run(self, future: Future[Any], work: Callable[[], Any]) -> None:
+        try:
+            result, error = work(), None
+        except ProcessDiedError:
+            raise
+        except BaseException as raised:
+            result, error = None, raised
+        self._loop.call_in_later(current_life(), self._draw_delay_s(), self._end, future, result, error)
+
+    def _end(self, future: Future[Any], result: Any, error: BaseException | None) -> None:
+        self._running_count -= 1
+        if future.set_running_or_notify_cancel():
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        self._begin()
+
+    def _draw_delay_s(self) -> float:
+        return self._draw.expovariate(1 / WORK_MEAN_S) * self._slowness()
+
+
+class Node:
+    """See the module's docstring. `host` is its name in the network; `settings` are Kafka's properties."""
+
+    def __init__(self, loop: SimulatedLoop, network: SimulatedNetwork, host: str, seed: str, settings: dict[str, str]) -> None:
+        self.loop = loop
+        self.network = network
+        self.host = host
+        self.clock = NodeClock(loop, random.Random(f"{seed}:clock"))
+        self.disk = SimulatedDisk(random.Random(f"{seed}:disk"), self.clock.now_s, loop.note)
+        self.slowness = 1.0  # of the disk: how many times longer a work takes
+        self.starts_count = 0
+        self._seed = seed
+        self._settings = settings
+        self._life: Life | None = None
+        self._view: DiskView | None = None
+        self._is_wanted = False
+
+    @property
+    def is_up(self) -> bool:
+        return self._life is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self._life is not None and self._life.is_paused
+
+    # -- what a run does to it ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the broker, and start it again whenever it ends by itself."""
+        self._is_wanted = True
+        if self._life is not None:
+            return
+        self.starts_count += 1
+        self.network.host_is_back(self.host)
+        self.loop.note(self.host, "starts")
+        self._life = life = Life(self.host)
+        self._view = view = self.disk.boot(self._died_at_a_call)
+        self.loop.start_in(life, self._run(life, view))
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of the process runs on, what it wrote stays."""
+        self._end("is killed", is_silent=False)
+
+    def kill_at_call(self, calls_count: int) -> None:
+        """Kill the process inside one of its next calls of the disk."""
+        if self._view is not None:
+            self._view.calls_left = calls_count
+
+    def cut_power(self) -> None:
+        """The process ends, and what was not made durable may be gone."""
+        self._end("loses power", is_silent=True)
+        self.disk.cut_power()
+
+    def pause(self) -> None:
+        if self._life is not None:
+            self.loop.note(self.host, "is paused")
+            self.loop.pause(self._life)
+
+    def resume(self) -> None:
+        if self._life is not None and self._life.is_paused:
+            self.loop.note(self.host, "goes on")
+            self.loop.resume(self._life)
+
+    def segment_starts(self, log_dir: str, topic: str, partition: int) -> list[int]:
+        """The base offsets of a partition's segments, looked up on the disk."""
+        names = [entry.name for entry in self.disk.boot().scan(f"{log_dir}/{topic}-{partition}")]
+        return sorted(int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _died_at_a_call(self) -> None:
+        self._end("is killed in a call of the disk", is_silent=False)
+
+    def _end(self, how: str, *, is_silent: bool) -> None:
+        self._is_wanted = False
+        life, view = self._life, self._view
+        self._life = self._view = None
+        if life is None or view is None:
+            return
+        self.loop.note(self.host, how)
+        self.loop.kill(life)
+        view.die()
+        self.network.process_died(self.host, is_silent=is_silent)
+
+    async def _run(self, life: Life, view: DiskView) -> None:
+        seed = f"{self._seed}:{self.starts_count}"
+        platform = Platform(
+            loop=self.loop,
+            clock=self.clock,
+            entropy=random.Random(f"{seed}:entropy").randbytes,
+            executor=SimulatedExecutor(self.loop, random.Random(f"{seed}:executor"), lambda: self.slowness),
+            descriptors_max=DESCRIPTORS_MAX,
+            disk=view,
+            network=NodeNetwork(self.network, self.host, view),
+            make_worker=lambda _: InlineWorker(self.loop.call_soon, Lines(lambda: self.loop.now_us * 1000)),
+        )
+        config = load_server_config(None, {}, [f"{name}={value}" for name, value in self._settings.items()])
+        broker = Broker(config, new_cluster_id="simulated", platform=platform)
+        try:
+            await broker.start()
+        except StartError as error:
+            self.loop.note(self.host, f"cannot start: {error}")
+        else:
+            exit_code = await broker.wait_stopped()
+            self.loop.note(self.host, f"stops: {broker.stop_reason} ({exit_code})")
+            await broker.stop()
+        self.loop.call_in(None, self._ended, life)
+
+    def _ended(self, life: Life) -> None:
+        """The process exited."""
+        if self._life is life:
+            self._end("exits", is_silent=False)
+            self.loop.call_in_later(None, RESTART_DELAY_S, self.start)

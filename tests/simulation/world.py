@@ -1,0 +1,278 @@
+"""One simulated run from its seed: a broker, its clients, the faults that befall them, and the check of what the clients saw.
+
+Everything that may differ between two runs is drawn from streams of random numbers that the seed begins, one for each part, so that
+a change in one does not reshuffle the others. Small limits (segments of a few kilobytes, an index entry for each batch) are drawn as
+well: they reach more of the code in less time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from storage.errors import StorageError
+from tests.simulation.admin import Admin
+from tests.simulation.clients import Client, Producer
+from tests.simulation.connection import LostError
+from tests.simulation.consumers import Consumer, FinalReader
+from tests.simulation.group import GroupMember
+from tests.simulation.history import History, Key
+from tests.simulation.loop import DeadlockError, LivelockError, SimulatedLoop, current_life
+from tests.simulation.nemesis import KINDS, Nemesis
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.node import Node
+from tests.simulation.trace import Trace
+
+BROKER, PORT = "broker", 9092
+DATA_DIR = "/data"
+FLUSHED, PLAIN = "flushed", "plain"
+PARTITIONS_COUNT = 2
+REST_MAX_S = 120.0  # after the last fault everybody is at rest by then
+GIVE_UP_S = 600.0
+
+PROFILES: dict[str, tuple[str, ...]] = {
+    "calm": (),
+    "crashes": ("kill", "kill", "kill in a call", "kill in a call", "pause", "reset", "slow disk"),
+    "power": ("power cut", "power cut", "power cut in a call", "kill in a call", "slow disk", "pause"),
+    "network": ("reset", "reset", "cut link", "slow network", "pause", "kill"),
+    "disk": ("disk error", "full disk", "slow disk", "cold cache", "kill", "power cut"),
+    "everything": KINDS,
+}
+PROFILE_WEIGHTS = (1, 5, 5, 3, 3, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one seed came to. `findings` is empty when all promises were kept."""
+
+    seed: int
+    profile: str
+    findings: dict[str, list[Any]]
+    trace_hash: str
+    virtual_s: float
+    operations_count: int
+    faults: dict[str, int]
+    lines: list[str]
+
+
+def simulate(seed: int, *, keep_all: bool = False) -> Outcome:
+    """Run one seed to its end."""
+    was_enabled = gc.isenabled()
+    gc.disable()  # a collection would end what a killed process has left, at a moment that the seed does not determine
+    world = World(seed, keep_all=keep_all)
+    try:
+        return world.run()
+    finally:
+        world.close()
+        del world
+        _collect_what_was_killed()
+        if was_enabled:
+            gc.enable()
+
+
+def _collect_what_was_killed() -> None:
+    """Coroutines of killed processes end here, between two runs. What their `finally` blocks stumble over is of no interest."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
+
+
+class World:
+    """All parts of one run."""
+
+    def __init__(self, seed: int, *, keep_all: bool = False) -> None:
+        self.seed = seed
+        self.loop = SimulatedLoop(Trace(keep_all=keep_all))
+        self.network = SimulatedNetwork(self.loop, self._stream("network"))
+        self.history = History()
+        self._draw = self._stream("world")
+        self.profile = self._draw.choices(list(PROFILES), PROFILE_WEIGHTS)[0]
+        self.node = Node(self.loop, self.network, BROKER, str(seed), self._draw_settings())
+        self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
+        self.admin: Admin = self._client(Admin, "admin")
+        self.clients: list[Client] = self._make_clients()
+        self._log = _TraceHandler(self.loop)
+
+    def run(self) -> Outcome:
+        logger = logging.getLogger("barnabas")
+        level, propagates = logger.level, logger.propagate
+        logger.addHandler(self._log)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        try:
+            findings = self._run()
+        finally:
+            logger.removeHandler(self._log)
+            logger.setLevel(level)
+            logger.propagate = propagates
+        counts = self.loop.trace.counts
+        return Outcome(
+            seed=self.seed,
+            profile=self.profile,
+            findings=findings,
+            trace_hash=self.loop.trace.hash,
+            virtual_s=self.loop.time(),
+            operations_count=sum(client.operations_count for client in [self.admin, *self.clients]),
+            faults={kind.removeprefix("fault: "): count for kind, count in counts.items() if kind.startswith("fault: ")},
+            lines=list(self.loop.trace.lines),
+        )
+
+    def close(self) -> None:
+        self.node.kill()
+        self.loop.close()
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> dict[str, list[Any]]:
+        task = self.loop.create_task(self._live())
+        try:
+            self.loop.run_until_complete(asyncio.wait_for(task, GIVE_UP_S))
+        except TimeoutError:
+            self.history.find("stuck", f"the run has not ended after {GIVE_UP_S:.0f} s")
+        except (DeadlockError, LivelockError) as error:
+            self.history.find("stuck", str(error))
+        for context in self.loop.errors:
+            error = context.get("exception")
+            self.history.find("unhandled", f"{context.get('message')}: {error!r}")
+        for line in self._log.failures:
+            self.history.find("broker-failure", line)
+        findings = {anomaly: evidence for anomaly, evidence in self.history.findings.items() if evidence}
+        if "stuck" in findings:
+            return findings
+        segment_starts = {key: self.node.segment_starts(DATA_DIR, *key) for key in self.keys}
+        return self.history.check(self._final, segment_starts)
+
+    async def _live(self) -> None:
+        self.loop.note("world", f"seed {self.seed} profile {self.profile}")
+        self.node.start()
+        await self._create_topics()
+        running = [self.loop.create_task(client.run()) for client in [self.admin, *self.clients]]
+        nemesis = Nemesis(
+            self.loop, self.network, self.node, [client.name for client in self.clients], self.history, self._stream("nemesis")
+        )
+        kinds = list(PROFILES[self.profile])
+        self._draw.shuffle(kinds)
+        await nemesis.run(kinds[: self._draw.randint(2, 5)], mean_interval_s=0.3)
+        await asyncio.sleep(self._draw.uniform(0.2, 0.6))
+        await self._come_to_rest(running, nemesis)
+        if "stuck" not in self.history.findings:
+            self._final = await self._read_everything()
+
+    async def _create_topics(self) -> None:
+        draw = self._draw
+        shared = {
+            "internal.segment.bytes": str(draw.choice((2_000, 8_000, 100_000))),
+            "index.interval.bytes": str(draw.choice((0, 100, 1_000, 4_096))),
+        }
+        self.history.durable_topics.add(FLUSHED)
+        await self.admin.create(FLUSHED, PARTITIONS_COUNT, {**shared, "flush.messages": "1"})
+        await self.admin.create(PLAIN, PARTITIONS_COUNT, shared)
+
+    async def _come_to_rest(self, running: list[asyncio.Task[None]], nemesis: Nemesis) -> None:
+        """End all faults and let the clients end what they began."""
+        self.loop.note("world", "heals")
+        nemesis.heal()
+        for client in [self.admin, *self.clients]:
+            client.is_stopping = True
+        deadline_s = self.loop.time() + REST_MAX_S
+        while not all(task.done() for task in running):
+            if self.loop.time() > deadline_s:
+                stuck = [client.name for client, task in zip([self.admin, *self.clients], running, strict=True) if not task.done()]
+                self.history.find("stuck", f"{REST_MAX_S:.0f} s after the last fault {', '.join(stuck)} had not ended")
+                return
+            await asyncio.sleep(0.01)
+        for task in running:
+            task.result()  # what a client raised is an error of this harness
+
+    async def _read_everything(self) -> dict[Key, list[tuple[int, str]]]:
+        reader = self._client(FinalReader, "reader", max_bytes=1 << 20)
+        found = await reader.read_all(self.keys)
+        for _ in range(100):
+            try:
+                await self.admin.check_topics()
+                break
+            except LostError:
+                await self.admin.back_off()
+        for client in [reader, self.admin, *self.clients]:
+            client.close()
+        return found
+
+    # -- what it is made of --------------------------------------------------------------------------------------------
+
+    def _stream(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed}:{name}")
+
+    def _client(self, kind: type[Any], name: str, **arguments: Any) -> Any:
+        return kind(name, self.network, (BROKER, PORT), self.history, self._stream(name), **arguments)
+
+    def _draw_settings(self) -> dict[str, str]:
+        draw = self._draw
+        self.history.are_commits_durable = draw.random() < 0.5
+        settings = {
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{BROKER}:{PORT}",
+            "log.dirs": DATA_DIR,
+            "barnabas.auto.format": "true",
+            "barnabas.busy.poll.us": "0",
+            "log.initial.task.delay.ms": str(draw.choice((50, 500))),
+            "log.flush.offset.checkpoint.interval.ms": str(draw.choice((200, 1_000, 60_000))),
+            "log.flush.start.offset.checkpoint.interval.ms": str(draw.choice((200, 60_000))),
+            "replica.high.watermark.checkpoint.interval.ms": str(draw.choice((100, 5_000))),
+            "log.retention.check.interval.ms": "1000",
+            "offsets.topic.num.partitions": str(draw.choice((1, 3))),
+            "offsets.topic.replication.factor": "1",
+            "group.initial.rebalance.delay.ms": str(draw.choice((0, 100))),
+            "group.min.session.timeout.ms": "500",
+        }
+        if self.history.are_commits_durable:
+            settings["log.flush.interval.messages"] = "1"
+            self.history.durable_topics.add(PLAIN)
+        return settings
+
+    def _make_clients(self) -> list[Client]:
+        draw = self._draw
+        clients: list[Client] = []
+        for index in range(draw.randint(1, 3)):
+            keys = self.keys if draw.random() < 0.5 else draw.sample(self.keys, 2)
+            clients.append(
+                self._client(
+                    Producer, f"producer{index}", keys=keys, acks=draw.choice((1, -1)), depth=draw.choice((1, 3)),
+                    pause_s=draw.choice((0.01, 0.03)),
+                )
+            )  # fmt: skip
+        for index in range(draw.randint(0, 2)):
+            clients.append(self._client(Consumer, f"consumer{index}", keys=self.keys, max_bytes=draw.choice((500, 10_000))))
+        for index in range(draw.randint(0, 3)):
+            commit_share = draw.choice((0.3, 1.0))
+            member = self._client(GroupMember, f"member{index}", group="g", keys=self.keys, commit_share=commit_share, max_bytes=2_000)
+            clients.append(member)
+        return clients
+
+
+class _TraceHandler(logging.Handler):
+    """Puts the broker's log into the trace. A line with a traceback is a finding unless the disk is at fault."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._formatter = logging.Formatter()
+        self.failures: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        life = current_life()
+        who = life.name if life is not None else "log"
+        self._loop.note(who, f"{record.levelname} {record.getMessage()}")
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, StorageError):
+            self.failures.append(f"{record.getMessage()}: {self._formatter.formatException(record.exc_info)}")
