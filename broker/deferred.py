@@ -83,11 +83,16 @@ class Deferred:
         return self._callback is _ignore
 
     def take(self) -> Any:
-        """The value of a Deferred that is complete; raises it if it is an exception."""
+        """The value of a Deferred that is complete, handed over; raises it if it is an exception."""
         assert self.is_done and self._callback is None, "take() is for what was answered at once and handed to nobody"
-        if isinstance(self.value, Exception):
-            raise self.value
-        return self.value
+        value, self.value = self.value, None
+        self._callback = _handed_over
+        if isinstance(value, Exception):
+            try:
+                raise value
+            finally:
+                del value  # else this frame, which the traceback holds, would hold the exception
+        return value
 
     def when_done(self, callback: Callable[[Any], None]) -> None:
         """Call `callback(value)` on completion, at once if already complete."""

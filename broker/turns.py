@@ -127,6 +127,7 @@ class Turns:
         except StopIteration as e:
             self._finish(answer, e.value)
         except Exception as e:
+            value = None  # what was thrown in, or its cause: the traceback holds this frame
             self._finish(answer, e)
         finally:
             self._is_running = False

@@ -146,9 +146,7 @@ class RequestPipeline:
     def _run(self, frame: memoryview, is_produce: bool) -> None:
         outcome = self._start(frame)
         if type(outcome) is Deferred and outcome.is_done:
-            outcome = outcome.value
-            if isinstance(outcome, BaseException):
-                raise outcome
+            outcome = outcome.take()
         if outcome is None:
             return
         if type(outcome) is Deferred:

@@ -18,6 +18,7 @@ import uvloop
 
 from broker.server import Broker
 from config.loading import load_server_config
+from protocol.codec import encode
 from protocol.compression import Compression, compress
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -49,6 +50,12 @@ def bomb() -> memoryview:
 def produce(topic: str, records: memoryview, *, acks: int = -1) -> ProduceRequest:
     data = PartitionProduceData(index=0, records=records)
     return ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+
+
+def many_and_wrong() -> bytes:
+    """A Fetch v12 of so many partitions that it is decoded in turns, with a false count at its end."""
+    partitions = [FetchPartition(partition=index) for index in range(700)]
+    return encode(FetchRequest(topics=[FetchTopic(topic="plain", partitions=partitions)]), 12)[:-1] + b"\xff\xff\x03"
 
 
 def fetch(topic: str, offset: int, *, max_wait_ms: int, session_epoch: int = -1) -> FetchRequest:
@@ -100,6 +107,7 @@ LEFT: dict[str, Scenario] = {
     "a produce without acks that fails": lambda client: client.send(produce("missing", batch(), acks=0), 9),
     "half a frame": lambda client: client.send_raw(struct.pack(">i", 50_000_000) + bytes(500_000)),
     "a malformed body": lambda client: client.send_frame(frame(3, 9, b"\x7f" * 20)),
+    "a malformed body of many elements": lambda client: client.send_frame(frame(1, 12, many_and_wrong())),
     "an unknown API": lambda client: client.send_frame(frame(999, 0, b"")),
 }
 
@@ -136,10 +144,12 @@ async def garbage_of(directory: Path, scenario: Scenario) -> int:
         await served.run(lambda client: client.request(create(FLUSHED, flush_messages="1"), 5))
         for _ in range(2):
             await served.run(scenario)
+        gc.unfreeze()
         gc.collect()
         gc.disable()
         for _ in range(TIMES):
             await served.run(scenario)
+        gc.unfreeze()  # what was frozen when large requests ended is looked at too
         return gc.collect()
     finally:
         gc.enable()
