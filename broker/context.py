@@ -6,7 +6,7 @@ The request refers to its connection's facts instead of copying them; the connec
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from protocol.apis import ListenerKind
 
@@ -15,8 +15,7 @@ class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
     """Raised by dispatch when the right answer is no answer: the connection is closed, as Kafka does."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerFacts:
+class ListenerFacts(NamedTuple):
     """What the connections of one listener have in common. Clients are told the broker's address on the same listener (KIP-103)."""
 
     name: str
@@ -55,15 +54,23 @@ class ConnectionFacts:
         self.client_software_version = "unknown"
 
 
-@dataclass(slots=True)
 class RequestContext:
     """One request as its handler sees it. `client_id` is this request's: the connection's may be another when the answer comes.
 
     `now_ms` is the wall clock at decode; re-read the clock after any wait."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str
-    connection: ConnectionFacts
-    now_ms: int
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "now_ms")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str, connection: ConnectionFacts, now_ms: int
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+        self.now_ms = now_ms
+
+    def at(self, now_ms: int) -> RequestContext:
+        """The same request, taken up again at `now_ms`."""
+        return RequestContext(self.api_key, self.api_version, self.correlation_id, self.client_id, self.connection, now_ms)

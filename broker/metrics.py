@@ -8,7 +8,7 @@ someone scrapes. `snapshot` copies everything into values that another thread ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # A bucket for each quarter of a power of two of nanoseconds: quantiles are within 12 %. 2**43 ns are over two hours.
 BUCKETS_PER_OCTAVE = 4
@@ -80,8 +80,7 @@ def quantile_ns(buckets: list[int], quantile: float) -> float:
     return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(NamedTuple):
     """A value that is asked for at a scrape. `name` is the Prometheus name."""
 
     name: str
@@ -90,8 +89,7 @@ class Gauge:
     read: Callable[[], GaugeValue]
 
 
-@dataclass(frozen=True, slots=True)
-class GaugeSample:
+class GaugeSample(NamedTuple):
     """A gauge's values at one moment."""
 
     name: str
@@ -100,19 +98,17 @@ class GaugeSample:
     values: tuple[tuple[tuple[str, ...], float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSample:
+class RequestSample(NamedTuple):
     """One API version's requests up to one moment."""
 
     api_name: str
     version: int
-    count: int
+    requests_count: int
     total_ns: int
     buckets: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSnapshot:
+class MetricsSnapshot(NamedTuple):
     """Everything the broker knew at one moment, shared with nobody."""
 
     all_topics: dict[str, int]

@@ -142,12 +142,12 @@ class _SnapshotCollector:
         buckets_by_api: dict[str, list[int]] = {}
         totals_by_api: dict[str, tuple[int, int]] = {}
         for each in self._snapshot.requests:
-            requests.add_metric((each.api_name, str(each.version)), each.count)
+            requests.add_metric((each.api_name, str(each.version)), each.requests_count)
             known = buckets_by_api.get(each.api_name)
             merged = each.buckets if known is None else [a + b for a, b in zip(known, each.buckets, strict=True)]
             buckets_by_api[each.api_name] = merged
             count, total_ns = totals_by_api.get(each.api_name, (0, 0))
-            totals_by_api[each.api_name] = (count + each.count, total_ns + each.total_ns)
+            totals_by_api[each.api_name] = (count + each.requests_count, total_ns + each.total_ns)
         yield requests
         times = SummaryMetricFamily(
             "kafka_network_requestmetrics_totaltimems", "milliseconds from decoding to response", labels=("request",)

@@ -10,8 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.clock import Clock, SystemClock
 from broker.descriptors import raise_limit
@@ -23,8 +22,7 @@ from storage.disk import SYSTEM_DISK, Disk
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(NamedTuple):
     """One node's machine. The broker owns `executor` and shuts it down; everything else outlives it."""
 
     loop: asyncio.AbstractEventLoop

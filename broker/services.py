@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.blocking import RunBlocking
 from broker.context import RequestContext
@@ -27,8 +26,7 @@ broker/turns.py), a coroutine that returns the message (cold APIs only: it costs
 Raises KafkaError for a whole-request error, DecodeError to close the connection."""
 
 
-@dataclass(slots=True)
-class Services:
+class Services(NamedTuple):
     """Everything a handler may call. Built once by server.py; each handler module's `build(services)` picks what it needs."""
 
     config: ServerConfig

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from protocol import codec
@@ -30,25 +29,29 @@ class Hole(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
 class Template:
     """A whole frame: `fill(correlation_id, *values)` makes it. `throttle_position` is where its throttle_time_ms is, from its start."""
 
-    fill: Callable[..., bytes]
-    throttle_position: int
+    __slots__ = ("fill", "throttle_position")
+
+    def __init__(self, fill: Callable[..., bytes], throttle_position: int) -> None:
+        self.fill = fill
+        self.throttle_position = throttle_position
 
 
-@dataclass(slots=True)
 class RecordsTemplate:
     """A response around one field of records. `fill` takes the frame's size before the correlation id; `fixed_size` is that size
     without the records and their length, which is a uvarint when `is_compact`, else an int32. `tail` follows the records.
     `throttle_position` is as in Template."""
 
-    fill: Callable[..., bytes]
-    fixed_size: int
-    tail: bytes
-    is_compact: bool
-    throttle_position: int
+    __slots__ = ("fill", "fixed_size", "is_compact", "tail", "throttle_position")
+
+    def __init__(self, fill: Callable[..., bytes], fixed_size: int, tail: bytes, is_compact: bool, throttle_position: int) -> None:
+        self.fill = fill
+        self.fixed_size = fixed_size
+        self.tail = tail
+        self.is_compact = is_compact
+        self.throttle_position = throttle_position
 
 
 class PreparedResponse:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 _SEPARATOR = "/"  # in no directory's name
 
 
-@dataclass(slots=True)
 class DeletedDirectories:
     """Those in one log directory whose delay began together: paths to iterate over. `due_ms` is set by the first look after that.
 
     Their names are one text. A Path for each of 9,000 would be made while their logs are being freed, lie scattered between them, and
     keep 90 MB of Python's allocator as long as the disk takes."""
 
-    log_dir: Path
-    names: str
-    delay_ms: int
-    due_ms: int | None = None
+    __slots__ = ("delay_ms", "due_ms", "log_dir", "names")
+
+    def __init__(self, log_dir: Path, names: str, delay_ms: int) -> None:
+        self.log_dir = log_dir
+        self.names = names
+        self.delay_ms = delay_ms
+        self.due_ms: int | None = None
 
     @classmethod
     def of(cls, log_dir: Path, names: Iterable[str], delay_ms: int) -> DeletedDirectories:

@@ -8,8 +8,8 @@ Invariant: index entries were written before the work was made, so what lies bel
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.disk import Disk
 from storage.errors import StorageError
@@ -20,8 +20,7 @@ from storage.segment import LogSegment
 CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
 
 
-@dataclass(frozen=True, slots=True)
-class FlushWork:
+class FlushWork(NamedTuple):
     """Files to synchronise so that every batch below `end_offset` is durable.
 
     `generation` is the log's count of truncations: a work older than a truncation must not move the recovery point. `is_checked`:

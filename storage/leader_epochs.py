@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.checkpoint import read_checkpoint, write_checkpoint
 from storage.disk import SYSTEM_DISK, Disk
@@ -24,16 +24,14 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEntry:
+class EpochEntry(NamedTuple):
     """An epoch and the offset of its first record."""
 
     epoch: int
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndOffset:
+class EpochEndOffset(NamedTuple):
     """The answer to "where does this epoch end": an exclusive end offset; both -1 when it is not known."""
 
     epoch: int

@@ -10,8 +10,8 @@ import logging
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.checkpoint import read_offset_checkpoint, write_offset_checkpoint
 from storage.disk import SYSTEM_DISK, Disk
@@ -45,16 +45,14 @@ PartitionOffsets = dict[tuple[str, int], int]
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # opened by the metadata quorum itself, in the first directory
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryListing:
+class DirectoryListing(NamedTuple):
     """The directories found inside: partitions, and partitions whose deletion a stop interrupted."""
 
     partitions: dict[TopicPartition, Path]
     deleted: list[Path]
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(NamedTuple):
     """What the three checkpoint files of a directory hold."""
 
     recovery_points: PartitionOffsets
@@ -139,8 +137,7 @@ class CheckpointWriter:
             return {}
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointWork:
+class CheckpointWork(NamedTuple):
     """The offsets of one directory's logs, to be written off the loop."""
 
     writer: CheckpointWriter
@@ -158,8 +155,7 @@ class CheckpointWork:
             self.writer.write(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(NamedTuple):
     """A partition's directory and the name that it is to get."""
 
     key: tuple[str, int]
@@ -167,16 +163,24 @@ class Departure:
     target: Path
 
 
-@dataclass(eq=False, slots=True)
 class RemovalWork:
     """Partitions of one directory that are no longer served, to be removed off the loop: first their checkpoint entries, then their
     directories' names. `orphans` are entries of partitions that have no directory."""
 
-    writer: CheckpointWriter
-    sequence: int
-    departures: Sequence[Departure]
-    orphans: Collection[tuple[str, int]] = ()
-    is_done: bool = False
+    __slots__ = ("departures", "is_done", "orphans", "sequence", "writer")
+
+    def __init__(
+        self,
+        writer: CheckpointWriter,
+        sequence: int,
+        departures: Sequence[Departure],
+        orphans: Collection[tuple[str, int]] = (),
+    ) -> None:
+        self.writer = writer
+        self.sequence = sequence
+        self.departures = departures
+        self.orphans = orphans
+        self.is_done = False
 
     @property
     def path(self) -> Path:

@@ -11,11 +11,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from config.topic import LogConfig
 from protocol.uuids import uuid_to_text
@@ -52,8 +51,7 @@ NO_TOPIC_ID = bytes(16)
 _HEX_BITS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class _LeavingLog:
+class _LeavingLog(NamedTuple):
     """A deleted log whose directory has its name still, the name that it gets, and for how long its files stay then."""
 
     work: RemovalWork
@@ -61,8 +59,7 @@ class _LeavingLog:
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionWork:
+class DeletionWork(NamedTuple):
     """Files and directories whose delay is over."""
 
     files: tuple[retention.PendingDeletion, ...]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from config.loading import parse_properties
 from protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
@@ -35,8 +35,7 @@ _COLON = re.compile(r":\s+")
 _ESCAPED = re.compile(r"[\\=:#!]|^ ")
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """A formatted log directory's identity. `directory_id` is 16 raw bytes, None in directories of old Kafka versions."""
 
     cluster_id: str

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,24 +53,36 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
-@dataclass(slots=True)
 class ProducerStateEntry:
     """One producer's state. `batches` are at most five, oldest first, all of `producer_epoch`."""
 
-    producer_id: int
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    last_timestamp: int = NO_TIMESTAMP
-    current_transaction_first_offset: int | None = None
-    batches: list[BatchMetadata] = field(default_factory=list)
+    __slots__ = ("batches", "coordinator_epoch", "current_transaction_first_offset", "last_timestamp", "producer_epoch", "producer_id")
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_transaction_first_offset: int | None = None,
+        batches: Iterable[BatchMetadata] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_transaction_first_offset = current_transaction_first_offset
+        self.batches = list(batches)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProducerStateEntry) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedTransaction:
+class CompletedTransaction(NamedTuple):
     """A transaction that a marker at `last_offset` has ended."""
 
     producer_id: int

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
 from config.topic import LogConfig
@@ -48,8 +48,7 @@ _CRC_START = 21
 LENGTH_POSITION = 8  # of a batch's length field
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedLog:
+class LoadedLog(NamedTuple):
     """What a directory holds once it is loaded; the last segment is active."""
 
     segments: LogSegments
@@ -251,8 +250,7 @@ def _recover_segments(
     return is_torn
 
 
-@dataclass(frozen=True, slots=True)
-class _ScannedSegment:
+class _ScannedSegment(NamedTuple):
     last_offset: int
     end_position: int
     """Of the last valid batch."""

@@ -6,8 +6,8 @@ watermark, so that the log start offset can never pass it. Owner: Log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from config.topic import LogConfig
 from storage.disk import SYSTEM_DISK, Disk
@@ -16,8 +16,7 @@ from storage.log_segments import LogSegments
 from storage.segment import LogSegment
 
 
-@dataclass(frozen=True, slots=True)
-class PendingDeletion:
+class PendingDeletion(NamedTuple):
     """Files that were renamed to `.deleted` and go at `due_ms`: readers may still hold slices, backup tools still read them."""
 
     due_ms: int

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, storage_errors
@@ -23,8 +23,7 @@ ENTRY_SIZE = _ENTRY.size
 assert ENTRY_SIZE == 34
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTransaction(NamedTuple):
     """One aborted transaction: `last_offset` is its marker's offset, `last_stable_offset` the partition's when it aborted."""
 
     producer_id: int
@@ -33,8 +32,7 @@ class AbortedTransaction:
     last_stable_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSearch:
+class TransactionSearch(NamedTuple):
     """What one segment's index knows of a range; when not complete, the next segment's index is to be searched too."""
 
     aborted: list[AbortedTransaction]

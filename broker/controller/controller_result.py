@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
 
@@ -19,8 +18,7 @@ turn, and returns the answer. A step's records are appended together, and are in
 others did meanwhile. One topic's records are in one step: what a crash leaves is whole topics."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerResult(Generic[Response]):
+class ControllerResult(NamedTuple, Generic[Response]):
     """The records to append, together or not at all, and the answer once they are committed."""
 
     records: list[Any]

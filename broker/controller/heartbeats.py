@@ -8,8 +8,6 @@ Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTrack
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 CHECKS_PER_SESSION = 8
 """How often in a session's time the controller looks for those that have ended, as in Kafka."""
 PAUSE_FACTOR = 2
@@ -17,12 +15,14 @@ PAUSE_FACTOR = 2
 NO_OFFSET = -1
 
 
-@dataclass(slots=True, eq=False)
 class _Session:
-    epoch: int
-    last_contact_ms: int
-    metadata_offset: int = NO_OFFSET
-    shutdown_offset: int | None = None
+    __slots__ = ("epoch", "last_contact_ms", "metadata_offset", "shutdown_offset")
+
+    def __init__(self, epoch: int, last_contact_ms: int) -> None:
+        self.epoch = epoch
+        self.last_contact_ms = last_contact_ms
+        self.metadata_offset = NO_OFFSET
+        self.shutdown_offset: int | None = None
 
 
 class BrokerHeartbeats:

@@ -186,7 +186,7 @@ class LocalController:
         controller = self._active
         broker = controller.brokers.checked(request.broker_id, request.broker_epoch)
         block, records = producer_id_block(controller.state, node_id=broker.node_id, broker_epoch=broker.epoch)
-        response = AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.count)
+        response = AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.ids_count)
         return await self._submitted(ControllerResult(records, response))
 
     async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:

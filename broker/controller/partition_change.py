@@ -9,8 +9,8 @@ Source: org.apache.kafka.controller.PartitionChangeBuilder, PartitionReassignmen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from broker.metadata.image import MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, PartitionImage
 from protocol.messages.stored.metadata_records import PartitionChangeRecord
@@ -28,39 +28,51 @@ class Election(Enum):
     UNCLEAN = "any live replica, if none that has every committed record is alive"
 
 
-@dataclass(frozen=True, slots=True)
-class _Elected:
+class _Elected(NamedTuple):
     node_id: int
     is_unclean: bool = False
 
 
-@dataclass(slots=True)
 class PartitionChange:
     """The target: what is not set stays as it is in `image`. Used once, by `build`.
 
     `can_lead` says of a node whether it is alive and its replica in a directory that is online. `min_isr` is the effective
     min.insync.replicas; it is looked at with `is_elr_enabled` alone."""
 
-    image: PartitionImage
-    can_lead: Callable[[int], bool]
-    min_isr: int
-    is_elr_enabled: bool = False
-    election: Election = Election.ONLINE
-    isr: list[int] = field(init=False)
-    replicas: list[int] = field(init=False)
-    adding_replicas: list[int] = field(init=False)
-    removing_replicas: list[int] = field(init=False)
-    leader_recovery_state: int = field(init=False)
-    unclean_shutdown_replicas: frozenset[int] = frozenset()
-    _elr: list[int] = field(init=False)
+    __slots__ = (
+        "_elr",
+        "adding_replicas",
+        "can_lead",
+        "election",
+        "image",
+        "is_elr_enabled",
+        "isr",
+        "leader_recovery_state",
+        "min_isr",
+        "removing_replicas",
+        "replicas",
+        "unclean_shutdown_replicas",
+    )
 
-    def __post_init__(self) -> None:
-        image = self.image
+    def __init__(
+        self,
+        image: PartitionImage,
+        can_lead: Callable[[int], bool],
+        min_isr: int,
+        is_elr_enabled: bool = False,
+        election: Election = Election.ONLINE,
+    ) -> None:
+        self.image = image
+        self.can_lead = can_lead
+        self.min_isr = min_isr
+        self.is_elr_enabled = is_elr_enabled
+        self.election = election
         self.isr = list(image.isr)
         self.replicas = list(image.replicas)
         self.adding_replicas = list(image.adding_replicas)
         self.removing_replicas = list(image.removing_replicas)
         self.leader_recovery_state = image.leader_recovery_state
+        self.unclean_shutdown_replicas: frozenset[int] = frozenset()
         self._elr = list(image.eligible_leader_replicas)
 
     def build(self, topic_id: bytes, index: int) -> PartitionChangeRecord | None:

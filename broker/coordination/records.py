@@ -9,8 +9,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRecord, Coordinat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from protocol.codec import decode, encode
 from protocol.errors import DecodeError, ErrorCode
@@ -29,16 +28,14 @@ Replay = Callable[[Any, Any, int], None]
 """Makes a record true: key, value (None for a tombstone), and the producer whose open transaction it belongs to, or NO_PRODUCER_ID."""
 
 
-@dataclass(slots=True)
-class CoordinatorRecord:
+class CoordinatorRecord(NamedTuple):
     """One change of durable state: a key and a value of one RecordType. The value None is the tombstone that ends what the key names."""
 
     key: Any
     value: Any | None
 
 
-@dataclass(slots=True)
-class CoordinatorResult:
+class CoordinatorResult(NamedTuple):
     """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused.
 
     The records are replayed when they are appended. `on_committed(NONE)`: they are committed. With an error they were not appended, or
@@ -53,8 +50,7 @@ class UnknownRecordTypeError(Exception):
     """A record of a type that the table has not: a later version's, or one left over from a downgrade."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordType(Generic[Machine]):
+class RecordType(NamedTuple, Generic[Machine]):
     """One row of a coordinator's table."""
 
     key_class: type[Any]

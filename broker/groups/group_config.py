@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from config.server import ServerConfig
@@ -28,8 +27,7 @@ MAX_ASSIGNMENTS_SIZE_BYTES = 8 * 1024 * 1024
 """Of all members of a generation. Ours: refused as Kafka refuses one beyond max.message.bytes, but before it is encoded."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(NamedTuple):
     """Kafka's properties, with Kafka's defaults."""
 
     min_session_timeout_ms: int = 6_000

@@ -17,8 +17,7 @@ Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-569).
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
@@ -45,8 +44,7 @@ ENTRIES_PER_PIECE = 20  # configs described between two yields, 10 µs each
 _KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, *OTHER_RESOURCES}
 
 
-@dataclass(frozen=True, slots=True)
-class _Described:
+class _Described(NamedTuple):
     """What is answered for one resource; resources with the same configs share it."""
 
     configs: list[DescribeConfigsResourceResult]

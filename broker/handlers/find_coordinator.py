@@ -16,8 +16,7 @@ Not done: transactional ids (key type 1) are UNSUPPORTED_VERSION until there are
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.context import RequestContext
 from broker.metadata.image import GROUP_METADATA_TOPIC
@@ -32,8 +31,7 @@ GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     node_id: int
     host: str
     port: int

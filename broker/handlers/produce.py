@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +112,7 @@ class ProduceHandler:
                 outer.complete(prepared)
                 return
             try:
-                outcome = self._append(replace(context, now_ms=self._clock.now_ms()), request, prepared, refused)
+                outcome = self._append(context.at(self._clock.now_ms()), request, prepared, refused)
             except Exception as e:
                 outer.complete(e)
                 return

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.clock import Clock, Timer
 from broker.controller.channel import ControllerChannel
@@ -45,8 +45,7 @@ Replica = tuple[str, int]
 """Topic and index."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalReplicas:
+class LocalReplicas(NamedTuple):
     """Where a broker's replicas are: `directory_ids` of the log directory of each (topic, index) that has a log in a directory
     which is online, those of all such directories, and whether others are offline, in which a log may be that was not found."""
 

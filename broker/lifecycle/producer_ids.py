@@ -52,6 +52,6 @@ class ProducerIdManager:
     async def _fetch_block(self) -> None:
         try:
             block = await self._allocate()
-            self._next, self._end = block.first, block.first + block.count
+            self._next, self._end = block.first, block.first + block.ids_count
         finally:
             self._allocation = None

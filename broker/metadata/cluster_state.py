@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from broker.metadata.image import INTERNAL_TOPICS, AddedPartitions, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
@@ -343,7 +342,7 @@ class ClusterState:
         return broker
 
     def _replace_broker(self, broker: BrokerImage, **changes: Any) -> None:
-        self.brokers[broker.node_id] = replace(broker, **changes)
+        self.brokers[broker.node_id] = broker._replace(**changes)
         self._changes.brokers[broker.node_id] = None
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.topic_defaults import effective_overrides
@@ -38,8 +38,7 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """One place that gives a config a value; the first of several wins."""
 
     name: str
@@ -47,8 +46,7 @@ class Synonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One config as a client sees it. A sensitive value is None."""
 
     name: str

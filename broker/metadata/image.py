@@ -9,8 +9,7 @@ Source: org.apache.kafka.image and org.apache.kafka.metadata (BrokerRegistration
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 NO_LEADER = -1
 
@@ -30,8 +29,7 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHAR
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     """A registered broker. `epoch` is the offset of its registration record; a fenced broker leads nothing."""
 
     node_id: int
@@ -51,16 +49,14 @@ class BrokerImage:
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
-    """Producer ids that one broker may hand out: `count` of them from `first` on."""
+class ProducerIdBlock(NamedTuple):
+    """Producer ids that one broker may hand out: `ids_count` of them from `first` on."""
 
     first: int
-    count: int
+    ids_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(NamedTuple):
     """One partition's registration. `leader_epoch` grows when the leader changes, `partition_epoch` with every change."""
 
     leader: int
@@ -76,18 +72,16 @@ class PartitionImage:
     last_known_elr: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """A topic; `partitions[i]` is partition i."""
 
     name: str
     topic_id: bytes
-    partitions: list[PartitionImage] = field(default_factory=list)
+    partitions: list[PartitionImage]
     is_internal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionChange:
+class PartitionChange(NamedTuple):
     """A partition that is new or changed: its topic, its index there, and what it is now."""
 
     topic: TopicImage
@@ -95,8 +89,7 @@ class PartitionChange:
     image: PartitionImage
 
 
-@dataclass(frozen=True, slots=True)
-class AddedPartitions:
+class AddedPartitions(NamedTuple):
     """Very many new partitions of one topic: those from `start`, inclusive, to `stop`, exclusive."""
 
     topic: TopicImage
@@ -109,8 +102,7 @@ class AddedPartitions:
             yield PartitionChange(self.topic, index, self.topic.partitions[index])
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataDelta:
+class MetadataDelta(NamedTuple):
     """What changed, in the order of the records. Apply the deletions first: a topic may be deleted and made anew under its name.
 
     `changed_partitions` has every partition that is new or changed, those of `created_topics` included, but for those in

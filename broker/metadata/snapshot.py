@@ -11,9 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, read_metadata_batches
 from broker.quorum.log import check_is_whole
@@ -32,8 +31,7 @@ BOOTSTRAP_FILE = "bootstrap.checkpoint"
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The state below `end_offset`, as of leader epoch `epoch`."""
 
     end_offset: int
@@ -41,8 +39,7 @@ class Snapshot:
     records: list[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFile:
+class SnapshotFile(NamedTuple):
     """A snapshot by its name, its size and the time of its header, which is when it was written (ms since the epoch)."""
 
     path: Path

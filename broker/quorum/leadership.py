@@ -9,8 +9,6 @@ Source: org.apache.kafka.raft.LeaderState.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from broker.quorum.peers import NEVER_MS
 from broker.quorum.voter_changes import VoterChange
 from broker.quorum.voters import ReplicaKey, Voter, VoterSet
@@ -21,15 +19,17 @@ CAUGHT_UP_WITHIN_MS = 3_600_000  # how recently a future voter must have fetched
 NEVER_FETCHED = -1
 
 
-@dataclass(slots=True, eq=False)
 class ReplicaProgress:
     """One replica as its fetches tell. `end_offset` is None until the first."""
 
-    key: ReplicaKey
-    end_offset: int | None = None
-    last_fetch_ms: int = NEVER_FETCHED
-    last_caught_up_ms: int = NEVER_FETCHED
-    leader_end_at_last_fetch: int = -1
+    __slots__ = ("end_offset", "key", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch")
+
+    def __init__(self, key: ReplicaKey) -> None:
+        self.key = key
+        self.end_offset: int | None = None
+        self.last_fetch_ms = NEVER_FETCHED
+        self.last_caught_up_ms = NEVER_FETCHED
+        self.leader_end_at_last_fetch = -1
 
     def note_fetch(self, end_offset: int, leader_end_offset: int, now_ms: int) -> None:
         if end_offset >= leader_end_offset:

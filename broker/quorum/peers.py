@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.quorum.voters import Address
@@ -27,12 +26,14 @@ class Node(NamedTuple):
     port: int
 
 
-@dataclass(slots=True, eq=False)
 class _Connection:
     """A peer that a request is on its way to, or that failed: `correlation_id` is None while it is left alone."""
 
-    correlation_id: int | None
-    until_ms: int
+    __slots__ = ("correlation_id", "until_ms")
+
+    def __init__(self, correlation_id: int | None, until_ms: int) -> None:
+        self.correlation_id = correlation_id
+        self.until_ms = until_ms
 
 
 class Peers:

@@ -16,7 +16,6 @@ import functools
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -71,13 +70,15 @@ class Reply(NamedTuple):
     response: Any
 
 
-@dataclass(slots=True, eq=False)
 class Ready:
     """What the core wants done, in this order: write `vote` durably if there is one, then send the others."""
 
-    vote: Vote | None = None
-    outgoing: list[Outgoing] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    __slots__ = ("outgoing", "replies", "vote")
+
+    def __init__(self) -> None:
+        self.vote: Vote | None = None
+        self.outgoing: list[Outgoing] = []
+        self.replies: list[Reply] = []
 
 
 class Raft:

@@ -9,8 +9,7 @@ Source: the handle…Request methods of org.apache.kafka.raft.KafkaRaftClient.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.quorum import raft_messages as messages
 from broker.quorum.leadership import Leadership, ReplicaProgress
@@ -34,8 +33,7 @@ BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)  # what formatting leaves; it is never
 PARKED_FETCHES_MAX = 1_000  # of voters and observers; beyond it a fetch is answered at once, empty
 
 
-@dataclass(slots=True)
-class _Request:
+class _Request(NamedTuple):
     """One request: how it came, and who waits for the answer."""
 
     token: Any
@@ -44,8 +42,7 @@ class _Request:
     listener_name: str
 
 
-@dataclass(slots=True)
-class _ParkedFetch:
+class _ParkedFetch(NamedTuple):
     request: _Request
     replica: ReplicaKey
     partition: FetchPartition

@@ -13,7 +13,6 @@ Source: org.apache.kafka.raft.QuorumState and its EpochState classes; KIP-595, K
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.quorum.leadership import Leadership
@@ -22,13 +21,15 @@ from broker.quorum.raft_log import OffsetAndEpoch
 from broker.quorum.voters import NO_ENDPOINTS, NO_NODE, Endpoints, ReplicaKey, VoterSet
 
 
-@dataclass(slots=True, eq=False)
 class Election:
     """The votes of one round. Voters are those of its beginning; the candidate has voted for itself."""
 
-    voters: VoterSet
-    granted: dict[int, None]
-    refused: dict[int, None] = field(default_factory=dict)
+    __slots__ = ("granted", "refused", "voters")
+
+    def __init__(self, voters: VoterSet, granted: dict[int, None]) -> None:
+        self.voters = voters
+        self.granted = granted
+        self.refused: dict[int, None] = {}
 
     @property
     def majority(self) -> int:
@@ -54,50 +55,67 @@ class Election:
         to[node_id] = None
 
 
-@dataclass(slots=True, eq=False)
 class Unattached:
     """Knows the epoch and perhaps who leads it, but not how to reach that leader. May have voted in it."""
 
-    election_deadline_ms: int
+    __slots__ = ("election_deadline_ms",)
+
+    def __init__(self, election_deadline_ms: int) -> None:
+        self.election_deadline_ms = election_deadline_ms
 
 
-@dataclass(slots=True, eq=False)
 class Prospective:
     """Asks whether it would be voted for, before it disturbs anyone with a new epoch."""
 
-    election: Election
-    election_deadline_ms: int
+    __slots__ = ("election", "election_deadline_ms")
+
+    def __init__(self, election: Election, election_deadline_ms: int) -> None:
+        self.election = election
+        self.election_deadline_ms = election_deadline_ms
 
 
-@dataclass(slots=True, eq=False)
 class Candidate:
     """Has voted for itself in a new epoch and asks for votes."""
 
-    election: Election
-    election_deadline_ms: int
+    __slots__ = ("election", "election_deadline_ms")
+
+    def __init__(self, election: Election, election_deadline_ms: int) -> None:
+        self.election = election
+        self.election_deadline_ms = election_deadline_ms
 
 
-@dataclass(slots=True, eq=False)
 class Follower:
     """Fetches from the leader of its epoch."""
 
-    fetch_deadline_ms: int
-    update_voter_deadline_ms: int
-    has_fetched: bool = False
-    """Whether a fetch from this leader succeeded: then the leader lives, and nobody else gets a pre-vote."""
-    fetching_snapshot: OffsetAndEpoch | None = None
-    snapshot_position: int = 0
-    has_updated_leader: bool = False
-    """Whether the leader knows this voter's endpoints (kraft.version 0, where they are not in the log)."""
+    __slots__ = (
+        "fetch_deadline_ms",
+        "fetching_snapshot",
+        "has_fetched",
+        "has_updated_leader",
+        "snapshot_position",
+        "update_voter_deadline_ms",
+    )
+
+    def __init__(self, fetch_deadline_ms: int, update_voter_deadline_ms: int) -> None:
+        self.fetch_deadline_ms = fetch_deadline_ms
+        self.update_voter_deadline_ms = update_voter_deadline_ms
+        self.has_fetched = False
+        """Whether a fetch from this leader succeeded: then the leader lives, and nobody else gets a pre-vote."""
+        self.fetching_snapshot: OffsetAndEpoch | None = None
+        self.snapshot_position = 0
+        self.has_updated_leader = False
+        """Whether the leader knows this voter's endpoints (kraft.version 0, where they are not in the log)."""
 
 
-@dataclass(slots=True, eq=False)
 class Resigned:
     """Led this epoch and does not any more; tells the voters, so that they need not wait for their timeouts."""
 
-    election_deadline_ms: int
-    unacknowledged: dict[int, None]
-    successors: list[ReplicaKey]
+    __slots__ = ("election_deadline_ms", "successors", "unacknowledged")
+
+    def __init__(self, election_deadline_ms: int, unacknowledged: dict[int, None], successors: list[ReplicaKey]) -> None:
+        self.election_deadline_ms = election_deadline_ms
+        self.unacknowledged = unacknowledged
+        self.successors = successors
 
 
 Role = Unattached | Prospective | Candidate | Follower | Leadership | Resigned

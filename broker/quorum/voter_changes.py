@@ -8,7 +8,6 @@ Source: org.apache.kafka.raft.internals.AddVoterHandler, RemoveVoterHandler, Upd
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -20,14 +19,24 @@ class ChangeKind(Enum):
     REMOVE = "remove"
 
 
-@dataclass(slots=True, eq=False)
 class VoterChange:
     """The change under way. `token` is who waits for the answer; `offset` that of the record, None while the newcomer is asked."""
 
-    kind: ChangeKind
-    token: Any
-    key: ReplicaKey
-    endpoints: Endpoints
-    deadline_ms: int
-    is_answered_when_appended: bool = False
-    offset: int | None = None
+    __slots__ = ("deadline_ms", "endpoints", "is_answered_when_appended", "key", "kind", "offset", "token")
+
+    def __init__(
+        self,
+        kind: ChangeKind,
+        token: Any,
+        key: ReplicaKey,
+        endpoints: Endpoints,
+        deadline_ms: int,
+        is_answered_when_appended: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.token = token
+        self.key = key
+        self.endpoints = endpoints
+        self.deadline_ms = deadline_ms
+        self.is_answered_when_appended = is_answered_when_appended
+        self.offset: int | None = None

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from protocol.messages.stored.voters_record import Endpoint as EndpointRecord
 from protocol.messages.stored.voters_record import KRaftVersionFeature, VotersRecord
@@ -29,8 +28,7 @@ NO_ENDPOINTS: Endpoints = {}
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaKey:
+class ReplicaKey(NamedTuple):
     """A replica of the metadata log: a node and its metadata directory. ZERO_UUID: the directory is not known."""
 
     node_id: int
@@ -40,12 +38,11 @@ class ReplicaKey:
         return str(self.node_id) if self.directory_id == ZERO_UUID else f"{self.node_id}-{uuid_to_text(self.directory_id)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     """One voter: where it is reached, and the range of kraft.version that it supports (both inclusive)."""
 
     key: ReplicaKey
-    endpoints: Endpoints = field(hash=False)
+    endpoints: Endpoints
     kraft_versions: tuple[int, int] = (0, 0)
 
     def is_replica(self, key: ReplicaKey) -> bool:

@@ -8,9 +8,8 @@ Source: org.apache.kafka.server.storage.log FetchParams, FetchPartitionData; Fet
 from __future__ import annotations
 
 from collections.abc import Container, Sized
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.uuids import ZERO_UUID
@@ -37,17 +36,28 @@ class FetchIsolation(IntEnum):
     TXN_COMMITTED = 2
 
 
-@dataclass(slots=True)
 class FetchParams:
     """What holds for all partitions of one fetch. Sizes are clamped by the handler."""
 
-    replica_id: int
-    replica_epoch: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation: FetchIsolation
-    fetch_only_leader: bool = True
+    __slots__ = ("fetch_only_leader", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "replica_epoch", "replica_id")
+
+    def __init__(
+        self,
+        replica_id: int,
+        replica_epoch: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        fetch_only_leader: bool = True,
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.fetch_only_leader = fetch_only_leader
 
     @property
     def is_from_follower(self) -> bool:
@@ -105,8 +115,7 @@ class FetchTarget:
         self.log_start_offset = target.log_start_offset
 
 
-@dataclass(frozen=True, slots=True)
-class DivergingEpoch:
+class DivergingEpoch(NamedTuple):
     """Where the leader's log leaves the fetcher's: the largest common epoch and its end here."""
 
     epoch: int

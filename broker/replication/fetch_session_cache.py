@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from broker.replication.fetch_data import FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.fetch_session import INITIAL_EPOCH, PARTITIONS_PER_PIECE, FetchSession, PartitionKey, key_of, next_epoch
@@ -29,13 +29,12 @@ CACHED_PARTITIONS_MAX = 50_000
 """Of all sessions together; each takes 0.6 KB. For more, sessions make room for one another by the rules of a full cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionAnswer:
+class SessionAnswer(NamedTuple):
     """The session part of a response, and which of the reads go into it. The reads left out hold no records."""
 
     error_code: ErrorCode
     session_id: int
-    reads: list[PartitionRead] = field(default_factory=list)
+    reads: list[PartitionRead]
 
 
 class FetchContext:
@@ -130,7 +129,7 @@ class IncrementalFetchContext(FetchContext):
     def _refuse(self, reads: list[PartitionRead]) -> SessionAnswer:
         for read in reads:
             read.release()
-        return SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id)
+        return SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id, [])
 
 
 class FetchSessionCache:

@@ -6,16 +6,14 @@ loop. Source: kafka.server.AbstractFetcherManager, InitialFetchState.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from storage.log import Log
     from storage.log_results import AppendResult
 
 
-@dataclass(frozen=True, slots=True)
-class InitialFetch:
+class InitialFetch(NamedTuple):
     """Where a follower begins in a leader epoch.
 
     `last_fetched_epoch` is the epoch of its last record, by which the leader finds where the logs part (KIP-595); -1 if it knows

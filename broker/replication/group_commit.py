@@ -12,7 +12,6 @@ A failed round is final: the kernel may have dropped the pages that it could not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,12 +29,14 @@ ROUND_PARTITIONS_MAX = 500
 SYNC_FILES_MAX = 4  # dirty files of one round up to which fdatasync each is cheaper than one syncfs
 
 
-@dataclass(slots=True)
 class _Waiter:
     """Who waits for all that is dirty now: the first `partitions_count` in the order of their rounds."""
 
-    partitions_count: int
-    callback: Callable[[], None]
+    __slots__ = ("callback", "partitions_count")
+
+    def __init__(self, partitions_count: int, callback: Callable[[], None]) -> None:
+        self.partitions_count = partitions_count
+        self.callback = callback
 
 
 class GroupCommitter:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
@@ -50,8 +49,7 @@ class AlterPartitionChannel(Protocol):
         """The controller's answer. OSError when there was none; KafkaError and DecodeError when it cannot be asked, or not be read."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Change:
+class _Change(NamedTuple):
     proposal: IsrProposal
     on_answer: OnIsrAnswer
 

@@ -7,23 +7,21 @@ them all. Source: org.apache.kafka.server.partition CommittedPartitionState, Pen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 RECOVERED = 0
 """The leader recovery state of a partition that lost nothing in an unclean election, or whose leader has come to terms with it."""
 RECOVERING = 1
 
 
-@dataclass(frozen=True, slots=True)
-class IsrMember:
+class IsrMember(NamedTuple):
     """A replica of a proposed ISR, and which incarnation of its broker is meant; -1 if any (AlterPartition's BrokerState)."""
 
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IsrProposal:
+class IsrProposal(NamedTuple):
     """What a leader asks of the controller: this ISR, provided that the partition still is at these epochs."""
 
     topic_id: bytes
@@ -38,21 +36,22 @@ class IsrProposal:
         return tuple(member.broker_id for member in self.members)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class CommittedIsr:
     """No change is in flight."""
 
-    isr: tuple[int, ...]
-    partition_epoch: int
-    leader_recovery_state: int = RECOVERED
+    __slots__ = ("isr", "leader_recovery_state", "partition_epoch")  # each produced batch asks for `isr`, which a tuple's field slows
+
+    def __init__(self, isr: tuple[int, ...], partition_epoch: int, leader_recovery_state: int = RECOVERED) -> None:
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        self.leader_recovery_state = leader_recovery_state
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
         return self.isr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PendingExpandIsr:
+class PendingExpandIsr(NamedTuple):
     """The new replica counts at once. Were it ignored until the controller's answer, the controller could elect it while this leader
     acknowledges what it lacks."""
 
@@ -73,8 +72,7 @@ class PendingExpandIsr:
         return (*self.committed.isr, self.new_replica_id)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PendingShrinkIsr:
+class PendingShrinkIsr(NamedTuple):
     """Those on their way out count until the controller has dropped them."""
 
     out_of_sync_ids: tuple[int, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ METADATA_KEY = 3
 
 def test_tracebacks_that_a_client_causes_again_and_again_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World(tmp_path)
-    broken = replace(world.services(), metadata=None)  # type: ignore[arg-type]
+    broken = world.services()._replace(metadata=None)  # type: ignore[arg-type]
     apis = KafkaApis(broken, Turns(lambda callback: callback(), world.clock.monotonic_us))
     request = frame(METADATA_KEY, 9, codec.encode(MetadataRequest(topics=None), 9), correlation_id=1)
 

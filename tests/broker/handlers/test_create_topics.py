@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,7 +63,7 @@ async def test_partitions_that_take_long_are_waited_for_no_longer_than_20_s(tmp_
         def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
             waiting.append((list(topics), callback))
 
-    services = replace(room.services, replica_manager=cast("ReplicaManager", SlowReplicas()))
+    services = room.services._replace(replica_manager=cast("ReplicaManager", SlowReplicas()))
     answer = asyncio.ensure_future(create_topics.build(services)(context(7), creation("t", 1, 1)))
     while not waiting:
         await asyncio.sleep(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +157,7 @@ def test_others_are_served_while_a_thread_brings_in_what_one_partition_needs(
 
     monkeypatch.setattr(Partition, "read", read_cold_once)
     executor, client = ManualExecutor(), TurnsClient(world)
-    client.handler = fetch.FetchHandler(replace(world.services(), run_blocking=executor)).handle
+    client.handler = fetch.FetchHandler(world.services()._replace(run_blocking=executor)).handle
     answer = client.begin(everything())
     client.loop.run()
     assert not answer.is_done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +223,7 @@ def test_others_are_served_while_a_thread_brings_in_what_one_of_many_partitions_
 
     monkeypatch.setattr(list_offsets, "_find", find_cold_once)
     executor = ManualExecutor()
-    answer, loop = ask_many(many, *range(MANY), services=replace(many.services(), run_blocking=executor))
+    answer, loop = ask_many(many, *range(MANY), services=many.services()._replace(run_blocking=executor))
     loop.run()
     assert (answer.is_done, len(loop.turns)) == (False, 1)
 

@@ -36,7 +36,7 @@ def request(*topics: tuple[str, list[tuple[int, memoryview | None]]], acks: int 
 
 
 def send(world: World, asked: ProduceRequest, *, version: int = 9) -> Any:
-    facts = replace(context(PRODUCE_KEY, version), now_ms=world.clock.now_ms())
+    facts = context(PRODUCE_KEY, version).at(world.clock.now_ms())
     outcome = completed(produce.build(world.services())(facts, asked))
     return read_prepared(outcome, version) if isinstance(outcome, PreparedResponse) else outcome
 
@@ -233,7 +233,7 @@ class LongChecks:
         self.world.create_topic("c", cleanup_policy="compact")
         self.world.create_topic("p")
         self.worker = ManualWorker()
-        self.handle = produce.build(replace(self.world.services(), worker=self.worker))
+        self.handle = produce.build(self.world.services()._replace(worker=self.worker))
 
     def send(self, topic: str, *keys: bytes | None, acks: int = 1) -> Any:
         records = [SimpleRecord(key, b"v", (), WALL_START_MS) for key in keys]

@@ -7,7 +7,6 @@ import mmap
 import tracemalloc
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ class Room:
         self.world = World(root)
         self.world.create_topic("c", cleanup_policy="compact", max_message_bytes="4000000")
         self.worker = ManualWorker()
-        self._handle = produce.build(replace(self.world.services(), worker=self.worker))
+        self._handle = produce.build(self.world.services()._replace(worker=self.worker))
         self.frames: list[weakref.ref[Any]] = []
 
     def send(self, batch: bytes, *, size: int = 0, acks: int = 1) -> Deferred:

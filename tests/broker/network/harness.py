@@ -7,7 +7,6 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import uvloop
@@ -70,7 +69,7 @@ class Harness:
 
     async def listen_as(self, name: str) -> Listener:
         """Another listener with the same limits."""
-        return await self._listen(replace(self._facts, name=name))
+        return await self._listen(self._facts._replace(name=name))
 
     async def _listen(self, facts: ListenerFacts) -> Listener:
         listener = Listener(facts, self.registry, self._options)
