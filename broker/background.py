@@ -11,15 +11,15 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.blocking import RunBlocking
-from broker.clock import Clock, Timer
 from storage.errors import StorageError
-from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.blocking import RunBlocking
+    from broker.clock import Clock, Timer
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import ReplicaManager
     from config.server import ServerConfig
+    from storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.background")
 

@@ -14,19 +14,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.controller.broker_control import BrokerControl
-from broker.controller.config_control import ConfigControl
 from broker.controller.heartbeats import BrokerHeartbeats
-from broker.controller.topic_control import REPLICAS_UNLIMITED, TopicControl
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
 from config.server import ServerConfig
 
 if TYPE_CHECKING:
+    from broker.controller.config_control import ConfigControl
     from broker.controller.partition_control import PartitionControl
+    from broker.controller.topic_control import TopicControl
+
+REPLICAS_UNLIMITED = 2**31 - 1
 
 
 class Controller:
-    """Owns the controller's state. `topics`, `configs`, `brokers` and `partitions` compute; `replay` alone changes."""
+    """Owns the controller's state. `topics`, `configs`, `brokers` and `partitions` compute; `replay` alone changes.
+
+    What a start does not need is made, and its module imported, when it is first asked for."""
 
     def __init__(
         self,
@@ -40,13 +44,32 @@ class Controller:
         now_ms: int = 0,
     ) -> None:
         self.state = ClusterState() if state is None else state
-        self.topics = TopicControl(self.state, config, ConfigDescriber(self.state, config, node_id), random_source, node_id, replicas_max)
-        self.configs = ConfigControl(self.state, config, node_id)
         self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms, now_ms, embedded_id=node_id)
         self.brokers = BrokerControl(self.state, cluster_id, self.heartbeats, now_ms, embedded_id=node_id)
         self._config = config
         self._node_id = node_id
+        self._random = random_source
+        self._replicas_max = replicas_max
+        self._topics: TopicControl | None = None
+        self._configs: ConfigControl | None = None
         self._partitions: PartitionControl | None = None
+
+    @property
+    def topics(self) -> TopicControl:
+        if self._topics is None:
+            from broker.controller.topic_control import TopicControl
+
+            describer = ConfigDescriber(self.state, self._config, self._node_id)
+            self._topics = TopicControl(self.state, self._config, describer, self._random, self._node_id, self._replicas_max)
+        return self._topics
+
+    @property
+    def configs(self) -> ConfigControl:
+        if self._configs is None:
+            from broker.controller.config_control import ConfigControl
+
+            self._configs = ConfigControl(self.state, self._config, self._node_id)
+        return self._configs
 
     @property
     def partitions(self) -> PartitionControl:

@@ -18,26 +18,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from broker.clock import Clock, Timer
-from broker.context import RequestContext
 from broker.controller.cluster_control import activation_records, fencing_records, producer_id_block
-from broker.controller.controller import Controller
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
 from broker.loop_job import OnBusy, nobody
 from broker.metadata.change_log import ChangeLog, Telling
-from broker.quorum.quorum import Quorum, SnapshotReader
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 if TYPE_CHECKING:
+    from broker.clock import Clock, Timer
+    from broker.context import RequestContext
+    from broker.controller.controller import Controller
+    from broker.quorum.quorum import Quorum, SnapshotReader
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+    from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+    from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 logger = logging.getLogger("barnabas.controller")
 

@@ -47,8 +47,6 @@ from protocol.uuids import ZERO_UUID
 USE_DEFAULT = -1
 """Number of partitions or replicas in a CreateTopics request: the broker's default, or given by the assignment."""
 
-REPLICAS_UNLIMITED = 2**31 - 1
-
 PARTITIONS_AT_ONCE = 100
 """New partitions of one topic that are computed, encoded and replayed in one step, 14 µs each; records of more are prepared in steps."""
 
@@ -69,7 +67,7 @@ class TopicControl:
         describer: ConfigDescriber,
         random_source: random.Random,
         node_id: int,
-        replicas_max: int = REPLICAS_UNLIMITED,
+        replicas_max: int,
     ) -> None:
         self._state = state
         self._config = config

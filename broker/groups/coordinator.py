@@ -15,39 +15,37 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from broker.answer_size import AnswerSize
-from broker.clock import Clock, Timer
-from broker.coordination.coordinator_log import CoordinatorLog
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.runtime import CoordinatorRuntime
-from broker.coordination.shard import Shard
 from broker.deferred import Deferred
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.descriptions import GroupListing, description, listing
-from broker.groups.group_config import GroupConfig
-from broker.groups.offset_reads import OffsetReads
 from broker.groups.record_table import GROUP_RECORDS
-from broker.groups.requester import Requester
-from broker.groups.shard import GroupCoordinatorShard
 from broker.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.log_fields import Fields
 from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
-from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import pieces
-from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from protocol.messages.sync_group import SyncGroupRequest
 from protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.answer_size import AnswerSize
+    from broker.clock import Clock, Timer
+    from broker.coordination.coordinator_log import CoordinatorLog
+    from broker.coordination.shard import Shard
+    from broker.groups.classic_group import ClassicGroup
+    from broker.groups.descriptions import GroupListing
+    from broker.groups.group_config import GroupConfig
+    from broker.groups.offset_reads import OffsetReads
+    from broker.groups.requester import Requester
+    from broker.groups.shard import GroupCoordinatorShard
+    from broker.metadata.metadata_cache import MetadataCache
+    from broker.turns import Work
+    from protocol.messages.join_group import JoinGroupRequest
+    from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+    from protocol.messages.sync_group import SyncGroupRequest
 
 log = logging.getLogger("barnabas.groups")
 
@@ -68,6 +66,7 @@ class GroupCoordinator:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._random = random_source
         self._metadata = metadata
         self._expiry_timer: Timer | None = None
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
@@ -77,11 +76,16 @@ class GroupCoordinator:
             coordinator_log=coordinator_log,
             clock=clock,
             table=GROUP_RECORDS,
-            make_machine=lambda shard: GroupCoordinatorShard(shard, clock, random_source, config, self._topic_id_of, limited_log),
+            make_machine=self._make_machine,
             write_timeout_ms=config.commit_timeout_ms,
             limited_log=limited_log,
             on_all_loaded=self._log_loaded,
         )
+
+    def _make_machine(self, shard: Shard[GroupCoordinatorShard]) -> GroupCoordinatorShard:
+        from broker.groups.shard import GroupCoordinatorShard  # a broker without groups does not need it
+
+        return GroupCoordinatorShard(shard, self._clock, self._random, self._config, self._topic_id_of, self._limited_log)
 
     # Life.
 
@@ -177,12 +181,16 @@ class GroupCoordinator:
 
     def offset_reads(self, size: AnswerSize, *, require_stable: bool) -> OffsetReads:
         """For one request, whose answer has `size` left."""
+        from broker.groups.offset_reads import OffsetReads
+
         return OffsetReads(self.runtime.get_shard, size, require_stable=require_stable)
 
     # Inspection: what is committed.
 
     def list_groups(self) -> Iterator[list[GroupListing]]:
         """All groups here, a piece at a time. KafkaError while some are not known yet: a partial list would look whole."""
+        from broker.groups.descriptions import listing
+
         return ([listing(group) for group in piece] for piece in pieces(self._groups()))
 
     def count_states(self) -> Counter[str]:
@@ -195,6 +203,8 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> Work:
         """GroupDescription, None if there is no group of that id; KafkaError if it is not this broker that knows."""
+        from broker.groups.descriptions import description
+
         shard = self.runtime.get_shard(group_id)
         group = shard.timeline.committed(shard.machine.group_manager.groups).get(group_id)
         return None if group is None else (yield from description(group))
@@ -258,6 +268,8 @@ def _leave_error(error: ErrorCode) -> LeaveGroupResponse:
 
 def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """The same error for every partition of the request."""
+    from protocol.messages.offset_commit import OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic
+
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

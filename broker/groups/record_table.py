@@ -9,10 +9,13 @@ with an explicit retention time, the only version that has room for it.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from broker.coordination.records import RecordTable, RecordType, encode_key
-from broker.groups.shard import GroupCoordinatorShard
 from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+
+if TYPE_CHECKING:
+    from broker.groups.shard import GroupCoordinatorShard
 
 LEGACY_OFFSET_COMMIT = 0
 """The type of very old brokers' offsets, with the same key."""

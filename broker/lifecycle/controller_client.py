@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from broker.clock import Clock
-from broker.context import RequestContext
-from broker.controller.channel import ControllerChannel
 from broker.lifecycle.auto_create import AutoTopicCreator
 from broker.lifecycle.producer_ids import ProducerIdManager
 from broker.metadata.change_log import ChangeLog
 from broker.metadata.image import ProducerIdBlock
-from broker.metadata.metadata_cache import MetadataCache
-from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.context import RequestContext
+    from broker.controller.channel import ControllerChannel
+    from broker.metadata.metadata_cache import MetadataCache
+    from config.server import ServerConfig
+    from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 
 class ControllerClient:

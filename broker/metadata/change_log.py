@@ -10,25 +10,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from broker.clock import Clock
-from broker.context import RequestContext
 from broker.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.log_fields import Fields
 from broker.metadata.cluster_state import RESOURCE_TOPIC
 from broker.pieces import pieces
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeleteTopicsResponse
-from protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from protocol.uuids import uuid_to_text
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.context import RequestContext
+    from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+    from protocol.messages.delete_topics import DeleteTopicsResponse
+    from protocol.messages.incremental_alter_configs import (
+        AlterConfigsResource,
+        AlterConfigsResourceResponse,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
 
 log = logging.getLogger("barnabas.cluster")
 

@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from broker.blocking import RunBlocking
 from broker.cold_reads import read_in_turns
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
 from broker.replication.fetch_data import FetchablePartition, FetchParams, FetchTarget, PartitionRead
-from broker.replication.fetch_session import FetchSession
-from broker.replication.hosted_partitions import HostedPartitions
-from broker.replication.log_directories import LogDirectories
-from broker.replication.partition import Partition
-from broker.replication.waiting_requests import WaitingRequests
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.page_cache import not_waiting
 
 if TYPE_CHECKING:
+    from broker.blocking import RunBlocking
     from broker.clock import Clock
     from broker.deferred import Deferred
+    from broker.replication.fetch_session import FetchSession
+    from broker.replication.hosted_partitions import HostedPartitions
+    from broker.replication.log_directories import LogDirectories
+    from broker.replication.partition import Partition
+    from broker.replication.waiting_requests import WaitingRequests
 
 PARTITIONS_PER_PIECE = 64
 PARTITIONS_PER_READ_PIECE = 16

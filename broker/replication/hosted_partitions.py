@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.replication.partition import Partition, PartitionEnvironment
 from broker.replication.partition_role import OFFLINE
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from broker.metadata.image import PartitionChange
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metrics import Metrics
+    from broker.replication.partition import Partition, PartitionEnvironment
     from storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.replication")
@@ -125,6 +125,8 @@ class HostedPartitions:
                 # Made anew in another directory it would answer with offsets from 0 and hide every acknowledged record.
                 raise StorageError("its log may lie in a directory that is offline")
             partition_log = logs.create_log(topic, index, topic_id, self._metadata.log_config(topic), self._clock.now_ms())
+        from broker.replication.partition import Partition  # only now: a start without partitions does not need it
+
         partition = Partition(
             topic,
             index,

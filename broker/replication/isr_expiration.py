@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from broker.clock import Clock, Timer
-from broker.replication.hosted_partitions import HostedPartitions
-from broker.replication.partition import Partition
+if TYPE_CHECKING:
+    from broker.clock import Clock, Timer
+    from broker.replication.hosted_partitions import HostedPartitions
+    from broker.replication.partition import Partition
 
 PARTITIONS_PER_TURN = 500
 """Looked at in one turn, 1 µs each where nothing is to be done."""

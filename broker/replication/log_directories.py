@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.blocking import RunBlocking
 from broker.replication.countdown import countdown
 from broker.replication.group_commit import GroupCommitter
-from broker.replication.hosted_partitions import HostedPartitions
-from broker.replication.partition import Partition
-from broker.replication.waiting_requests import WaitingRequests
 from storage.errors import StorageError, is_descriptor_shortage
 
 if TYPE_CHECKING:
+    from broker.blocking import RunBlocking
     from broker.clock import Clock
+    from broker.replication.hosted_partitions import HostedPartitions
+    from broker.replication.partition import Partition
+    from broker.replication.waiting_requests import WaitingRequests
     from storage.log import Log
 
 log = logging.getLogger("barnabas.replication")

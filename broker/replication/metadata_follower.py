@@ -11,22 +11,22 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.blocking import RunBlocking
 from broker.loop_job import LoopJob, OnBusy
 from broker.metadata.image import PartitionChange
-from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.new_partitions import NewPartitions
-from broker.replication.partition import Partition
 from broker.replication.removals import PartitionRemovals
 from broker.replication.settings_takeover import SettingsTakeover
-from broker.replication.waiting_requests import WaitingRequests
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from broker.blocking import RunBlocking
     from broker.clock import Clock
     from broker.metadata.image import MetadataDelta
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metrics import Metrics
+    from broker.replication.hosted_partitions import HostedPartitions
+    from broker.replication.partition import Partition
+    from broker.replication.waiting_requests import WaitingRequests
+    from storage.errors import StorageError
     from storage.log_manager import LogManager
 
 NEW_PARTITIONS_AT_ONCE = 10

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.replication.fetcher_control import FetcherControl
 from broker.replication.follower import NO_BROKER_EPOCH
-from broker.replication.isr_state import IsrProposal
-from broker.replication.partition import OnIsrAnswer, Partition
-from broker.replication.waiting_requests import WaitingRequests
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
+    from broker.replication.fetcher_control import FetcherControl
+    from broker.replication.isr_state import IsrProposal
+    from broker.replication.partition import OnIsrAnswer, Partition
+    from broker.replication.waiting_requests import WaitingRequests
 
 
-AlterIsr = Callable[[IsrProposal, OnIsrAnswer], None]
+AlterIsr = Callable[["IsrProposal", "OnIsrAnswer"], None]
 
 
 class ClusterEnvironment:

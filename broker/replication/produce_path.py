@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
-from broker.replication.hosted_partitions import HostedPartitions
-from broker.replication.log_directories import LogDirectories
-from broker.replication.partition import ALL_IN_SYNC, Partition
-from broker.replication.waiting_requests import WaitingRequests
+from broker.replication.delayed_produce import ALL_IN_SYNC, DelayedProduce, OnAppended, PartitionAppendResult
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
@@ -21,6 +17,10 @@ from storage.validation import AppendOrigin, PreparedBatch, RecordValidationErro
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.metrics import Metrics
+    from broker.replication.hosted_partitions import HostedPartitions
+    from broker.replication.log_directories import LogDirectories
+    from broker.replication.partition import Partition
+    from broker.replication.waiting_requests import WaitingRequests
 
 AppendEntry = tuple[str, int, memoryview | PreparedBatch]
 """Topic, partition index and the writable bytes of one batch, or the batch as a thread checked it ahead."""

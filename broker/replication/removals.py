@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.blocking import BlockingResult, RunBlocking
 from broker.loop_job import LoopJob, OnBusy, nobody
 from broker.replication.countdown import countdown
-from broker.replication.partition import Partition
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from broker.blocking import BlockingResult, RunBlocking
     from broker.clock import Clock
+    from broker.replication.partition import Partition
     from storage.log_directory import RemovalWork
     from storage.log_manager import LogManager
 

@@ -11,28 +11,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.blocking import RunBlocking
 from broker.loop_job import OnBusy, nobody
-from broker.replication.delayed_fetch import DelayedFetch, OnFetched
-from broker.replication.delayed_produce import DelayedProduce, OnAppended
-from broker.replication.fetch_data import FetchParams, FetchTarget
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.fetcher_control import FetcherControl, NoFetchers
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.isr_expiration import IsrExpiration
 from broker.replication.log_directories import LogDirectories
 from broker.replication.metadata_follower import MetadataFollower
-from broker.replication.partition import Partition
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
 from broker.replication.produce_path import AppendEntry, ProducePath
 from broker.replication.waiting_requests import WaitingRequests
 from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
+    from broker.blocking import RunBlocking
     from broker.clock import Clock
     from broker.metadata.image import MetadataDelta
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metrics import Metrics
+    from broker.replication.delayed_fetch import DelayedFetch, OnFetched
+    from broker.replication.delayed_produce import DelayedProduce, OnAppended
+    from broker.replication.fetch_data import FetchParams, FetchTarget
+    from broker.replication.partition import Partition
     from config.server import ServerConfig
     from storage.errors import StorageError
     from storage.log_manager import LogManager
