@@ -79,6 +79,7 @@ class ControllerClient:
 
     async def close(self) -> None:
         """Stop the tasks that this object owns."""
+        self._auto_creator.close()
         for task in self._creations:
             task.cancel()
         await asyncio.gather(*self._creations, return_exceptions=True)

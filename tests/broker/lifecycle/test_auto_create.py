@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from broker.lifecycle.auto_create import AutoTopicCreator, TopicCreator
+from broker.lifecycle.auto_create import CREATIONS_PER_TURN, AutoTopicCreator, TopicCreator
 from broker.metadata.change_log import ChangeLog
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from tests.support.clock import ManualClock
+from tests.broker.metadata.room import context
+from tests.support.clock import ManualClock, ManualTimer
 from tests.support.doubles import stands_for
 
 
-@stands_for(TopicCreator)
+@stands_for(TopicCreator, own=("answers", "on_request", "requests"))
 class _Creator:
     """Keeps what it is asked for until the test answers."""
 
@@ -22,8 +24,10 @@ class _Creator:
         self.requests: list[CreateTopicsRequest] = []
         self.answers: list[Callable[[CreateTopicsResponse | KafkaError], None]] = []
         self.alive_brokers_count = 1
+        self.on_request: Callable[[], object] = lambda: None
 
     def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
+        self.on_request()
         self.requests.append(request)
         self.answers.append(on_done)
 
@@ -115,3 +119,53 @@ def test_the_default_replication_factor_is_named_for_other_topics(caplog: pytest
     _refuse_replication_factor(creator, "t")
 
     assert caplog.messages == ["topic t cannot be created: default.replication.factor=2 but 1 broker is alive: set it to 1"]
+
+
+class _CountedTurns(ManualClock):
+    """Knows how many timers have fired: each is a turn of the loop."""
+
+    turns_count = 0
+
+    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
+        def run() -> None:
+            self.turns_count += 1
+            callback(*arguments)
+
+        return super().call_later(delay_ms, run)
+
+
+def test_a_few_creations_begin_in_each_turn_of_the_loop() -> None:
+    clock = _CountedTurns()
+    creator, auto = _creator(clock)
+    turns: list[int] = []
+    creator.on_request = lambda: turns.append(clock.turns_count)
+    names = [f"t{number}" for number in range(40)]
+
+    for start in range(0, len(names), 10):  # as one slice of a Metadata request asks for them
+        auto.create(names[start : start + 10], context(9))
+    clock.advance(0)
+
+    assert [request.topics[0].name for request in creator.requests] == names
+    assert max(Counter(turns).values()) == CREATIONS_PER_TURN
+
+
+def test_a_coordinators_topic_does_not_wait_behind_a_clients() -> None:
+    clock = ManualClock()
+    creator, auto = _creator(clock)
+    auto.create([f"t{number}" for number in range(40)], context(9))
+
+    auto.create(["__consumer_offsets"])
+    clock.advance(0)
+
+    assert creator.requests[CREATIONS_PER_TURN].topics[0].name == "__consumer_offsets"
+
+
+def test_nothing_begins_after_the_end() -> None:
+    clock = ManualClock()
+    creator, auto = _creator(clock)
+    auto.create([f"t{number}" for number in range(40)], context(9))
+
+    auto.close()
+    clock.advance(1_000)
+
+    assert len(creator.requests) == CREATIONS_PER_TURN
