@@ -240,6 +240,21 @@ def test_many_groups_are_listed_in_turns() -> None:
     assert pieces_count >= COUNT / ELEMENTS_PER_PIECE_MAX
 
 
+async def test_the_configs_of_many_new_topics_are_answered_in_turns(tmp_path: Path) -> None:
+    """A small request, whose answer has thirty configs for each topic."""
+    room = await open_room(tmp_path)
+    handle = create_topics.build(room.services)
+
+    few: Any = await handle(context(7), creation("few", 1, 1))
+    request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES[:100]])
+    many: Any = await handle(context(7), request)
+
+    assert [topic.name for topic in few.topics] == ["few"]
+    assert isinstance(many, GeneratorType)
+    assert [topic.name for topic in finished(many).topics] == NAMES[:100]
+    await room.close()
+
+
 async def test_few_topics_are_described_at_once(tmp_path: Path) -> None:
     room = await open_room(tmp_path)
 
