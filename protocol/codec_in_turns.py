@@ -26,6 +26,9 @@ ELEMENTS_PER_PIECE = 64
 COPIED_BYTES_MAX = 1 << 20
 """A larger field of bytes stays a view over the buffer: a handler that has a limit refuses it before 100 MB are copied for 30 ms."""
 
+GATHERED_BYTES = 32 * 1024
+"""Size from which on a chunk is not added to: 64 elements may be a kilobyte, and whoever sends and counts chunks had ten thousand."""
+
 NUMBERS_PER_PIECE = 4096
 """Of an array of plain numbers, which cost 20 ns each."""
 
@@ -102,6 +105,21 @@ def records_of(message: Message) -> Iterator[Records | None]:
                     yield from records_of(item)
 
 
+class _Gathered(bytearray):
+    """A chunk of the encoder's own, to which it may add. Records may be a bytearray too."""
+
+    __slots__ = ()
+
+
+def _gather(chunks: list[Any], data: bytes) -> None:
+    """Put `data` behind what the chunks hold."""
+    last = chunks[-1] if chunks else None
+    if type(last) is _Gathered and len(last) < GATHERED_BYTES:
+        last += data
+    else:
+        chunks.append(_Gathered(data))
+
+
 class _DecodingInTurns(Decoding):
     """`k` counts the elements down to the next yield."""
 
@@ -128,7 +146,7 @@ class _DecodingInTurns(Decoding):
 
 
 class _EncodingInTurns(Encoding):
-    """As above; what was written before a yield becomes a chunk of its own, unless it is part of a tagged field."""
+    """As above; what was written before a yield goes into the chunks, unless it is part of a tagged field."""
 
     def begin(self) -> None:
         self.line(f"k = {ELEMENTS_PER_PIECE}")
@@ -139,7 +157,7 @@ class _EncodingInTurns(Encoding):
         with self.block("if k < 0:"):
             self.line(f"k = {ELEMENTS_PER_PIECE}")
             if self.out == "out":
-                self.line("if out: chunks.append(join(out)); out.clear()")
+                self.line(f"if out: {self.bind('gather', _gather)}(chunks, join(out)); out.clear()")
             self.line("yield")
 
     def numbers(self, element: FieldType, items: str) -> None:

@@ -22,7 +22,7 @@ RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose 
 # Bytes; smaller slices are read and leave in one call with what is around them. For 1 KB that is 8 µs of CPU against 14 µs for a send, a
 # sendfile and another send, each of which wakes the peer; from about 64 KB on the copy costs more than it saves.
 INLINE_SIZE = 16 * 1024
-TURN_SIZE = 2 * 1024 * 1024  # bytes of slices that leave before the loop looks at its other clients: half a millisecond of calls
+TURN_SIZE = 2 * 1024 * 1024  # bytes that leave before the loop looks at its other clients: half a millisecond of calls, one if copied
 RUN_SIZE = 64 * 1024
 """Bytes from which on nothing more is joined for one call. An answer in many pieces would be joined whole, again and again."""
 
@@ -107,7 +107,7 @@ class Outbox:
         self.pushed_size += len(chunk)
 
     def flush(self) -> None:
-        """Send as much as the socket takes now, and TURN_SIZE of slices at most; the rest goes out when it is writable again."""
+        """Send as much as the socket takes now, and TURN_SIZE at most; the rest goes out when it is writable again."""
         self.pushed_size = 0
         if self._waits_for_writable or self._reading_in is not None or self._is_closed:
             return
@@ -172,6 +172,8 @@ class Outbox:
         if sent < len(data):
             queue.appendleft(memoryview(data)[sent:])  # type: ignore[arg-type]
             raise BlockingIOError
+        if queue:
+            self._turn_left -= sent
 
     def _take_run(self, first: Chunk) -> bytes:
         """`first` and the bytes and small slices after it, which leave the queue, as one piece. A slice counts as much of the turn as

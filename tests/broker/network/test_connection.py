@@ -209,6 +209,32 @@ def test_an_answer_in_many_pieces_is_not_joined_whole(monkeypatch: pytest.Monkey
     assert max(offered_sizes) <= RUN_SIZE + 1000
 
 
+def test_an_answer_in_many_pieces_lets_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket would take more at once, and while the peer reads as fast as we write, all of it."""
+    sent: list[int] = []
+    sent_before_others: list[int] = []
+
+    class CountingSocket(socket.socket):
+        def send(self, data: Any, *flags: int) -> int:
+            sent.append(super().send(data, *flags))
+            return sent[-1]
+
+    def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+        asyncio.get_running_loop().call_soon(lambda: sent_before_others.append(sum(sent)))
+        return [bytes(RUN_SIZE) for _ in range(3 * TURN_SIZE // RUN_SIZE)]
+
+    async def test() -> None:
+        monkeypatch.setattr(socket, "socket", CountingSocket)
+        async with serving(handle, listener={"send_buffer_bytes": 3 * TURN_SIZE}) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b""))
+            assert await reader.readexactly(3 * TURN_SIZE) == bytes(3 * TURN_SIZE)
+
+    run(test)
+
+    assert sent_before_others == [TURN_SIZE]
+
+
 def test_a_peer_that_does_not_read_stops_being_read(tmp_path: Path) -> None:
     (tmp_path / "segment.log").write_bytes(bytes(8_000_000))
 
