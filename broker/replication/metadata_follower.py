@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NEW_PARTITIONS_AT_ONCE = 10
 """Partitions of one change of the metadata that are made at once, 0.3 to 1 ms each; the others follow while requests are served."""
 NEW_PARTITIONS_PER_TURN = 4
-NEW_PARTITIONS_SLICE_US = 2_000  # fewer are made in a turn where the disk is slow
+NEW_PARTITIONS_SLICE_US = 2_000  # fewer are made in a turn where the disk is slow, on demand or not
 
 
 class MetadataFollower:
@@ -59,6 +59,7 @@ class MetadataFollower:
         self._new = NewPartitions()
         self._making = LoopJob(clock, self._make_new, on_busy)
         self._on_demand_count = 0  # since the last turn
+        self._on_demand_us = 0
         self._settings_takeover = SettingsTakeover(clock, self._take_over_settings, on_busy)
         self._removals = PartitionRemovals(
             clock,
@@ -80,7 +81,8 @@ class MetadataFollower:
             self._new.discard_topics(deleted_names)
         changed: list[Partition] = []
         moved_away: list[Partition] = []
-        new_count = 0
+        # Behind those that wait already, which have this turn's time.
+        new_count = NEW_PARTITIONS_AT_ONCE if self._making.is_waiting else 0
         end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
         for change in delta.changed_partitions:
             if hosted.node_id in change.image.replicas:
@@ -137,8 +139,8 @@ class MetadataFollower:
     def _make_new(self) -> bool:
         """Make a few of the partitions that wait, as the metadata has them now; whether there are more. Until then requests for very many
         of them are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
-        self._on_demand_count = 0
-        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
+        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US - self._on_demand_us
+        self._on_demand_count = self._on_demand_us = 0
         for key in tuple(islice(self._can_be_made(), NEW_PARTITIONS_PER_TURN)):
             self._make_one_new(key)
             if self._clock.monotonic_us() >= end_us:
@@ -155,10 +157,13 @@ class MetadataFollower:
         """A partition that waits is made when it is asked for: few clients ever see that it was not there."""
         if (topic, partition) not in self._new or self._on_demand_count >= NEW_PARTITIONS_AT_ONCE:
             return None
-        if self._removals.is_leaving(topic, partition):
+        if self._on_demand_us >= NEW_PARTITIONS_SLICE_US or self._removals.is_leaving(topic, partition):
             return None
         self._on_demand_count += 1
-        return self._make_one_new((topic, partition))
+        start_us = self._clock.monotonic_us()
+        made = self._make_one_new((topic, partition))
+        self._on_demand_us += self._clock.monotonic_us() - start_us
+        return made
 
     def _make_one_new(self, key: tuple[str, int]) -> Partition | None:
         name, index = key

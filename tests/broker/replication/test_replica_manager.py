@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from pathlib import Path
 
 import pytest
 
 from broker.replication.fetch_data import FetchTarget
-from broker.replication.metadata_follower import NEW_PARTITIONS_AT_ONCE
+from broker.replication.metadata_follower import NEW_PARTITIONS_AT_ONCE, NEW_PARTITIONS_SLICE_US
 from protocol.errors import ErrorCode, KafkaError
 from storage.disk import SYSTEM_DISK
 from tests.broker.replication.world import World, batch, values
@@ -212,6 +213,34 @@ def test_partition_that_is_asked_for_does_not_wait_for_its_turn(tmp_path: Path) 
     assert [result.error_code for result in produced[:NEW_PARTITIONS_AT_ONCE]] == [ErrorCode.NONE] * NEW_PARTITIONS_AT_ONCE
     assert {result.error_code for result in produced[NEW_PARTITIONS_AT_ONCE:]} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert world.partition("large", 499).log.log_end_offset == 1
+
+
+def test_few_partitions_are_made_on_demand_in_a_turn_where_the_disk_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    world.create_topic("first")
+    world.create_topic("large", partitions=500)
+    milliseconds_us = itertools.count(step=1_000)
+    monkeypatch.setattr(world.clock, "monotonic_us", lambda: next(milliseconds_us))
+
+    produced = [world.produce("large", batch("x"), index=index)[0] for index in range(499, 400, -1)]
+
+    assert [result.error_code for result in produced].count(ErrorCode.NONE) == NEW_PARTITIONS_SLICE_US / 1_000
+
+
+def test_a_topic_made_while_a_large_one_is_waits_for_its_turn(tmp_path: Path) -> None:
+    """Else each commit of thousands of new topics makes some, beside those of the turn."""
+    world = World(tmp_path)
+    world.create_topic("first")
+    world.create_topic("large", partitions=500)
+
+    world.create_topic("next")
+    names_at_once = {partition.topic for partition in world.replica_manager.partitions()}
+    produced = world.produce("next", batch("x"))[0]
+    world.clock.advance(1)
+
+    assert names_at_once == {"first", "large"}
+    assert produced.error_code is ErrorCode.NONE
+    assert world.partition("next", 0).log.log_end_offset == 1
 
 
 def test_large_topic_that_is_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
