@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,6 +31,29 @@ FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision, or to
 Result = TypeVar("Result")
 
 
+class ChoreTurns:
+    """At most one chore works in a turn of the loop: several fall due in the same millisecond, and each piece of theirs takes up to one."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[object] = deque()
+        self._is_taken = False
+
+    async def next(self) -> None:
+        """Wait for a turn, which may be this one if it is nobody's; the caller works in it until it waits for something."""
+        ticket = object()
+        self._waiting.append(ticket)
+        try:
+            while self._is_taken or self._waiting[0] is not ticket:
+                await asyncio.sleep(0)
+        finally:
+            self._waiting.remove(ticket)
+        self._is_taken = True
+        asyncio.get_running_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        self._is_taken = False
+
+
 class Background:
     """The chores of one broker. Owned by server.py: `start` once partitions are there, `stop` before the logs close."""
 
@@ -43,6 +67,7 @@ class Background:
         self._run_blocking = run_blocking
         self._timers: dict[str, Timer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._turns = ChoreTurns()
         self._is_stopped = False
 
     def start(self) -> None:
@@ -72,6 +97,7 @@ class Background:
 
         async def run() -> None:
             try:
+                await self._turns.next()
                 await chore()
             except StorageError as e:
                 if e.path is not None:
@@ -98,7 +124,7 @@ class Background:
         count = 0
         for checked_count, each in enumerate(self._log_manager.logs()):
             if checked_count % LOGS_PER_TURN == LOGS_PER_TURN - 1:
-                await asyncio.sleep(0)
+                await self._turns.next()
             if self._log_manager.find_log(each.topic, each.partition) is not each:
                 continue  # it was deleted, or its directory failed, meanwhile
             deleted_count = self._log_manager.enforce_retention_of(each, self._clock.now_ms())
@@ -110,7 +136,7 @@ class Background:
             log.info("retention deleted segments=%d", count)
 
     async def _write_checkpoints(self) -> None:
-        for work in await _in_turns(self._log_manager.take_checkpoints_in_pieces()):
+        for work in await self._in_turns(self._log_manager.take_checkpoints_in_pieces()):
             await self._run_blocking(work.run)
 
     async def _flush_all(self) -> None:
@@ -134,25 +160,24 @@ class Background:
         partitions = list(self._replica_manager.partitions())
         for start in range(0, len(partitions), PARTITIONS_PER_TURN):
             if start:
-                await asyncio.sleep(0)
+                await self._turns.next()
             piece = partitions[start : start + PARTITIONS_PER_TURN]
             self._replica_manager.request_flush(partition for partition in piece if not partition.is_deleted and is_due(partition))
 
     async def _delete_due(self) -> None:
-        work = await _in_turns(self._log_manager.take_due_deletions_in_pieces(self._clock.now_ms()))
+        work = await self._in_turns(self._log_manager.take_due_deletions_in_pieces(self._clock.now_ms()))
         if work is not None:
             await self._run_blocking(work.run)
 
     async def _expire_producers(self) -> None:
         self._log_manager.remove_expired_producers(self._clock.now_ms())
 
-
-async def _in_turns(pieces: Generator[None, None, Result]) -> Result:
-    """What the work comes to; others are served at each of its yields."""
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as e:
-            result: Result = e.value
-            return result
-        await asyncio.sleep(0)
+    async def _in_turns(self, pieces: Generator[None, None, Result]) -> Result:
+        """What the work comes to; others are served at each of its yields."""
+        while True:
+            await self._turns.next()
+            try:
+                next(pieces)
+            except StopIteration as e:
+                result: Result = e.value
+                return result
