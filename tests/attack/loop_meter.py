@@ -9,20 +9,21 @@ disk, or waited for the GIL. Linux only.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import signal
 import struct
-import sys
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 TICK_S = 0.001
 RECORDED_MIN_NS = 2_000_000  # lateness of a tick that is worth a record
-SAMPLED_MIN_NS = 10_000_000  # lateness from which on the sampler looks what holds the loop
-SAMPLE_INTERVAL_S = 0.005
-FRAMES_SHOWN = 8
+SAMPLED_MIN_NS = 8_000_000  # CPU between two ticks from which on the samples in between are written
+SAMPLE_INTERVAL_S = 0.001
+FRAMES_SHOWN = 9
 
 _HOLD = struct.Struct("<qqqq")
 
@@ -55,6 +56,8 @@ class LoopMeter:
         self._cpu_ns = 0
         self._waited_ns = 0
         self.last_tick_ns = time.monotonic_ns()
+        self.on_tick: Callable[[int, int], object] | None = None
+        """Told how late each tick came, and the CPU of the loop's thread since the one before."""
 
     def start(self) -> None:
         self._loop.call_soon(self._begin)
@@ -73,6 +76,8 @@ class LoopMeter:
         late_ns = now_ns - self.last_tick_ns - int(TICK_S * 1e9)
         if late_ns >= RECORDED_MIN_NS:
             os.write(self._file, _HOLD.pack(now_ns, late_ns, cpu_ns - self._cpu_ns, waited_ns - self._waited_ns))
+        if self.on_tick is not None:
+            self.on_tick(late_ns, cpu_ns - self._cpu_ns)
         self.last_tick_ns, self._cpu_ns, self._waited_ns = now_ns, cpu_ns, waited_ns
         self._loop.call_later(TICK_S, self._tick)
 
@@ -82,26 +87,46 @@ class LoopMeter:
 
 
 class StackSampler:
-    """Writes where the loop's thread is while a tick is overdue. Its own wake-ups take the GIL: only for finding a culprit."""
+    """Writes where the loop's thread was within a long hold: at each SAMPLE_INTERVAL_S of the process's CPU, by a signal that Python
+    handles between two bytecodes of that thread, and where a garbage collection ended. Only for finding a culprit: it costs some itself."""
 
     def __init__(self, meter: LoopMeter, path: Path) -> None:
-        self._meter = meter
-        self._path = path
-        self._thread_id = threading.get_ident()
-        threading.Thread(target=self._run, name="stack-sampler", daemon=True).start()
+        self._out = path.open("a", buffering=1)
+        self._samples: list[str] = []
+        self._cpu_ns = self._collection_ns = 0
+        meter.on_tick = self._note_tick
+        gc.callbacks.append(self._note_collection)
+        signal.signal(signal.SIGPROF, self._sample)
+        signal.setitimer(signal.ITIMER_PROF, SAMPLE_INTERVAL_S, SAMPLE_INTERVAL_S)
 
-    def _run(self) -> None:
-        with self._path.open("a", buffering=1) as out:
-            while True:
-                time.sleep(SAMPLE_INTERVAL_S)
-                late_ns = time.monotonic_ns() - self._meter.last_tick_ns
-                frame = sys._current_frames().get(self._thread_id) if late_ns >= SAMPLED_MIN_NS else None
-                stack: list[str] = []
-                while frame is not None and len(stack) < FRAMES_SHOWN:
-                    stack.append(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {frame.f_code.co_name}")
-                    frame = frame.f_back
-                if stack:
-                    print(f"{late_ns / 1e6:.0f} ms: {' < '.join(stack)}", file=out)
+    def stop(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        gc.callbacks.remove(self._note_collection)
+        self._out.close()
+
+    def _sample(self, _number: int, frame: FrameType | None) -> None:
+        stack: list[str] = []
+        while frame is not None and len(stack) < FRAMES_SHOWN:
+            stack.append(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {frame.f_code.co_name}")
+            frame = frame.f_back
+        self._append(" < ".join(stack))
+
+    def _note_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collection_ns = time.thread_time_ns()
+        else:
+            took_ms = (time.thread_time_ns() - self._collection_ns) / 1e6
+            self._append(f"collected generation {info['generation']} for {took_ms:.1f} ms")
+
+    def _append(self, what: str) -> None:
+        self._samples.append(f"    {(time.thread_time_ns() - self._cpu_ns) / 1e6:5.1f} ms: {what}")
+
+    def _note_tick(self, late_ns: int, cpu_ns: int) -> None:
+        if cpu_ns >= SAMPLED_MIN_NS:
+            print(f"{late_ns / 1e6:.0f} ms late, {cpu_ns / 1e6:.1f} ms of CPU:", *self._samples, sep="\n", file=self._out)
+        self._samples.clear()
+        self._cpu_ns = time.thread_time_ns()
 
 
 def read_holds(path: Path) -> list[Hold]:

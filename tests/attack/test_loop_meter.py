@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
 import pytest
 import uvloop
 
-from tests.attack.loop_meter import Hold, LoopMeter, between, read_holds
+from tests.attack.loop_meter import Hold, LoopMeter, StackSampler, between, read_holds
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the scheduler's figures are Linux's")
 
@@ -60,3 +61,26 @@ def test_a_half_written_record_is_left_for_the_next_look(tmp_path: Path) -> None
 
     assert read_holds(path) == [Hold(0, 0, 0, 0)]
     assert read_holds(tmp_path / "none") == []
+
+
+def test_the_sampler_names_what_computed_within_a_hold(tmp_path: Path) -> None:
+    loop = uvloop.new_event_loop()
+    meter = LoopMeter(loop, tmp_path / "holds.bin")
+    meter.start()
+    sampler = StackSampler(meter, tmp_path / "stacks.txt")
+
+    def compute() -> None:
+        end_ns = time.thread_time_ns() + BUSY_NS
+        while time.thread_time_ns() < end_ns:
+            pass
+        gc.collect()
+        loop.call_later(0.01, loop.stop)
+
+    loop.call_later(0.02, compute)
+    loop.run_forever()
+    loop.close()
+    sampler.stop()
+
+    stacks = (tmp_path / "stacks.txt").read_text()
+    assert " compute < " in stacks
+    assert "collected generation 2 for " in stacks
