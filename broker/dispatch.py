@@ -167,13 +167,15 @@ class _Answering:
     def _drop(self, encoding: Deferred) -> None:
         """The connection is gone while its response is being encoded."""
         encoding.abandon()
-        self._apis.turns.start(_released(self._response))
+        response, self._response = self._response, None
+        self._apis.turns.start(_let_go(response))
 
     def finished(self, chunks: Any) -> None:
         """The response is encoded, or `chunks` is the exception that says why not."""
         self.route.measure(perf_counter_ns() - self._started_ns)
         if isinstance(chunks, Exception) and self.is_long:
-            self._apis.turns.start(_released(self._response))
+            response, self._response = self._response, None
+            self._apis.turns.start(_let_go(response))
             self.is_long = False
         self.encoded.complete(chunks)
         if self.is_long:
@@ -380,12 +382,13 @@ def _encode_in_turns(route: _Route, correlation_id: int, response: Any) -> Gener
     return _framed(route, correlation_id, (yield from route.encode_in_turns(response)))
 
 
-def _released(response: Any) -> Generator[None, None, None]:
-    """Let go of the records of a response that is not sent: else their segment files stay open."""
+def _let_go(response: Any) -> Generator[None, None, None]:
+    """Of a response that is not sent, and of its records first: else their segment files stay open."""
     for records in records_of(response):
         if records is not None and not isinstance(records, (bytes, bytearray, memoryview)):
             records.release()
         yield
+    yield from dismantle(response)
 
 
 def _framed(route: _Route, correlation_id: int, chunks: list[Any]) -> list[Any]:

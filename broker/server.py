@@ -62,6 +62,7 @@ from broker.worker.jobs import Worker
 from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
+from protocol.codec_in_turns import dismantle
 from protocol.compression import Compression
 from protocol.errors import KafkaError
 from protocol.uuids import ZERO_UUID, uuid_to_text
@@ -391,9 +392,8 @@ class Broker:
         return lifecycle
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
-        apis = self._apis = KafkaApis(
-            services, Turns(self._loop.call_soon, self._clock.monotonic_us, partial(self._collection_pause.note, "requests"))
-        )
+        on_busy = partial(self._collection_pause.note, "requests")
+        apis = self._apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, on_busy, dismantle))
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:

@@ -11,6 +11,8 @@ such request at a time, so the queue is fair by connection, and a hundred of the
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sized
+from sys import getrefcount
+from types import GeneratorType
 from typing import Any
 
 from broker.deferred import Deferred
@@ -31,16 +33,22 @@ def _nothing(_is_busy: bool) -> None:
 
 class Turns:
     """The queue. `call_soon` is the loop's; `monotonic_us` tells how long a slice has lasted. `on_busy` is told when there begin to be
-    works that are not finished (True) and when there are none any more (False)."""
+    works that are not finished (True) and when there are none any more (False). `empty` makes the work that empties what an abandoned
+    one has collected."""
 
-    __slots__ = ("_call_soon", "_is_busy", "_is_running", "_is_scheduled", "_monotonic_us", "_on_busy", "_queue", "_waiting")
+    __slots__ = ("_call_soon", "_empty", "_is_busy", "_is_running", "_is_scheduled", "_monotonic_us", "_on_busy", "_queue", "_waiting")
 
     def __init__(
-        self, call_soon: Callable[..., Any], monotonic_us: Callable[[], int], on_busy: Callable[[bool], object] = _nothing
+        self,
+        call_soon: Callable[..., Any],
+        monotonic_us: Callable[[], int],
+        on_busy: Callable[[bool], object] = _nothing,
+        empty: Callable[..., Work] | None = None,
     ) -> None:
         self._call_soon = call_soon
         self._monotonic_us = monotonic_us
         self._on_busy = on_busy
+        self._empty = empty or emptied
         self._is_busy = False
         self._queue: dict[Deferred, tuple[Work, Any]] = {}  # in the order of their turns, each with what its yield is to give it
         self._waiting: dict[Deferred, tuple[Work, Deferred]] = {}  # each with what it waits for
@@ -68,18 +76,32 @@ class Turns:
     def close(self) -> None:
         """End every work where it stands; nobody is answered."""
         for answer in [*self._queue, *self._waiting]:
-            self._drop(answer)
+            work = self._take(answer)
+            if work is not None:
+                work.close()
+        self._note_busy()
 
     def _drop(self, answer: Deferred) -> None:
+        work = self._take(answer)
+        if work is None:
+            return
+        lists = _lists_in(work)
+        work.close()
+        lists = [elements for elements in lists if getrefcount(elements) <= _REFERENCES_TO_OUR_LIST]
+        if lists:
+            self._enqueue(Deferred(), self._empty(*lists))
+        self._note_busy()
+
+    def _take(self, answer: Deferred) -> Work | None:
+        """The work, if it is not finished: it has no turn any more, and what it waits for is abandoned."""
         if answer in self._queue:
             work, _ = self._queue.pop(answer)
-        elif answer in self._waiting:
+            return work
+        if answer in self._waiting:
             work, awaited = self._waiting.pop(answer)
             awaited.abandon()
-        else:
-            return
-        work.close()
-        self._note_busy()
+            return work
+        return None
 
     def _enqueue(self, answer: Deferred, work: Work, value: Any = None) -> None:
         self._queue[answer] = work, value
@@ -139,6 +161,21 @@ class Turns:
     def _resume(self, answer: Deferred, value: Any) -> None:
         work, _ = self._waiting.pop(answer)
         self._enqueue(answer, work, value)
+
+
+def _lists_in(work: Work) -> list[list[Any]]:
+    """The lists that the generator, and those that it goes on with, work on. What was decoded of a request of 190,000 entries takes 10 to
+    17 ms to be freed with them."""
+    found: list[list[Any]] = []
+    generator: Any = work
+    while type(generator) is GeneratorType and generator.gi_frame is not None:
+        found += (value for value in generator.gi_frame.f_locals.values() if type(value) is list and len(value) > FREED_PER_PIECE)
+        generator = generator.gi_yieldfrom
+    return found
+
+
+_REFERENCES_TO_OUR_LIST = 3
+"""To a list that nobody else has: the other list's, the variable's and getrefcount's own."""
 
 
 def is_many(lists: Iterable[Sized], limit: int) -> bool:

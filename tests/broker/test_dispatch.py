@@ -49,7 +49,7 @@ class Server:
         )
 
     def _send(self, chunks: Any) -> None:
-        self.sent.append(b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in chunks))
+        self.sent.append(b"".join(chunk.read() if isinstance(chunk, FileSlice) else chunk for chunk in chunks))
         for chunk in chunks:
             if isinstance(chunk, FileSlice):
                 chunk.release()

@@ -81,6 +81,39 @@ def test_abandoned_work_ends_where_it_stands() -> None:
     assert len(loop.turns) == 0
 
 
+def test_what_abandoned_work_has_collected_is_freed_in_pieces() -> None:
+    """What was decoded of a large request is freed at once with the generator otherwise, when its connection closes."""
+    loop = Loop()
+    shared = [0] * 10 * FREED_PER_PIECE
+    freed: list[int] = []
+
+    class Element:
+        def __del__(self) -> None:
+            freed.append(1)
+
+    def inner() -> Generator[None, None, Any]:
+        collected = [Element() for _ in range(10 * FREED_PER_PIECE)]
+        others = shared
+        while True:
+            loop.now_us += SLICE_US
+            yield
+            assert collected and others
+
+    def outer() -> Generator[None, None, Any]:
+        return (yield from inner())
+
+    answer = loop.turns.start(outer())
+    loop.turn()
+    answer.abandon()
+    freed_at_once = len(freed)
+    while loop.scheduled:
+        loop.turn()
+
+    assert freed_at_once == 0
+    assert len(freed) == len(shared) == 10 * FREED_PER_PIECE
+    assert len(loop.turns) == 0
+
+
 def test_work_that_waits_for_something_lets_the_others_go_on() -> None:
     loop, awaited = TurnLoop(), Deferred()
 
