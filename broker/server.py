@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from broker.background import Background
-from broker.cli.format import format_directories, new_id
-from broker.cli.version import VERSION
 from broker.context import ListenerFacts
 from broker.controller.channel import ControllerChannel
 from broker.controller.controller import Controller
@@ -30,6 +28,7 @@ from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.coordination.java_hash import forget_hashes
 from broker.descriptors import share_out
 from broker.dispatch import KafkaApis
+from broker.formatting import format_directories, new_id
 from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
@@ -58,6 +57,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.services import Services
 from broker.turns import Turns
 from broker.unused_memory import UnusedMemory
+from broker.version import VERSION
 from broker.worker.jobs import Worker
 from config.endpoints import Endpoint
 from config.loading import log_warnings

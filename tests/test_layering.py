@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.imports import MODULES, ROOT, all_imports, covers, find_cycles, imports_at_run_time, module_name
 
 PROTOCOL_FOR_STORAGE = (
     "protocol.checksum",
@@ -108,45 +108,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.server": ("broker", "storage", "protocol", "config"),
     "broker.cli": (
         "broker.cli",
+        "broker.formatting",
         "broker.server",
+        "broker.version",
         "pipeline.cli",
-        "storage.disk",
         "storage.errors",
-        "storage.files",
-        "storage.meta_properties",
         "protocol.uuids",
         "config",
     ),
 }
 
-FOLDERS = ("protocol", "config", "storage", "broker", "pipeline", "barnabas", "tests", "bench")
 INSTALLED = ("broker", "config", "pipeline", "protocol", "storage")  # beside the modules of barnabas/, in a wheel
-MODULES = sorted(path for folder in FOLDERS[:6] for path in (ROOT / folder).rglob("*.py"))
-
-
-def covers(name: str, module: str) -> bool:
-    return module == name or module.startswith(name + ".")
-
-
-def imports_at_run_time(path: Path) -> set[str]:
-    """Our own modules that `path` imports, wherever in the file, but for those that only type checkers read."""
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and getattr(block.test, "id", "") == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
-    imported: set[str] = set()
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
-        if isinstance(node, ast.Import):
-            imported |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            is_package = (ROOT / node.module.replace(".", "/")).is_dir()
-            imported |= {f"{node.module}.{alias.name}" for alias in node.names} if is_package else {node.module}
-    return {module for module in imported if module.partition(".")[0] in FOLDERS}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -160,39 +132,6 @@ def test_imports_point_down(path: Path) -> None:
     assert not upward, f"{module} may not import {', '.join(sorted(upward))}"
 
 
-def all_imports(path: Path, modules: dict[str, Path]) -> set[str]:
-    """Those of `modules` that `path` imports, wherever in the file and for whatever purpose."""
-    package = path.relative_to(ROOT).parts[:-1]
-    imported: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            imported |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = (
-                ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
-                if node.level
-                else node.module
-            )
-            imported |= {base or ""} | {f"{base}.{alias.name}" for alias in node.names}
-    return imported & modules.keys()
-
-
-def find_cycles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
-    """The groups of modules that reach each other."""
-
-    def reachable(start: str) -> set[str]:
-        seen: set[str] = set()
-        pending = [start]
-        while pending:
-            for imported in graph[pending.pop()] - seen:
-                seen.add(imported)
-                pending.append(imported)
-        return seen
-
-    reach = {module: reachable(module) for module in graph}
-    return {frozenset(other for other in reach[module] if module in reach[other]) for module in graph if module in reach[module]}
-
-
 def test_cycles_are_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"e"}}
 
@@ -201,13 +140,7 @@ def test_cycles_are_found() -> None:
 
 def test_no_modules_import_each_other() -> None:
     """Neither for types only nor inside a function."""
-    modules = {module_name(path): path for path in MODULES}
-
-    assert find_cycles({name: all_imports(path, modules) for name, path in modules.items()}) == set()
-
-
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    assert find_cycles(all_imports()) == set()
 
 
 def test_what_users_import_needs_python_s_library_only() -> None:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from broker.cli.serve_arguments import ServeOptions
-from broker.cli.version import VERSION
+from broker.version import VERSION
 from config.loading import load_server_config
 from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES, ServerConfig

@@ -59,7 +59,7 @@ def _run(command: str, rest: list[str]) -> int:
 
         return run_pipeline(rest)
     if command in ("--version", "-V"):
-        from broker.cli.version import VERSION
+        from broker.version import VERSION
 
         print(f"barnabas {VERSION}")
         return 0

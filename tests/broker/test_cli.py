@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.format import format_directories, new_id
 from broker.cli.main import main
 from broker.cli.serve_arguments import ServeOptions, UsageError, parse_arguments
+from broker.formatting import format_directories, new_id
 from config.server_rules import server_config
 from protocol.uuids import uuid_from_text, uuid_to_text
 from storage.meta_properties import read_meta_properties

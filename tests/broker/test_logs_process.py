@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.version import VERSION
+from broker.version import VERSION
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
