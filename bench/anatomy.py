@@ -103,7 +103,7 @@ def _produce_steps(world: World, directory: Path) -> list[Step]:
         Step("frame cut from the received bytes", 0, _time(receive)),
         Step("KafkaApis.handle: header, context, metrics", 0, _time(lambda: apis.handle(frame, facts), as_sent)),
         Step("decode the request", 1, _time(lambda: decode(frame, body_position))),
-        Step("ProduceHandler.handle: sort out, answer by template", 1, _time(lambda: handler(request_context, request), as_sent)),
+        Step("ProduceHandler.handle: collect, answer by template", 1, _time(lambda: handler(request_context, request), as_sent)),
         Step(
             "ProducePath.append_now: result, high watermark",
             2,
