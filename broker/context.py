@@ -6,6 +6,7 @@ The request refers to its connection's facts instead of copying them; the connec
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 from protocol.apis import ListenerKind
@@ -30,7 +31,8 @@ class ListenerFacts(NamedTuple):
 class ConnectionFacts:
     """What the requests of one connection have in common. Its connection and dispatch write them, handlers read them.
 
-    `client_id_bytes` is the client id as the last request had it, `client_id_text` the same decoded and checked."""
+    `client_id_bytes` is the client id as the last request had it, `client_id_text` the same decoded and checked. `on_closed` is
+    called once when the connection ends, for whoever keeps something of the client's beyond a request."""
 
     __slots__ = (
         "client_host",
@@ -39,7 +41,9 @@ class ConnectionFacts:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "is_closed",
         "listener",
+        "on_closed",
         "principal",
     )
 
@@ -52,6 +56,15 @@ class ConnectionFacts:
         self.client_id_text = ""
         self.client_software_name = "unknown"  # until an ApiVersions request tells, as in Kafka
         self.client_software_version = "unknown"
+        self.is_closed = False
+        self.on_closed: Callable[[], object] | None = None
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self.is_closed = True
+        if self.on_closed is not None:
+            self.on_closed()
+            self.on_closed = None
 
 
 class RequestContext:

@@ -62,7 +62,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   counts neither. Unknown tagged fields are skipped and not kept.
 - Fetch sessions hold 50,000 partitions together, beside the limit of `max.incremental.fetch.session.cache.slots` sessions. Beyond it
   sessions are evicted, or refused, by Kafka's rules for a full cache, and one that grows too large ends with
-  FETCH_SESSION_ID_NOT_FOUND: its client fetches in full again. An answer to Produce names 10,000 refused records at most. Kafka has
+  FETCH_SESSION_ID_NOT_FOUND: its client fetches in full again. So does a session that was not used for 20 s and whose connection has
+  ended, which Kafka keeps until another one needs its place. An answer to Produce names 10,000 refused records at most. Kafka has
   neither limit.
 - A request that has begun to arrive has to be whole within `barnabas.frame.deadline.ms`; memory for it grows as its bytes arrive. Kafka
   waits for as long as a byte comes now and then.

@@ -80,7 +80,7 @@ class FetchHandler:
         self._respond = answers.respond
         self._add_reads = answers.add_reads
         self._max_bytes = services.config.fetch_max_bytes
-        self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random)
+        self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random, services.clock)
 
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | PreparedResponse | Deferred | Work:
         version, listener_name = context.api_version, context.connection.listener.name
@@ -98,6 +98,7 @@ class FetchHandler:
             request.session_epoch,
             self._targets(request, uses_topic_ids),
             _forgotten(request, uses_topic_ids),
+            context.connection,
             uses_topic_ids=uses_topic_ids,
             isolation=_isolation(request, replica_id),
             is_from_follower=replica_id >= 0,
@@ -177,6 +178,7 @@ class FetchHandler:
             request.session_epoch,
             targets,
             forgotten,
+            context.connection,
             uses_topic_ids=uses_topic_ids,
             isolation=_isolation(request, replica_id),
             is_from_follower=replica_id >= 0,

@@ -230,6 +230,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state = State.CLOSED
+        self.facts.close()
         if self._quota_timer is not None:
             self._quota_timer.cancel()
             self._quota_timer = None

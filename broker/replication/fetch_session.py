@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
+from broker.context import ConnectionFacts
 from broker.replication.fetch_data import FetchablePartition, FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import ErrorCode
@@ -19,6 +20,9 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 PARTITIONS_PER_PIECE = 64
 """Of a request that goes in turns."""
+FREED_PER_PIECE = 512
+ABANDONED_AGE_MS = 20_000
+"""A session whose connection has ended may be gone on with over another one for so long: clients connect again within a second."""
 FULL_LOOK_INTERVAL_MS = 10_000  # a net: whoever moves an offset tells the sessions, retention too
 
 PartitionKey = tuple[bytes | str, int]
@@ -35,6 +39,7 @@ class FetchSession:
         "_isolation",
         "_last_full_look_ms",
         "changed",
+        "connection",
         "counted",
         "created_ms",
         "epoch",
@@ -48,9 +53,17 @@ class FetchSession:
     )
 
     def __init__(
-        self, session_id: int, targets: dict[PartitionKey, FetchTarget], *, uses_topic_ids: bool, is_privileged: bool, now_ms: int
+        self,
+        session_id: int,
+        targets: dict[PartitionKey, FetchTarget],
+        connection: ConnectionFacts,
+        *,
+        uses_topic_ids: bool,
+        is_privileged: bool,
+        now_ms: int,
     ) -> None:
         self.session_id = session_id
+        self.connection = connection  # the one of the latest request
         self.targets = targets
         self.counted = 0  # of the targets, in the cache's count
         self.changed: dict[FetchTarget, None] = dict.fromkeys(targets.values())
@@ -71,6 +84,14 @@ class FetchSession:
 
         A follower does not, and who reads to the log's end is not told when that moves."""
         return not self.is_privileged and self._isolation is not FetchIsolation.LOG_END
+
+    def is_abandoned(self, now_ms: int) -> bool:
+        """Whether its client has gone, as far as can be known."""
+        return (
+            self.connection.is_closed
+            and now_ms - self.last_used_ms >= ABANDONED_AGE_MS
+            and (self.parked is None or self.parked.is_completed)
+        )
 
     def update(self, targets: Iterable[FetchTarget], forgotten: Iterable[PartitionKey], isolation: FetchIsolation, now_ms: int) -> None:
         """Add or change what a request asks for, then drop what it forgets."""
@@ -152,6 +173,14 @@ class FetchSession:
         for partition in self.watched:
             del partition.sessions[self]
         self.watched.clear()
+
+    def close_a_piece(self) -> bool:
+        """Let go of some of the targets, all of which take 10 ms and more. Returns whether there are more."""
+        for _ in range(min(FREED_PER_PIECE, len(self.targets))):
+            _, target = self.targets.popitem()
+            self.changed.pop(target, None)
+            self.unwatch(target)
+        return bool(self.targets)
 
     def close_if_ended(self) -> None:
         """A request that went in turns is over: nobody else would let go of what it began to watch after the session's end."""

@@ -4,6 +4,8 @@ A request carries a session id and an epoch: (any id, epoch 0) is a full fetch t
 (any id, epoch -1) a full fetch without a session after it, (id, n > 0) an incremental one. The cache holds a fixed number of
 sessions, and of partitions in them; when it is full, a new fetch goes without one, which every client copes with.
 
+A session whose connection has ended ends ABANDONED_AGE_MS after its last request. Kafka keeps it until another one needs its place.
+
 Owned by the Fetch handler. Source: kafka.server.FetchManager, FetchContext and FetchSessionCache.
 """
 
@@ -14,6 +16,9 @@ from collections import OrderedDict
 from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
+from broker.clock import Clock, Timer
+from broker.context import ConnectionFacts
+from broker.loop_job import LoopJob
 from broker.replication.fetch_data import FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.fetch_session import INITIAL_EPOCH, PARTITIONS_PER_PIECE, FetchSession, PartitionKey, key_of, next_epoch
 from protocol.errors import ErrorCode
@@ -22,6 +27,7 @@ NO_SESSION_ID = 0
 FINAL_EPOCH = -1
 SESSION_ID_MAX = 2**31 - 1
 EVICTION_AGE_MS = 120_000  # min.incremental.fetch.session.eviction.ms in Kafka's code; not a property
+ABANDONED_INTERVAL_MS = 5_000
 SESSION_PARTITIONS_MAX = 50_000
 """A larger fetch gets no session, as when the cache is full: every client copes, and a thousand sessions of 200,000 entries each would
 take 40 GB."""
@@ -67,11 +73,20 @@ class FetchContext:
 class FullFetchContext(FetchContext):
     """A full fetch that begins a session if the cache has room."""
 
-    __slots__ = ("_cache", "_is_privileged", "_uses_topic_ids")
+    __slots__ = ("_cache", "_connection", "_is_privileged", "_uses_topic_ids")
 
-    def __init__(self, targets: list[FetchTarget], cache: FetchSessionCache, *, uses_topic_ids: bool, is_privileged: bool) -> None:
+    def __init__(
+        self,
+        targets: list[FetchTarget],
+        cache: FetchSessionCache,
+        connection: ConnectionFacts,
+        *,
+        uses_topic_ids: bool,
+        is_privileged: bool,
+    ) -> None:
         super().__init__(targets)
         self._cache = cache
+        self._connection = connection
         self._uses_topic_ids = uses_topic_ids
         self._is_privileged = is_privileged
 
@@ -88,7 +103,9 @@ class FullFetchContext(FetchContext):
         return self._begin_session(targets, reads)
 
     def _begin_session(self, targets: dict[PartitionKey, FetchTarget], reads: list[PartitionRead]) -> SessionAnswer:
-        session_id = self._cache.maybe_create(targets, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged)
+        session_id = self._cache.maybe_create(
+            targets, self._connection, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged
+        )
         return SessionAnswer(ErrorCode.NONE, session_id, reads)
 
 
@@ -135,11 +152,15 @@ class IncrementalFetchContext(FetchContext):
 class FetchSessionCache:
     """All sessions of this broker, least recently used first. Times are monotonic milliseconds."""
 
-    def __init__(self, slots_max: int, source: random.Random) -> None:
+    def __init__(self, slots_max: int, source: random.Random, clock: Clock) -> None:
         self.slots_max = slots_max
         self.evicted_count = 0
         self.partitions_count = 0
         self._random = source
+        self._clock = clock
+        self._abandoned_timer: Timer | None = None  # while there are sessions whose connections have ended
+        self._ending = LoopJob(clock, self._end_abandoned)
+        self._ended: FetchSession | None = None  # no session any more, and not let go of altogether
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._now_ms = 0
 
@@ -155,6 +176,7 @@ class FetchSessionCache:
         epoch: int,
         targets: Iterable[FetchTarget],
         forgotten: Iterable[PartitionKey],
+        connection: ConnectionFacts,
         *,
         uses_topic_ids: bool,
         is_from_follower: bool,
@@ -170,7 +192,7 @@ class FetchSessionCache:
             asked = targets if isinstance(targets, list) else list(targets)
             if epoch == FINAL_EPOCH:
                 return FetchContext(asked)
-            return FullFetchContext(asked, self, uses_topic_ids=uses_topic_ids, is_privileged=is_from_follower)
+            return FullFetchContext(asked, self, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_from_follower)
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -186,6 +208,9 @@ class FetchSessionCache:
             self._remove(session)
             return FetchContext(asked)  # what the request names it is still told, once
         session.last_used_ms = now_ms
+        if session.connection is not connection:
+            session.connection = connection
+            connection.on_closed = self._connection_closed
         session.epoch = next_epoch(session.epoch)
         self._sessions.move_to_end(session_id)
         return IncrementalFetchContext(session)
@@ -196,6 +221,7 @@ class FetchSessionCache:
         epoch: int,
         targets: list[FetchTarget],
         forgotten: list[PartitionKey],
+        connection: ConnectionFacts,
         *,
         uses_topic_ids: bool,
         is_from_follower: bool,
@@ -209,6 +235,7 @@ class FetchSessionCache:
             epoch,
             targets if is_full else (),
             (),
+            connection,
             uses_topic_ids=uses_topic_ids,
             is_from_follower=is_from_follower,
             now_ms=now_ms,
@@ -225,7 +252,9 @@ class FetchSessionCache:
         self._remove(session)
         return FetchContext(targets)
 
-    def maybe_create(self, targets: dict[PartitionKey, FetchTarget], *, uses_topic_ids: bool, is_privileged: bool) -> int:
+    def maybe_create(
+        self, targets: dict[PartitionKey, FetchTarget], connection: ConnectionFacts, *, uses_topic_ids: bool, is_privileged: bool
+    ) -> int:
         """A new session's id, or NO_SESSION_ID when the cache is full of sessions with a better right to their place."""
         if not self._has_room(1, len(targets)) and not self._try_make_room(is_privileged, len(targets)):
             return NO_SESSION_ID
@@ -233,9 +262,12 @@ class FetchSessionCache:
         while session_id in self._sessions:
             session_id = self._random.randint(1, SESSION_ID_MAX)
         session = self._sessions[session_id] = FetchSession(
-            session_id, targets, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged, now_ms=self._now_ms
+            session_id, targets, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged, now_ms=self._now_ms
         )
         self._recount(session)
+        connection.on_closed = self._connection_closed
+        if connection.is_closed:
+            self._connection_closed()  # while the request went in turns
         return session_id
 
     def _has_room(self, sessions: int, partitions: int) -> bool:
@@ -279,6 +311,28 @@ class FetchSessionCache:
                 return True
         return False
 
+    def _connection_closed(self) -> None:
+        if self._abandoned_timer is None:
+            self._abandoned_timer = self._clock.call_later(ABANDONED_INTERVAL_MS, self._look_for_abandoned)
+
+    def _look_for_abandoned(self) -> None:
+        self._abandoned_timer = None
+        if any(session.connection.is_closed for session in self._sessions.values()):
+            self._connection_closed()
+            self._ending.resume()
+
+    def _end_abandoned(self) -> bool:
+        """Let go of a piece of a session that nobody goes on with. Returns whether there is more to do."""
+        ending = self._ended
+        if ending is None:
+            now_ms = self._clock.monotonic_ms()
+            ending = next((session for session in self._sessions.values() if session.is_abandoned(now_ms)), None)
+            if ending is None:
+                return False
+            self._forget(ending)
+        self._ended = ending if ending.close_a_piece() else None
+        return True
+
     def _evict(self, session: FetchSession) -> None:
         self._remove(session)
         self.evicted_count += 1
@@ -286,9 +340,12 @@ class FetchSessionCache:
     def _remove(self, session: FetchSession) -> None:
         """It ends, unless it has already."""
         if self._sessions.get(session.session_id) is session:
-            del self._sessions[session.session_id]
-            self.partitions_count -= session.counted
+            self._forget(session)
         session.close()
+
+    def _forget(self, session: FetchSession) -> None:
+        del self._sessions[session.session_id]
+        self.partitions_count -= session.counted
 
 
 def _targets_by_key(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarget]:

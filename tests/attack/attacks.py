@@ -37,7 +37,7 @@ ATTACKS = (
     Attack("long-keys", request_attacks.find_long_keys, is_quick=True),
     Attack("many-topics", request_attacks.ask_for_many_topics),
     Attack("wide-fetches", request_attacks.fetch_many_partitions),
-    Attack("sessions", request_attacks.open_many_sessions, kept_mb=40),
+    Attack("sessions", request_attacks.open_many_sessions),
     Attack("wide-produces", request_attacks.produce_to_many_partitions),
     Attack("create-delete", request_attacks.create_and_delete),
     Attack("commits", request_attacks.commit_megabytes, kept_mb=40),

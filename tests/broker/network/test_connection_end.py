@@ -203,6 +203,25 @@ def test_a_parked_request_and_the_frames_behind_it_end_with_their_connection() -
     run(test)
 
 
+def test_who_keeps_something_for_a_client_is_told_of_the_connections_end() -> None:
+    closed: list[bool] = []
+
+    def handle(frame: memoryview, facts: ConnectionFacts) -> None:
+        facts.on_closed = lambda: closed.append(facts.is_closed)
+
+    async def test() -> None:
+        async with serving(handle) as harness:
+            with socket.create_connection(("127.0.0.1", harness.listener.port)) as client:
+                client.sendall(framed(b"hello"))
+                while not harness.registry:
+                    await asyncio.sleep(0.001)
+            await all_closed(harness)
+
+            assert closed == [True]
+
+    run(test)
+
+
 def test_an_answer_is_gone_once_it_has_left_and_so_is_its_request() -> None:
     service = Service()
 

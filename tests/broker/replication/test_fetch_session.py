@@ -6,23 +6,34 @@ import random
 
 import pytest
 
+from broker.context import ConnectionFacts, ListenerFacts
 from broker.replication import fetch_session_cache
 from broker.replication.fetch_data import DivergingEpoch, FetchTarget, PartitionRead
-from broker.replication.fetch_session import EPOCH_MAX, next_epoch
-from broker.replication.fetch_session_cache import EVICTION_AGE_MS, FetchContext, FetchSessionCache
+from broker.replication.fetch_session import ABANDONED_AGE_MS, EPOCH_MAX, FREED_PER_PIECE, next_epoch
+from broker.replication.fetch_session_cache import ABANDONED_INTERVAL_MS, EVICTION_AGE_MS, FetchContext, FetchSessionCache
 from protocol.errors import ErrorCode
+from tests.support.clock import ManualClock
 
 
 class Room:
     """A cache and its clock, and the two steps of a request."""
 
     def __init__(self, slots_max: int = 10) -> None:
-        self.cache = FetchSessionCache(slots_max, random.Random(1))
+        self.clock = ManualClock()
+        self.cache = FetchSessionCache(slots_max, random.Random(1), self.clock)
+        self.connection = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "host")
         self.now_ms = 0
 
     def begin(self, session_id: int, epoch: int, *targets: FetchTarget, is_from_follower: bool = False) -> FetchContext | ErrorCode:
         return self.cache.new_context(
-            session_id, epoch, targets, [], uses_topic_ids=False, is_from_follower=is_from_follower, now_ms=self.now_ms
+            session_id,
+            epoch,
+            targets,
+            [],
+            self.connection,
+            uses_topic_ids=False,
+            is_from_follower=is_from_follower,
+            now_ms=self.now_ms,
         )
 
     def open(self, *indexes: int, is_from_follower: bool = False) -> int:
@@ -217,7 +228,48 @@ def test_partitions_of_a_session_that_ended_or_was_forgotten_make_room() -> None
     ended, shrinking = room.open(*range(5)), room.open(*range(5))
 
     room.begin(ended, -1)
-    room.cache.new_context(shrinking, 1, [], [("a", 0)], uses_topic_ids=False, is_from_follower=False, now_ms=0)
+    room.cache.new_context(shrinking, 1, [], [("a", 0)], room.connection, uses_topic_ids=False, is_from_follower=False, now_ms=0)
 
     assert room.cache.partitions_count == 4
     assert room.open(*range(6)) != 0
+
+
+def test_session_ends_a_while_after_its_connection() -> None:
+    room = Room()
+    of_many = FREED_PER_PIECE + 1
+    gone, gone_too = room.open(*range(of_many)), room.open(0)
+    room.connection.close()
+    room.connection = ConnectionFacts(2, ListenerFacts("PLAINTEXT"), "host")
+    kept = room.open(0)
+
+    room.clock.advance(ABANDONED_AGE_MS - 1)
+    assert room.cache.find(gone) is not None
+
+    room.clock.advance(1 + ABANDONED_INTERVAL_MS)
+    assert room.cache.find(gone) is room.cache.find(gone_too) is None
+    assert room.cache.find(kept) is not None
+    assert room.cache.partitions_count == 1
+
+
+def test_session_that_went_on_by_another_connection_is_kept() -> None:
+    room = Room()
+    session_id = room.open(0)
+    room.connection.close()
+    room.connection = ConnectionFacts(2, ListenerFacts("PLAINTEXT"), "host")
+    room.go_on(session_id, 1)
+
+    room.clock.advance(ABANDONED_AGE_MS + ABANDONED_INTERVAL_MS)
+
+    assert room.cache.find(session_id) is not None
+
+
+def test_no_timer_runs_while_connections_are_open_or_when_all_sessions_have_ended() -> None:
+    room = Room()
+    room.open(0)
+    assert not room.clock.pending_timers
+    room.connection.close()
+    assert room.clock.pending_timers
+
+    room.clock.advance(ABANDONED_AGE_MS + 2 * ABANDONED_INTERVAL_MS)
+
+    assert not room.clock.pending_timers
