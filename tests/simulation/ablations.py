@@ -6,6 +6,7 @@ one passes because code or harness have changed, `find_seed` looks for another, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -90,11 +91,12 @@ def _last_indexed_position(segment: LogSegment) -> int:
 
 @contextmanager
 def leave_a_torn_tail() -> Iterator[None]:
-    """Recovery finds the tear and does not cut the file there: the next batch is appended behind it."""
+    """Recovery finds the tear and does not cut the file there: the next batch is appended behind it. Not of the broker's own logs, with
+    which it would not even start."""
     finish = LogSegment.finish_rebuild
 
     def finish_without_cutting(self: LogSegment, end_position: int) -> None:
-        finish(self, self.size_bytes)
+        finish(self, end_position if self.log_path.parent.name.startswith("__") else self.size_bytes)
 
     with patch.object(LogSegment, "finish_rebuild", finish_without_cutting):
         yield
@@ -106,7 +108,7 @@ def answer_group_commits_early() -> Iterator[None]:
     append = ReplicatedCoordinatorLog.append
 
     def append_later(self: Any, partition: int, records: Any, on_committed: Callable[[ErrorCode], None]) -> None:
-        loop = self._replica_manager._clock._loop
+        loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         loop.call_in_later(current_life(), ANSWER_LEAD_S, append, self, partition, records, lambda error: None)
         on_committed(ErrorCode.NONE)
@@ -138,9 +140,9 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 """What each ablation breaks: a seed counts when it finds one of these."""
 
 KEPT_SEEDS = {
-    "forget_producers_at_a_restart": 3,
+    "forget_producers_at_a_restart": 2,
     "acknowledge_before_the_fsync": 7,
-    "trust_the_index_in_recovery": 218,
+    "trust_the_index_in_recovery": 208,
     "leave_a_torn_tail": 2,
     "answer_group_commits_early": 8,
 }

@@ -29,7 +29,7 @@ OFFSET_MAX_S = 5.0
 THREADS_MAX = 4
 DESCRIPTORS_MAX = 4_096
 WORK_MEAN_S = 0.000_3
-RESTART_DELAY_S = 0.1  # of a supervisor, for a broker that ended by itself
+RESTART_DELAY_S, RESTART_DELAY_MAX_S = 0.1, 10.0  # of a supervisor, for a broker that ended by itself: longer each time
 
 
 class NodeClock:
@@ -117,6 +117,7 @@ class Node:
         self.disk = SimulatedDisk(random.Random(f"{seed}:disk"), self.clock.now_s, loop.note)
         self.slowness = 1.0  # of the disk: how many times longer a work takes
         self.starts_count = 0
+        self._exits_count = 0
         self._seed = seed
         self._settings = settings
         self._life: Life | None = None
@@ -218,4 +219,6 @@ class Node:
         """The process exited."""
         if self._life is life:
             self._end("exits", is_silent=False)
-            self.loop.call_in_later(None, RESTART_DELAY_S, self.start)
+            delay_s = min(RESTART_DELAY_S * 2**self._exits_count, RESTART_DELAY_MAX_S)
+            self._exits_count += 1
+            self.loop.call_in_later(None, delay_s, self.start)
