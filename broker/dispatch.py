@@ -23,6 +23,7 @@ from broker.context import CloseConnection, ConnectionFacts, RequestContext
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
+from broker.metrics import RequestMetrics
 from broker.network.request_pipeline import Chunks
 from broker.services import Handler, Services
 from broker.turns import Turns, Work
@@ -53,17 +54,18 @@ class _Route:
     """How requests of one API at one version are served."""
 
     __slots__ = (
+        "_decode_in_turns",
+        "_encode_in_turns",
         "api",
         "api_key",
         "decode",
-        "decode_in_turns",
         "encode",
         "encode_error",
-        "encode_in_turns",
         "handler",
         "has_request_tags",
         "has_response_tags",
         "measure",
+        "metrics",
         "version",
     )
 
@@ -73,7 +75,7 @@ class _Route:
         version: int,
         handler: Handler,
         error_response: Callable[[Any, KafkaError], Any] | None,
-        measure: Callable[[int], None],
+        metrics: RequestMetrics,
     ) -> None:
         self.api = api
         self.api_key = api.key
@@ -81,28 +83,30 @@ class _Route:
         self.decode = codec.decoder(api.request_class, version)
         self.encode = codec.chunks_encoder(api.response_class, version)
         # Those for long requests are compiled by the first one: most APIs never see any.
-        self.decode_in_turns: Callable[..., Any] = self._compile_decode_in_turns
-        self.encode_in_turns: Callable[..., Any] = self._compile_encode_in_turns
+        self._decode_in_turns: Callable[..., Any] | None = None
+        self._encode_in_turns: Callable[..., Any] | None = None
         self.handler = handler
         self.encode_error = error_response
         self.has_request_tags = api.request_header_version(version) >= 2
         self.has_response_tags = api.response_header_version(version) >= 1
-        self.measure = measure
+        self.metrics = metrics
+        self.measure = metrics.record  # called with each request's nanoseconds
 
-    def _compile_decode_in_turns(self, frame: memoryview, position: int) -> Any:
-        # All that lives longer than the request is made before its many objects are: each of these would keep its megabyte of Python's
-        # allocator if it came about among them.
-        self._compile_encoder_in_turns()
-        self.decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
-        return self.decode_in_turns(frame, position)
+    def decode_in_turns(self, frame: memoryview, position: int) -> Any:
+        if self._decode_in_turns is None:
+            # All that lives longer than the request is made before its many objects are: each of these would keep its megabyte of Python's
+            # allocator if it came about among them.
+            self._compile_encoder_in_turns()
+            self._decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
+        return self._decode_in_turns(frame, position)
 
-    def _compile_encode_in_turns(self, response: Any) -> Any:
-        self._compile_encoder_in_turns()
-        return self.encode_in_turns(response)
+    def encode_in_turns(self, response: Any) -> Any:
+        return (self._encode_in_turns or self._compile_encoder_in_turns())(response)
 
-    def _compile_encoder_in_turns(self) -> None:
+    def _compile_encoder_in_turns(self) -> Callable[..., Any]:
         compile_constructors(self.api.response_class)
-        self.encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
+        compiled = self._encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
+        return compiled
 
     def forget_codecs(self) -> None:
         codec.forget(self.api.request_class, self.version)
@@ -356,15 +360,15 @@ class KafkaApis:
                 return None
             raise CloseConnection(f"{api.name} v{version} is not served")
         handler, error_response = self._handler(api)
-        measure = self._metrics.request_timer(api.name, version)
-        route = self._routes[api_key << 16 | version] = _Route(api, version, handler, error_response, measure)
+        metrics = self._metrics.request(api.name, version)
+        route = self._routes[api_key << 16 | version] = _Route(api, version, handler, error_response, metrics)
         return route
 
     def forget_unused_routes(self) -> None:
         """Drop the codecs of those that nobody has asked for since the last call; the next request compiles them again, 1 to 5 ms.
 
         All versions of all APIs take more than 10 MB, and what was compiled among the objects of large requests keeps a megabyte each."""
-        counts = {key: self._metrics.request(route.api.name, route.version).count for key, route in self._routes.items()}
+        counts = {key: route.metrics.count for key, route in self._routes.items()}
         for key, count in counts.items():
             if self._counts_seen.get(key) == count:
                 self._routes.pop(key).forget_codecs()

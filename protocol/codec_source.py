@@ -73,7 +73,8 @@ class Source:
         # and keep its megabyte of Python's allocator.
         linecache.cache[file_name] = (text.__str__,)
         exec(compile(text, file_name, "exec"), self.namespace)
-        compiled: Callable[..., Any] = self.namespace[self.function_name]
+        # Taken out: a function that its own globals hold would need the collector to go.
+        compiled: Callable[..., Any] = self.namespace.pop(self.function_name)
         return compiled
 
 

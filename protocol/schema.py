@@ -200,6 +200,14 @@ class Schema:
             self._fields = tuple(_resolve_field(name, *declared, namespace) for name, declared in self._declared.items())
         return self._fields
 
+    def forget_fields(self) -> None:
+        """They are resolved again at the next use."""
+        self._fields = None
+
+    @property
+    def has_codecs(self) -> bool:
+        return bool(self.decoders or self.encoders or self.decoders_in_turns or self.encoders_in_turns)
+
     @property
     def defaults(self) -> dict[str, object]:
         return {name: value.default if isinstance(value, _Since) else value for name, (_, value) in self._declared.items()}
@@ -273,6 +281,18 @@ def compile_constructors(cls: type[Any]) -> None:
             compile_constructors(inner.cls)
 
 
+def forget_constructors(cls: type[Any]) -> None:
+    """Drop what is known of a declared class, and of those nested in it, beside its declaration; it is made again at the next use."""
+    schema = schema_of(cls)
+    for field in schema.fields:
+        inner = field.type.element or field.type
+        if inner.cls is not None:
+            forget_constructors(inner.cls)
+    if "__init__" in vars(cls):
+        del cls.__init__
+    schema.forget_fields()
+
+
 def _declare(cls: type[T], versions: tuple[int, int], flexible: int | None, *, key: int | None = None, is_request: bool = False) -> type[T]:
     """Returns a slotted class in place of `cls`: slots cannot be added to a class that exists."""
     annotations: dict[str, str] = cls.__annotations__
@@ -319,5 +339,5 @@ def _compile_init(schema: Schema) -> Callable[..., None]:
             body.append(f"    self.{name} = {name}")
     signature = ", ".join(["self", "*", *parameters] if parameters else ["self"])
     exec("\n".join([f"def __init__({signature}):", *(body or ["    pass"])]), namespace)
-    compiled: Callable[..., None] = namespace["__init__"]
+    compiled: Callable[..., None] = namespace.pop("__init__")  # its globals hold it no more: no cycle for the collector
     return compiled

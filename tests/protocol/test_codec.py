@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import traceback
+import weakref
 
 import pytest
 
-from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder, forget
+from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, chunks_encoder, decode, decoder, encode, encode_chunks, encoder, forget
 from protocol.errors import DecodeError
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.metadata import MetadataRequest
@@ -269,6 +271,24 @@ def test_traceback_shows_the_generated_line() -> None:
 
     assert 'File "generated decode_MetadataRequest_v9"' in lines
     assert "raise DecodeError" in lines
+
+
+def test_what_was_compiled_goes_without_the_collector() -> None:
+    """Dropped to free memory, it stayed for an hour: the cycle through its globals was frozen."""
+
+    @message(versions=(0, 0), flexible=None)
+    class Passing:
+        number: Int32 = 0
+
+    gc.disable()
+    compiled = [weakref.ref(part) for part in (decoder(Passing, 0), chunks_encoder(Passing, 0))]
+    Passing()
+    compiled.append(weakref.ref(vars(Passing)["__init__"]))
+
+    forget(Passing, 0)
+
+    gc.enable()
+    assert [part() for part in compiled] == [None, None, None]
 
 
 def test_a_forgotten_version_leaves_nothing_behind_and_comes_again() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.schema import Array, Int32, Kind, String, Uuid, api, compile_constructors, schema_of, since, struct
+from protocol.codec import encode, forget
+from protocol.schema import Array, Int32, Kind, String, Uuid, api, compile_constructors, message, schema_of, since, struct
 from protocol.uuids import ZERO_UUID
 
 
@@ -104,3 +105,28 @@ def test_constructors_can_be_compiled_ahead_of_the_first_instances() -> None:
 
     assert "__init__" in vars(Leaf)
     assert (Leaf().number, Tree(name="b").name) == (7, "b")
+
+
+def test_constructors_and_fields_go_with_the_last_codec_and_come_again() -> None:
+    @struct
+    class Inner:
+        number: Int32 = 7
+
+    @message(versions=(0, 1), flexible=None)
+    class Outer:
+        name: String = "a"
+        inner: Array[Inner] = []
+
+    globals()["Inner"] = Inner
+    encoded = encode(Outer(inner=[Inner(number=8)]), 0)
+    encode(Outer(), 1)
+    fields = schema_of(Outer).fields
+
+    forget(Outer, 0)
+    assert "__init__" in vars(Outer)
+    forget(Outer, 1)
+
+    assert "__init__" not in vars(Outer)
+    assert "__init__" not in vars(Inner)
+    assert schema_of(Outer).fields is not fields
+    assert encode(Outer(inner=[Inner(number=8)]), 0) == encoded
