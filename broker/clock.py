@@ -6,6 +6,7 @@ Nothing else in broker/ reads a clock. Tests step `tests.support.clock.ManualClo
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -36,10 +37,12 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks and the running loop's timers."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_context", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._context = contextvars.copy_context()
+        """That of all timers: nothing here has context variables, and the loop would copy one for each timer."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -51,4 +54,4 @@ class SystemClock:
         return time.monotonic_ns() // 1_000
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
-        return self._loop.call_later(delay_ms / 1000, callback, *arguments)
+        return self._loop.call_later(delay_ms / 1000, callback, *arguments, context=self._context)

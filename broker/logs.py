@@ -155,6 +155,7 @@ class LineWriter:
                 # The queue was full to its last line, so they were dropped behind it.
                 lines.append(self._describe_dropped(dropped_count))
             lost_count = 0 if self._write_out(b"".join(lines)) else len(lines) - bool(dropped_count) + dropped_count
+            lines = []  # the next ones may be a long time in coming
 
     def _write_out(self, data: bytes) -> bool:
         """Write all of `data`, however long that takes. False when it cannot be written: a closed pipe, a full disk."""

@@ -19,6 +19,7 @@ MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 NOT_WATCHED: Final = -1
 PIECE_SIZE = 64 * 1024
+_PEEK: Final = int(socket.MSG_PEEK) | int(socket.MSG_DONTWAIT)
 """Bytes of a file that are read for one write to a transport: as much as it queues before it says that it is full."""
 
 
@@ -112,7 +113,7 @@ class DescriptorLayer:
     def _peek(self) -> bool:
         """Whether bytes wait to be read; the peer's orderly end is none. Raises OSError when it reset the connection."""
         try:
-            return not self._is_closed and self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+            return not self._is_closed and self._socket.recv(1, _PEEK) != b""
         except (BlockingIOError, InterruptedError):
             return False
 

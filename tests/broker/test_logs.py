@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -85,6 +86,17 @@ def test_lines_are_written_in_order(pipe: Pipe) -> None:
 
     assert pipe.read_lines(100) == [str(number) for number in range(100)]
     assert writer.flush(TIMEOUT_S)
+
+
+def test_a_line_that_was_written_is_kept_no_longer(pipe: Pipe) -> None:
+    writer = LineWriter(pipe.writer, describe)
+    line = b"a line " * 10
+    holders_before = sys.getrefcount(line)
+
+    writer.write(line)
+    assert writer.flush(5.0)
+
+    assert sys.getrefcount(line) == holders_before
 
 
 def test_what_exceeds_the_queue_is_counted_and_told_where_it_is_missing(pipe: Pipe) -> None:
