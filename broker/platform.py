@@ -7,7 +7,9 @@ seed draws everything that could differ between two runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from broker.worker.jobs import Worker
 from broker.worker.on_demand import WorkerOnDemand
 from storage.disk import SYSTEM_DISK, Disk
 
+THREADS_START_TIMEOUT_S = 0.5
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
 
 
@@ -58,3 +61,16 @@ def system_platform(loop: asyncio.AbstractEventLoop) -> Platform:
         network=SystemNetwork(loop),
         make_worker=lambda run_blocking: WorkerOnDemand(lambda: make_worker(run_blocking)),
     )
+
+
+def start_threads(executor: Executor, count: int = THREADS_MAX) -> None:
+    """Let the executor make all of its threads, which it makes when it wants another one: what belongs to a thread lives for ever, and
+    would keep a megabyte of Python's allocator if it came about among the objects of a large request."""
+    meeting = threading.Barrier(count)
+    for _ in range(count):
+        executor.submit(_meet, meeting)
+
+
+def _meet(meeting: threading.Barrier) -> None:
+    with contextlib.suppress(threading.BrokenBarrierError):  # others' work comes first, or there are fewer threads
+        meeting.wait(THREADS_START_TIMEOUT_S)

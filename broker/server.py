@@ -49,7 +49,7 @@ from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
 from broker.network.sockets import SocketOptions
-from broker.platform import Platform, system_platform
+from broker.platform import Platform, start_threads, system_platform
 from broker.quorum.driver import QuorumDriver
 from broker.quorum.opening import RecordFormats, open_quorum
 from broker.quorum.voters import ReplicaKey
@@ -65,14 +65,18 @@ from config.server import ServerConfig
 from protocol.codec_in_turns import dismantle
 from protocol.compression import Compression
 from protocol.errors import KafkaError
+from protocol.messages.stored.metadata_records import forget_record_codecs
 from protocol.uuids import ZERO_UUID, uuid_to_text
 from storage.errors import StorageError
 from storage.files import META_PROPERTIES
+from storage.log import Log
 from storage.log_manager import LogManager
 from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("barnabas.server")
 
+THREADS_START_MS = 1_000
+"""After the broker is ready: a client that waits for that comes first."""
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 
 
@@ -105,6 +109,8 @@ class Broker:
         self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
         self._directory_ids: dict[str, bytes] = {}
         self._apis: KafkaApis | None = None
+        self._log_manager: LogManager | None = None
+        self._metadata_log: Log | None = None
         self._failed_directories: set[Path] = set()
         self._descriptors = share_out(platform.descriptors_max)
         self.node_id = config.node_id
@@ -137,6 +143,14 @@ class Broker:
         if self._apis is not None:
             self._apis.forget_unused_routes()
 
+    def forget_recent_batches(self) -> None:
+        """Drop the positions of batches that active segments remember: hundreds of numbers each, from wherever memory was free then."""
+        if self._metadata_log is not None:
+            self._metadata_log.segments.active.forget_recent()
+        if self._log_manager is not None:
+            for log in self._log_manager.logs():
+                log.segments.active.forget_recent()
+
     async def wait_stopped(self) -> int:
         """The exit code, once someone asked the broker to stop."""
         return await self._stopped
@@ -160,7 +174,7 @@ class Broker:
         self._registry = registry = self._make_registry()
         for endpoint in config.client_listeners:
             self._bind(endpoint, registry)
-        log_manager = self._open_directories()
+        self._log_manager = log_manager = self._open_directories()
         metadata, quorum, channel, publisher = await self._load_metadata(log_manager)
         await open_logs(quorum, metadata, log_manager, now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
@@ -284,6 +298,7 @@ class Broker:
             on_failure=self._quorum_failed,
         )
         self._undo.append(quorum.log.close)
+        self._metadata_log = quorum.log.log
         snapshots = SnapshotGenerator(
             quorum.log, cache.state, config, self._clock, self.run_blocking, quorum_records_at=quorum.replica.raft.kraft_records_at
         )
@@ -506,10 +521,12 @@ async def _run(
     _say_ready(broker, console, ready_line)
     collection = GarbageCollection(platform.clock, broker.idle_ms)
     collection.start()
-    forget = (forget_hashes, forget_offset_keys, broker.forget_unused_codecs)
+    forget = (forget_hashes, forget_offset_keys, forget_record_codecs, broker.forget_unused_codecs, broker.forget_recent_batches)
     unused_memory = UnusedMemory(platform.clock, forget, collection.drop_free_lists, broker.run_blocking)
     unused_memory.start()
+    threads_timer = platform.clock.call_later(THREADS_START_MS, start_threads, platform.executor)
     exit_code = await broker.wait_stopped()
+    threads_timer.cancel()
     collection.stop()
     unused_memory.stop()
     log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))

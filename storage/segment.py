@@ -146,7 +146,7 @@ class LogSegment:
         self._close_time_index()
         self.write_indexes()
         self.is_active = False
-        self._forget_recent()
+        self.forget_recent()
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Cut the batch that holds `offset` and everything after it; returns where the segment then ends: before that batch, whose
@@ -293,7 +293,7 @@ class LogSegment:
         self.offset_index.unload()
         self.time_index.unload()
         self.transaction_index.close()
-        self._forget_recent()
+        self.forget_recent()
         self._close_file()
 
     def abandon(self) -> None:
@@ -424,9 +424,12 @@ class LogSegment:
             del positions[:RECENT_BATCHES]
             del self._recent_last_offsets[:RECENT_BATCHES]
 
-    def _forget_recent(self) -> None:
-        self._recent_positions.clear()
-        self._recent_last_offsets.clear()
+    def forget_recent(self) -> None:
+        """Drop the positions of the last batches: reads of these use the index, as those of older ones do."""
+        if self._recent_last_offsets:
+            self._recent_floor = self._recent_last_offsets[-1]
+            self._recent_positions.clear()
+            self._recent_last_offsets.clear()
 
     def _last_boundary(self, position: int, limit: int) -> int:
         """The last batch boundary in [position, limit], which lies before the segment's end."""
