@@ -19,8 +19,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Timer
+
+if TYPE_CHECKING:
+    from broker.large_works_memory import LargeWorksMemory
 
 THRESHOLDS = (10_000, 0, 1_000_000)  # new objects; collections of the youngest before the next ones; never everything
 TICK_MS = 1_000
@@ -42,6 +46,8 @@ class CollectionPause:
 
     def __init__(self) -> None:
         self._works: set[object] = set()
+        self.memory: LargeWorksMemory | None = None
+        """Gives their objects another place than others have; None: the same."""
 
     def note(self, work: object, is_busy: bool) -> None:
         """`work` is not finished, or is. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
@@ -51,9 +57,13 @@ class CollectionPause:
         if is_busy:
             self._works.add(work)
             gc.disable()
+            if self.memory is not None:
+                self.memory.begin()
         elif work in self._works:
             self._works.remove(work)
             if not self._works:
+                if self.memory is not None:
+                    self.memory.end()
                 gc.freeze()
                 gc.enable()
 

@@ -75,7 +75,7 @@ from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("barnabas.server")
 
-THREADS_START_MS = 1_000
+PREPARATION_MS = 1_000
 """After the broker is ready: a client that waits for that comes first."""
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 
@@ -150,6 +150,18 @@ class Broker:
         if self._log_manager is not None:
             for log in self._log_manager.logs():
                 log.segments.active.forget_recent()
+
+    def prepare_for_large_works(self) -> None:
+        """Make what must not come about among their objects, and a place for these."""
+        start_threads(self._executor)
+        pause = self._collection_pause
+
+        def find_memory() -> None:
+            from broker.large_works_memory import LargeWorksMemory  # ctypes takes 20 ms to import: not on the loop
+
+            pause.memory = LargeWorksMemory()
+
+        self._executor.submit(find_memory)
 
     async def wait_stopped(self) -> int:
         """The exit code, once someone asked the broker to stop."""
@@ -524,9 +536,9 @@ async def _run(
     forget = (forget_hashes, forget_offset_keys, forget_record_codecs, broker.forget_unused_codecs, broker.forget_recent_batches)
     unused_memory = UnusedMemory(platform.clock, forget, collection.drop_free_lists, broker.run_blocking)
     unused_memory.start()
-    threads_timer = platform.clock.call_later(THREADS_START_MS, start_threads, platform.executor)
+    preparation = platform.clock.call_later(PREPARATION_MS, broker.prepare_for_large_works)
     exit_code = await broker.wait_stopped()
-    threads_timer.cancel()
+    preparation.cancel()
     collection.stop()
     unused_memory.stop()
     log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))
