@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from broker.replication.delayed_produce import PartitionAppendResult
-from broker.replication.partition import ALL_IN_SYNC
+from broker.replication.delayed_produce import ALL_IN_SYNC, PartitionAppendResult
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch, iterate_headers
