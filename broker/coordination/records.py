@@ -28,11 +28,17 @@ Replay = Callable[[Any, Any, int], None]
 """Makes a record true: key, value (None for a tombstone), and the producer whose open transaction it belongs to, or NO_PRODUCER_ID."""
 
 
-class CoordinatorRecord(NamedTuple):
+class CoordinatorRecord:
     """One change of durable state: a key and a value of one RecordType. The value None is the tombstone that ends what the key names."""
 
-    key: Any
-    value: Any | None
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: Any, value: Any | None) -> None:
+        self.key = key
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CoordinatorRecord) and (self.key, self.value) == (other.key, other.value)
 
 
 class CoordinatorResult(NamedTuple):
@@ -50,20 +56,30 @@ class UnknownRecordTypeError(Exception):
     """A record of a type that the table has not: a later version's, or one left over from a downgrade."""
 
 
-class RecordType(NamedTuple, Generic[Machine]):
-    """One row of a coordinator's table."""
+class RecordType(Generic[Machine]):
+    """One row of a coordinator's table.
 
-    key_class: type[Any]
-    """Its schema has the number that stands before the key."""
-    value_class: type[Any]
-    value_version: Callable[[Any], int]
-    """The version to write a value in."""
-    owner: Callable[[Machine], Replay]
-    """The method of a state machine that replays these records."""
-    encode_key: Callable[[Any], bytes] | None = None
-    """A record's whole key, where something is faster than the codec."""
-    older_numbers: tuple[int, ...] = ()
-    """Read, never written."""
+    `key_class` has the number that stands before the key in its schema; `value_version` says in which version to write a value; `owner`
+    is the method of a state machine that replays these records; `encode_key` makes a record's whole key, where something is faster than
+    the codec; `older_numbers` are read, never written."""
+
+    __slots__ = ("encode_key", "key_class", "older_numbers", "owner", "value_class", "value_version")
+
+    def __init__(
+        self,
+        key_class: type[Any],
+        value_class: type[Any],
+        value_version: Callable[[Any], int],
+        owner: Callable[[Machine], Replay],
+        encode_key: Callable[[Any], bytes] | None = None,
+        older_numbers: tuple[int, ...] = (),
+    ) -> None:
+        self.key_class = key_class
+        self.value_class = value_class
+        self.value_version = value_version
+        self.owner = owner
+        self.encode_key = encode_key
+        self.older_numbers = older_numbers
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ Source: org.apache.kafka.image and org.apache.kafka.metadata (BrokerRegistration
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 NO_LEADER = -1
@@ -56,7 +57,8 @@ class ProducerIdBlock(NamedTuple):
     ids_count: int
 
 
-class PartitionImage(NamedTuple):
+@dataclass(frozen=True, slots=True)  # not a NamedTuple: its fields are read for each partition of a Metadata answer
+class PartitionImage:
     """One partition's registration. `leader_epoch` grows when the leader changes, `partition_epoch` with every change."""
 
     leader: int
@@ -72,13 +74,19 @@ class PartitionImage(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
 
 
-class TopicImage(NamedTuple):
+class TopicImage:
     """A topic; `partitions[i]` is partition i."""
 
-    name: str
-    topic_id: bytes
-    partitions: list[PartitionImage]
-    is_internal: bool = False
+    __slots__ = ("is_internal", "name", "partitions", "topic_id")  # requests ask for them, which a tuple's fields slow
+
+    def __init__(self, name: str, topic_id: bytes, partitions: list[PartitionImage], is_internal: bool = False) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.is_internal = is_internal
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicImage) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
 
 class PartitionChange(NamedTuple):

@@ -6,6 +6,7 @@ It keeps its own registrations, and tells the world's metadata of what it commit
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from broker.metadata.image import PartitionImage
 from broker.replication.isr_changes import AlterPartitionChannel
@@ -76,7 +77,7 @@ class FakeController:
     def commit(self, key: tuple[bytes, int], isr: tuple[int, ...]) -> PartitionImage:
         """Change a registration, as the controller does by itself."""
         known = self.registrations[key]
-        image = self.registrations[key] = known._replace(isr=isr, partition_epoch=known.partition_epoch + 1)
+        image = self.registrations[key] = replace(known, isr=isr, partition_epoch=known.partition_epoch + 1)
         self.told.append((*key, image))
         return image
 
