@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -173,7 +173,7 @@ class RemovalWork:
         self,
         writer: CheckpointWriter,
         sequence: int,
-        departures: Sequence[Departure],
+        departures: list[Departure],
         orphans: Collection[tuple[str, int]] = (),
     ) -> None:
         self.writer = writer
@@ -262,7 +262,7 @@ class LogDirectory:
         self._checkpoint_sequence += 1
         return CheckpointWork(self._writer, self._checkpoint_sequence, Checkpoints({}, {}, {}))
 
-    def take_removal(self, departures: Sequence[Departure], orphans: Collection[tuple[str, int]] = ()) -> RemovalWork:
+    def take_removal(self, departures: list[Departure], orphans: Collection[tuple[str, int]] = ()) -> RemovalWork:
         """For partitions whose logs are closed: no later checkpoint names them."""
         self._checkpoint_sequence += 1
         return RemovalWork(self._writer, self._checkpoint_sequence, departures, orphans)
