@@ -191,7 +191,7 @@ class Broker:
         await open_logs(quorum, metadata, log_manager, now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
         lifecycle = await self._register(channel, metadata, publisher, log_manager)
-        controller = self._controller = ControllerClient(channel, metadata, config, self._clock)
+        controller = self._controller = ControllerClient(channel, metadata, config, self._clock, on_busy=self._collection_pause.note)
         self._undo.append(controller.close)
         # Subscribed now, they see each partition once, with the leader epoch of this start.
         replica_manager = self._make_replica_manager(metadata, log_manager)

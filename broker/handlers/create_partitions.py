@@ -18,7 +18,7 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.new_partition_wait import wait_until_made
+from broker.new_partition_wait import created_names, wait_until_made
 from broker.pieces import at_once_or_in_turns, made_in_pieces
 from broker.services import Handler, Services
 from protocol.errors import ErrorCode, KafkaError
@@ -37,8 +37,7 @@ def build(services: Services) -> Handler:
         if request.timeout_ms <= 0 and request.topics:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         response = await controller.create_partitions(request, context)
-        names = [result.name for result in response.results if result.error_code == ErrorCode.NONE]
-        await wait_until_made(services, names)
+        await wait_until_made(services, await created_names(response.results))
         return response
 
     return handle

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.lifecycle.auto_create import AutoTopicCreator
 from broker.lifecycle.producer_ids import ProducerIdManager
+from broker.loop_job import OnBusy, nobody
 from broker.metadata.change_log import ChangeLog
 from broker.metadata.image import ProducerIdBlock
 from protocol.errors import ErrorCode, KafkaError
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 class ControllerClient:
     """Handlers await the operations, which are the channel's own; the other methods return at once."""
 
-    def __init__(self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock) -> None:
+    def __init__(
+        self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock, *, on_busy: OnBusy = nobody
+    ) -> None:
         self._channel = channel
         self._metadata = metadata
         self.create_topics = channel.create_topics
@@ -36,7 +39,7 @@ class ControllerClient:
         self.create_partitions = channel.create_partitions
         self.incremental_alter_configs = channel.incremental_alter_configs
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
-        self._auto_creator = AutoTopicCreator(self, config, ChangeLog(clock), clock)
+        self._auto_creator = AutoTopicCreator(self, config, ChangeLog(clock), clock, on_busy=on_busy)
         self._creations: set[asyncio.Task[None]] = set()
 
     @property
