@@ -20,6 +20,7 @@ from tests.simulation.loop import Life, SimulatedLoop, current_life
 
 WINDOW_BYTES = 64 * 1024
 WRITE_HIGH_BYTES = 64 * 1024  # above it `pause_writing` is called, at a quarter `resume_writing`
+RETRANSMISSION_S = 0.2
 LATENCY_MIN_S, LATENCY_MEAN_S = 0.000_050, 0.000_300
 SLOW_SHARE, SLOW_FACTOR = 0.01, 50  # one chunk in a hundred waits for a queue somewhere
 SPLIT_SHARE = 0.3  # of the chunks arrive in pieces
@@ -162,6 +163,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_writing_paused = False
         self._under_way_size = 0
         self._arrives_s = 0.0  # no chunk arrives before the one ahead of it
+        self._lost_on_the_way: deque[bytes | None] = deque()
         self._received: deque[bytes | None] = deque()  # arrived and not read; None: the end of the stream
         self._is_delivering = False
 
@@ -271,10 +273,23 @@ class SimulatedTransport(asyncio.Transport):
             self._lose(None)
 
     def arrive(self, chunk: bytes | None) -> None:
-        """A chunk, or the end of the stream, has come through the network."""
-        if not self._network.is_open(self.remote[0], self.local[0]):
-            self._loop.call_in_later(None, 0.2, self.arrive, chunk)  # retransmitted until the link heals
+        """A chunk, or the end of the stream, has come through the network, or is lost on its way and will be sent again, in its order."""
+        if self._lost_on_the_way or not self._network.is_open(self.remote[0], self.local[0]):
+            self._lost_on_the_way.append(chunk)
+            if len(self._lost_on_the_way) == 1:
+                self._loop.call_in_later(None, RETRANSMISSION_S, self._retransmit)
             return
+        self._take(chunk)
+
+    def _retransmit(self) -> None:
+        """What was lost comes after all if the link is open again."""
+        if not self._network.is_open(self.remote[0], self.local[0]):
+            self._loop.call_in_later(None, RETRANSMISSION_S, self._retransmit)
+            return
+        while self._lost_on_the_way:
+            self._take(self._lost_on_the_way.popleft())
+
+    def _take(self, chunk: bytes | None) -> None:
         if self._is_vanished or self._is_lost:
             self.peer.window_grew(len(chunk or b""))
             if not self.peer._is_lost:

@@ -87,6 +87,22 @@ def test_a_cut_link_delivers_after_the_heal() -> None:
     assert world.loop.run_until_complete(run()) > 3
 
 
+def test_what_was_lost_at_a_cut_comes_before_what_is_sent_after_the_heal() -> None:
+    world = World()
+
+    async def run() -> bytes:
+        await world.serve()
+        reader, writer = await world.connect()
+        writer.write(b"first ")
+        world.network.cut("client", "server")
+        await asyncio.sleep(0.1)
+        world.network.heal("client", "server")
+        writer.write(b"second")
+        return await reader.readexactly(12)
+
+    assert world.loop.run_until_complete(run()) == b"first second"
+
+
 def test_a_killed_process_resets_its_connections() -> None:
     world = World()
 
