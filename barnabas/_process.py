@@ -187,12 +187,12 @@ class BrokerProcess:
                 raise BrokerError(f"the broker did not start within {self._start_timeout_s:g} s{self.log_end()}")
             chunk = os.read(self._output_fd, 4096)
             if not chunk:
-                raise BrokerError(self._why_not_started())
+                raise BrokerError(self._start_failure())
             line += chunk
         ready: dict[str, Any] = json.loads(line)
         return ready
 
-    def _why_not_started(self) -> str:
+    def _start_failure(self) -> str:
         """The broker's own line where it has one for us: the last of its log, without its name."""
         self._wait_exit(RELEASE_TIMEOUT_S)
         last = self.log.rstrip().rpartition("\n")[2]

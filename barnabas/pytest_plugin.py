@@ -99,7 +99,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """One function can be many tests; pytest would let those with the same parameter share a broker, and put them side by side."""
-    own = _own(item)
+    own = _own_broker_of(item)
     if own is not None:
         callspec: Any = item.callspec  # type: ignore[attr-defined]
         item.config.stash[own_count] = number = item.config.stash.get(own_count, 0) + 1
@@ -110,7 +110,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before a test: the session's broker runs, whatever the last test did to it."""
-    if _asks_in_vain(item):
+    if _cannot_be_given_its_broker(item):
         pytest.fail("@pytest.mark.barnabas has no effect here: the test must be a function that names barnabas_broker", pytrace=False)
     broker = item.config.stash.get(shared_broker, None)
     if broker is not None and not broker.is_running:
@@ -143,16 +143,16 @@ def _own_broker(marks: list[pytest.Mark]) -> OwnBroker:
     return OwnBroker(config, topics)
 
 
-def _own(item: pytest.Item) -> OwnBroker | None:
+def _own_broker_of(item: pytest.Item) -> OwnBroker | None:
     callspec = getattr(item, "callspec", None)
     param = None if callspec is None else callspec.params.get("barnabas_broker")
     return param if isinstance(param, OwnBroker) else None  # a project may give the fixture parameters of its own
 
 
-def _asks_in_vain(item: pytest.Item) -> bool:
+def _cannot_be_given_its_broker(item: pytest.Item) -> bool:
     """A marked test that would get the session's broker in silence: of unittest.TestCase, whose methods take no parameters."""
     is_marked = item.get_closest_marker(MARKER) is not None
-    return is_marked and "barnabas_broker" in getattr(item, "fixturenames", ()) and _own(item) is None
+    return is_marked and "barnabas_broker" in getattr(item, "fixturenames", ()) and _own_broker_of(item) is None
 
 
 def _brokers_of(item: pytest.Item, time_s: float) -> list[BrokerProcess]:
@@ -163,7 +163,7 @@ def _brokers_of(item: pytest.Item, time_s: float) -> list[BrokerProcess]:
     module = sys.modules.get(f"{__package__}._process")
     if module is None:
         return []
-    own, others = _own(item), item.config.stash.get(own_brokers, [])
+    own, others = _own_broker_of(item), item.config.stash.get(own_brokers, [])
     of_others = [other.broker._process for other in others if other is not own and other.broker is not None]
     return [
         process for process in module.known() if process not in of_others and (process.released_at is None or process.released_at >= time_s)

@@ -23,9 +23,9 @@ def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_bloc
     tries = 0
 
     def bring_in(missing: ColdRead) -> None:
-        run_blocking(missing.bring_in).add_done_callback(go_on)
+        run_blocking(missing.bring_in).add_done_callback(try_again)
 
-    def go_on(done: Any) -> None:
+    def try_again(done: Any) -> None:
         nonlocal tries
         tries += 1
         error = done.exception()  # of the disk: the attempt that waits meets it too, and answers it
@@ -55,12 +55,12 @@ def read_in_turns(read: Callable[[], Any], run_blocking: RunBlocking | None) -> 
         except ColdRead as cold:
             missing = cold
         assert run_blocking is not None, "who may wait for the disk reads nothing cold"
-        has_failed = yield _brought_in(missing, run_blocking)
+        has_failed = yield _read_missing(missing, run_blocking)
         tries += 1
         must_wait = has_failed or tries >= TRIES_MAX
 
 
-def _brought_in(missing: ColdRead, run_blocking: RunBlocking) -> Deferred:
+def _read_missing(missing: ColdRead, run_blocking: RunBlocking) -> Deferred:
     """A Deferred of whether the disk failed, so that the next try has to meet its error."""
     arrived = Deferred()
     run_blocking(missing.bring_in).add_done_callback(lambda done: arrived.complete(done.exception() is not None))

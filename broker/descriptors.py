@@ -39,7 +39,7 @@ def raise_limit() -> int:
     return hard
 
 
-def share_out(limit: int) -> DescriptorShares:
+def divide_descriptors(limit: int) -> DescriptorShares:
     """A half for partitions; the rest, less what closed segments and the broker itself need, for connections."""
     if limit == resource.RLIM_INFINITY:
         limit = 2**31 - 1

@@ -29,7 +29,7 @@ from broker.services import Handler, Services
 from broker.turns import Turns, Work
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
-from protocol.codec_in_turns import chunks_encoder_in_turns, decoder_in_turns, dismantle, records_of
+from protocol.codec_in_turns import chunks_encoder_in_turns, clear_arrays_in_turns, decoder_in_turns, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
 from protocol.schema import compile_constructors
@@ -184,7 +184,7 @@ class _Answering:
         self.encoded.complete(chunks)
         if self.is_long:
             request, self.request, response, self._response = self.request, None, self._response, None
-            self._apis.turns.start(dismantle(request, response))
+            self._apis.turns.start(clear_arrays_in_turns(request, response))
 
 
 class KafkaApis:

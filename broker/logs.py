@@ -185,7 +185,7 @@ class Console:
         """The line for whoever started the broker, to stdout."""
         self._stdout.write(_encoded(line))
 
-    def complain(self, message: str) -> None:
+    def report_start_failure(self, message: str) -> None:
         """Why the broker does not start, to stderr behind what was logged: for a person, unless the log is for programs."""
         if isinstance(self._formatter, JsonFormatter):
             self.log(_record(logging.CRITICAL, "%s", message))

@@ -13,7 +13,7 @@ OnBusy = Callable[[object, bool], object]
 """Told which work in pieces begins to have turns of its own (True), and that it has ended (False). Telling it twice does no harm."""
 
 
-def nobody(_work: object, _is_busy: bool) -> None:
+def ignore_busy(_work: object, _is_busy: bool) -> None:
     """The OnBusy of who does not mind."""
 
 
@@ -24,7 +24,7 @@ class LoopJob:
 
     __slots__ = ("_clock", "_on_busy", "_step", "_timer")
 
-    def __init__(self, clock: Clock, step: Callable[[], bool], on_busy: OnBusy = nobody) -> None:
+    def __init__(self, clock: Clock, step: Callable[[], bool], on_busy: OnBusy = ignore_busy) -> None:
         self._clock = clock
         self._step = step
         self._on_busy = on_busy

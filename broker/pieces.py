@@ -62,7 +62,7 @@ def text_pieces(texts: Iterable[str]) -> Iterator[list[str]]:
         yield piece
 
 
-def made_in_pieces(make: Callable[[Element], Made], elements: Sequence[Element]) -> Generator[None, None, list[Made]]:
+def make_in_pieces(make: Callable[[Element], Made], elements: Sequence[Element]) -> Generator[None, None, list[Made]]:
     """What `make` returns for each element."""
     made: list[Made] = []
     for piece in pieces(elements):

@@ -26,7 +26,7 @@ from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.coordination.java_hash import forget_hashes
-from broker.descriptors import share_out
+from broker.descriptors import divide_descriptors
 from broker.dispatch import KafkaApis
 from broker.formatting import format_directories, new_id
 from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
@@ -112,7 +112,7 @@ class Broker:
         self._log_manager: LogManager | None = None
         self._metadata_log: Log | None = None
         self._failed_directories: set[Path] = set()
-        self._descriptors = share_out(platform.descriptors_max)
+        self._descriptors = divide_descriptors(platform.descriptors_max)
         self.node_id = config.node_id
         self.cluster_id = ""
         self.stop_reason = ""  # once it is asked to stop
@@ -331,7 +331,7 @@ class Broker:
         quorum.driver.start()
         await quorum.driver.caught_up()
         await publisher.shorten_start()
-        await controller.settled()
+        await controller.wait_first_records_committed()
         self._undo.append(controller.close)
         return cache, quorum.driver, controller, publisher
 
@@ -528,7 +528,7 @@ async def _run(
     try:
         await broker.start()
     except StartError as e:
-        console.complain(str(e))
+        console.report_start_failure(str(e))
         return 1
     _say_ready(broker, console, ready_line)
     collection = GarbageCollection(platform.clock, broker.idle_ms)

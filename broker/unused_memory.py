@@ -88,15 +88,15 @@ class UnusedMemory:
     def start(self) -> None:
         self._start_bytes = self._seen_bytes = self._anonymous_bytes()
         if self._start_bytes:
-            self._timer = self._clock.call_later(INTERVAL_MS, self._look)
+            self._timer = self._clock.call_later(INTERVAL_MS, self._trim_if_changed)
 
     def stop(self) -> None:
         for timer in (self._timer, self._sweep_timer):
             if timer is not None:
                 timer.cancel()
 
-    def _look(self) -> None:
-        self._timer = self._clock.call_later(INTERVAL_MS, self._look)
+    def _trim_if_changed(self) -> None:
+        self._timer = self._clock.call_later(INTERVAL_MS, self._trim_if_changed)
         size = self._anonymous_bytes()
         has_changed = abs(size - self._seen_bytes) >= CHANGE_BYTES  # it grew, or the trim before helped
         self._seen_bytes = size

@@ -35,7 +35,7 @@ def require_topics(bootstrap_servers: str, properties: Mapping[str, str], topics
     why = probe(bootstrap_servers, properties)
     if why is not None:
         raise BrokerError(f"no broker at {bootstrap_servers}: {why}")
-    if not topics or not _is_plain(properties):
+    if not topics or not _is_plaintext(properties):
         return
     existing = _topics(bootstrap_servers)
     for topic in topics:
@@ -78,7 +78,7 @@ def _topics(bootstrap_servers: str) -> Mapping[str, object]:
     return topics
 
 
-def _is_plain(properties: Mapping[str, str]) -> bool:
+def _is_plaintext(properties: Mapping[str, str]) -> bool:
     return properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
 
 
@@ -102,7 +102,7 @@ class AwayNotice:
         """`why` is what `probe` returned at that moment of a monotonic clock."""
         if why is None:
             if self.is_away:
-                self._complain(f"{self._servers} is back after {_spoken(now_s - self._first_miss_s)}")
+                self._complain(f"{self._servers} is back after {_duration_text(now_s - self._first_miss_s)}")
             self._misses, self.is_away = 0, False
             return
         self._misses += 1
@@ -114,7 +114,7 @@ class AwayNotice:
             self._complain(f"no broker at {self._servers}: {why}; waiting for it")
         elif self.is_away and now_s - self._reminded_s >= REMINDER_INTERVAL_S:
             self._reminded_s = now_s
-            self._complain(f"still no broker at {self._servers} after {_spoken(now_s - self._first_miss_s)}: {why}")
+            self._complain(f"still no broker at {self._servers} after {_duration_text(now_s - self._first_miss_s)}: {why}")
 
 
 class BrokerWatch:
@@ -154,6 +154,6 @@ class BrokerWatch:
             self._notice.observe(probe(self._bootstrap_servers, self._properties), time.monotonic())
 
 
-def _spoken(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

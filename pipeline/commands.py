@@ -41,7 +41,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
     stop = Stop()
     stop.listen()
     with _session(arguments, "barnabas archive") as spark:
-        archive(spark, job, stop=stop, say=_say, complain=to_stderr)
+        archive(spark, job, stop=stop, say=_print_line, complain=to_stderr)
     return 0
 
 
@@ -56,7 +56,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     require_java(os.environ)
     require_topics(job.bootstrap_servers, job.producer_properties, [job.topic])
     with _session(arguments, "barnabas replay") as spark:
-        replay(spark, job, say=_say)
+        replay(spark, job, say=_print_line)
     return 0
 
 
@@ -88,5 +88,5 @@ def innermost_sentence(error: Exception) -> str:
     return sentence if " " in sentence else f"{kind}: {sentence}" if sentence else kind
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)

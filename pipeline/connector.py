@@ -92,10 +92,10 @@ def fetch_jars(coordinates: str, folder: Path, program: str) -> list[str]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as e:
-        raise ConnectorError(f"the connector {coordinates} cannot be fetched: {e}; {_way_out(with_version=False)}") from e
+        raise ConnectorError(f"the connector {coordinates} cannot be fetched: {e}; {_remedy(with_version=False)}") from e
     jars = sorted(str(jar) for jar in (folder / "ivy" / "jars").glob("*.jar"))
     if outcome.returncode or not jars:
-        raise ConnectorError(_why_not_fetched(coordinates, outcome.stdout + outcome.stderr))
+        raise ConnectorError(_fetch_failure(coordinates, outcome.stdout + outcome.stderr))
     return jars
 
 
@@ -118,17 +118,17 @@ def spark_submit() -> str:
     return str(Path(found.origin).parent / "bin" / "spark-submit")
 
 
-def _why_not_fetched(coordinates: str, output: str) -> str:
+def _fetch_failure(coordinates: str, output: str) -> str:
     """One line of Ivy's sixty."""
     if unreachable := _UNREACHABLE.search(output):
-        return f"the connector {coordinates} cannot be fetched ({unreachable[1]}); {_way_out(with_version=False)}"
+        return f"the connector {coordinates} cannot be fetched ({unreachable[1]}); {_remedy(with_version=False)}"
     if missing := _NOT_FOUND.search(output):
-        return f"connector {':'.join(missing.groups())} not found; {_way_out(with_version=True)}"
+        return f"connector {':'.join(missing.groups())} not found; {_remedy(with_version=True)}"
     last_line = next((line.strip() for line in reversed(output.splitlines()) if line.strip() and not line.startswith("\t")), "no output")
-    return f"the connector {coordinates} cannot be fetched ({last_line}); {_way_out(with_version=False)}"
+    return f"the connector {coordinates} cannot be fetched ({last_line}); {_remedy(with_version=False)}"
 
 
-def _way_out(*, with_version: bool) -> str:
+def _remedy(*, with_version: bool) -> str:
     other = f"use pyspark {TESTED_SPARK} ({sys.executable} -m pip install pyspark=={TESTED_SPARK}), or " if with_version else ""
     return f"{other}give its jars by --jars FOLDER (docs/pipeline.md names them)"
 

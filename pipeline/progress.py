@@ -12,7 +12,7 @@ class ProgressPrinter:
     """Prints each batch once, however often its report is seen, and a total at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+        self._print_line = say
         self._last_batch_id = -1
         self._started = time.monotonic()
         self._batches = 0
@@ -28,13 +28,13 @@ class ProgressPrinter:
             self._batches += 1
             self._records += report["numInputRows"]
             self._behind = offsets_behind(report)
-            self._say(batch_line(report))
+            self._print_line(batch_line(report))
 
     def print_total(self, *, stopped: bool) -> None:
         seconds = time.monotonic() - self._started
         end = "stopped" if stopped else "done"
         behind = f", {self._behind:,} offsets behind" if self._behind else ""
-        self._say(f"{end}: {self._records:,} records in {self._batches} batches, {seconds:.1f} s{behind}")
+        self._print_line(f"{end}: {self._records:,} records in {self._batches} batches, {seconds:.1f} s{behind}")
 
 
 def batch_line(report: Any) -> str:

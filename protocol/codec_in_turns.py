@@ -55,7 +55,7 @@ def chunks_encoder_in_turns(cls: type[Any], version: int) -> EncoderInTurns:
     return encoders[version]
 
 
-def dismantle(*holders: Any) -> Generator[None, None, None]:
+def clear_arrays_in_turns(*holders: Any) -> Generator[None, None, None]:
     """Empties lists, and the arrays of messages, that are not needed any more: freeing 190,000 elements at once takes 10 to 20 ms. What
     others hold as well, a list in a message or an element of one, is left alone."""
     freed_count = 0

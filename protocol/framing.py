@@ -110,7 +110,7 @@ class FrameAssembler:
     every whole frame in order. `on_frame` returns False to stop for now: frames already received stay, and `resume()` goes on.
     `on_kept(buffer)` is called after an `on_frame` whose frame was handed over and is still referenced: it is memory of its own from
     then on, until the buffer is gone (a weak reference tells).
-    `may_go_on()`, if given, is asked after the first small frame of a read if there is more, and then after each FRAMES_PER_QUESTION.
+    `has_time_left()`, if given, is asked after the first small frame of a read if there is more, and then after each FRAMES_PER_QUESTION.
     When it returns False, the frames left stay too and `is_interrupted` says so; the owner calls `resume()` in a later turn
     of the loop and reads nothing before.
 
@@ -119,13 +119,13 @@ class FrameAssembler:
     """
 
     __slots__ = (
+        "_has_time_left",
         "_held",
         "_large",
         "_large_position",
         "_large_read_size",
         "_large_size",
         "_large_view",
-        "_may_go_on",
         "_on_frame",
         "_on_kept",
         "_pool",
@@ -141,12 +141,12 @@ class FrameAssembler:
         max_frame_size: int,
         pool: BufferPool,
         on_kept: Callable[[FrameBuffer], None] | None = None,
-        may_go_on: Callable[[], bool] | None = None,
+        has_time_left: Callable[[], bool] | None = None,
     ) -> None:
         self.max_frame_size = max_frame_size
         self._on_frame = on_frame
         self._on_kept = on_kept
-        self._may_go_on = may_go_on
+        self._has_time_left = has_time_left
         self.is_interrupted = False
         self._pool = pool
         self._scratch = pool.scratch
@@ -210,7 +210,7 @@ class FrameAssembler:
         if buffer is not None and self._large_size >= SLOWLY_FREED_SIZE_MIN:
             self._pool.give_back(buffer)  # not a pooled one: a read may still be under way
         self._on_frame = _drop
-        self._on_kept = self._may_go_on = None
+        self._on_kept = self._has_time_left = None
         self.is_interrupted = False
 
     def _cut(self, view: memoryview, end: int) -> None:
@@ -232,8 +232,8 @@ class FrameAssembler:
             if not wants_more:
                 break
             unasked -= 1
-            if unasked <= 0 and start != end and self._may_go_on is not None:
-                if not self._may_go_on():
+            if unasked <= 0 and start != end and self._has_time_left is not None:
+                if not self._has_time_left():
                     self.is_interrupted = True
                     break
                 unasked = FRAMES_PER_QUESTION

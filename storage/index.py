@@ -214,13 +214,13 @@ class TimeIndex(SegmentIndex):
 
     @property
     def last_entry(self) -> TimeEntry:
-        return self._at(self.entries_count - 1) if self.entries_count else TimeEntry(NO_TIMESTAMP, self.base_offset)
+        return self._entry_at(self.entries_count - 1) if self.entries_count else TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def check(self) -> None:
         """CorruptIndexError when the ends of the file are out of order, as with a zero tail."""
         if self.entries_count == 0:
             return
-        first, last = self._at(0), self._at(self.entries_count - 1)
+        first, last = self._entry_at(0), self._entry_at(self.entries_count - 1)
         if self.entries_count > 1 and (last.timestamp <= first.timestamp or last.offset < first.offset):
             raise CorruptIndexError(f"{self.path} does not ascend")
         if first.offset < self.base_offset or first == TimeEntry(0, self.base_offset):
@@ -234,12 +234,12 @@ class TimeIndex(SegmentIndex):
     def find_entry(self, timestamp: int) -> TimeEntry:
         """The last entry at or before `timestamp`; (-1, base offset) when there is none."""
         slot = bisect_right(range(self.entries_count), timestamp, key=self._field(0))
-        return self._at(slot - 1) if slot else TimeEntry(NO_TIMESTAMP, self.base_offset)
+        return self._entry_at(slot - 1) if slot else TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or past `offset`."""
         self._keep(bisect_left(range(self.entries_count), offset - self.base_offset, key=self._field(1)))
 
-    def _at(self, slot: int) -> TimeEntry:
+    def _entry_at(self, slot: int) -> TimeEntry:
         timestamp, relative = self._unpack(slot)
         return TimeEntry(timestamp, self.base_offset + relative)

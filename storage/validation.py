@@ -164,7 +164,7 @@ def check_batch(
     INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE (zstd in Produce before version 7).
     """
     if origin is AppendOrigin.CLIENT and config.is_judged_by_header:
-        accepted = _accept_usual(records, config, now_ms, zstd_allowed)
+        accepted = _check_usual_batch(records, config, now_ms, zstd_allowed)
         if accepted is not None:
             return accepted
     steps = check_in_steps(records, config, now_ms=now_ms, origin=origin, zstd_allowed=zstd_allowed)
@@ -240,7 +240,7 @@ def assign_offsets(
     )  # fmt: skip
 
 
-def _accept_usual(records: memoryview, config: LogConfig, now_ms: int, zstd_allowed: bool) -> CheckedBatch | None:
+def _check_usual_batch(records: memoryview, config: LogConfig, now_ms: int, zstd_allowed: bool) -> CheckedBatch | None:
     """The batch if it is what producers send day in, day out: then every rule of `check_batch` holds. None when one might not, and the
     rules one by one have to say which.
 

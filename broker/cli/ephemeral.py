@@ -103,7 +103,7 @@ class Ephemeral:
         """End the broker when standard input closes. Called on the loop, before the broker starts."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, broker.request_stop, 0, "SIGHUP")  # a terminal that closes
-        if _tells_of_an_end(STDIN):
+        if _ends_with_its_writer(STDIN):
             # A thread rather than the loop: what is never in time must still end.
             threading.Thread(target=self._wait_for_end, args=(loop, broker), name="barnabas-stdin", daemon=True).start()
 
@@ -142,7 +142,7 @@ class Ephemeral:
             shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _tells_of_an_end(descriptor: int) -> bool:
+def _ends_with_its_writer(descriptor: int) -> bool:
     """Whether a read of `descriptor` ends when another process does. /dev/null has ended before it began, a terminal answers a
     background job's read by stopping it: neither says anything about a parent."""
     if sys.stdin is None:  # closed: whatever has that number now is something else

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.controller.cluster_control import election_records, loss_record, with_directory
+from broker.controller.cluster_control import election_records, lost_replica_record, with_directory
 from broker.controller.controller_result import ControllerResult
 from broker.controller.heartbeats import BrokerHeartbeats
 from broker.metadata.cluster_state import ClusterState
@@ -182,7 +182,7 @@ class BrokerControl:
             if broker.node_id in partition.replicas and len(partition.directories) == len(partition.replicas):
                 place = partition.replicas.index(broker.node_id)
                 if partition.directories[place] in offline:
-                    records.append(loss_record(topic, index, partition, broker.node_id))
+                    records.append(lost_replica_record(topic, index, partition, broker.node_id))
         left = [each for each in broker.log_dirs if each not in offline]
         return [*records, _change(broker, log_dirs=left)]
 
@@ -297,7 +297,7 @@ def _assignment_error(topic: TopicImage | None, index: int, node_id: int) -> Err
 def _assignment(topic: TopicImage, index: int, node_id: int, directory: bytes, *, is_online: bool) -> PartitionChangeRecord | None:
     partition = topic.partitions[index]
     if not is_online:
-        return loss_record(topic, index, partition, node_id)
+        return lost_replica_record(topic, index, partition, node_id)
     directories = with_directory(partition, node_id, directory)
     if directories == partition.directories:
         return None

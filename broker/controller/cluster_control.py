@@ -77,7 +77,7 @@ def election_records(state: ClusterState, node_id: int, replicas: Directories | 
                 directories = _replaced(partition.directories, place, replicas.find_directory((topic.name, index), known))
                 if directories[place] == LOST_DIRECTORY:
                     if partition.leader == node_id or directories != partition.directories:
-                        records.append(loss_record(topic, index, partition, node_id))
+                        records.append(lost_replica_record(topic, index, partition, node_id))
                     continue
             record = _elect(state, topic, index, partition, node_id)
             if record is not None:
@@ -98,7 +98,7 @@ def producer_id_block(state: ClusterState, *, node_id: int, broker_epoch: int) -
     return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE), [record]
 
 
-def loss_record(topic: TopicImage, index: int, partition: PartitionImage, node_id: int) -> PartitionChangeRecord:
+def lost_replica_record(topic: TopicImage, index: int, partition: PartitionImage, node_id: int) -> PartitionChangeRecord:
     record = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
     if partition.leader == node_id:
         record.leader = NO_LEADER

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker.controller.cluster_control import activation_records, fencing_records, producer_id_block
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
-from broker.loop_job import OnBusy, nobody
-from broker.metadata.change_log import ChangeLog, Telling
+from broker.loop_job import OnBusy, ignore_busy
+from broker.metadata.change_log import ChangeLog, LogSteps
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
@@ -83,7 +83,7 @@ class LocalController:
         *,
         node_id: int,
         bootstrap: Callable[[], Sequence[Any]],
-        on_busy: OnBusy = nobody,
+        on_busy: OnBusy = ignore_busy,
     ) -> None:
         self._make_controller = make_controller
         self._bootstrap = bootstrap
@@ -144,7 +144,7 @@ class LocalController:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
         return self._leadership.controller
 
-    async def settled(self) -> None:
+    async def wait_first_records_committed(self) -> None:
         """Returns once what a new leader has to write is committed: of a new cluster, which features it has. At once elsewhere."""
         if self._leadership is not None:
             await self._submitted(ControllerResult([], None))
@@ -156,28 +156,28 @@ class LocalController:
     async def create_topics(
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
-        with self._telling("topics not created", client):
+        with self._logging_refusal("topics not created", client):
             steps = self._active.topics.create_topics_in_steps(request)
             if is_automatic:
-                return await self._carried_out(steps, lambda response: iter(()))
-            return await self._carried_out(steps, lambda response: self._changes.topics_created(request, response, client))
+                return await self._append_steps(steps, lambda response: iter(()))
+            return await self._append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
 
     async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
-        with self._telling("topics not deleted", client):
+        with self._logging_refusal("topics not deleted", client):
             steps = self._active.topics.delete_topics_in_steps(request, version)
-            return await self._carried_out(steps, lambda response: self._changes.topics_deleted(response, client))
+            return await self._append_steps(steps, lambda response: self._changes.topics_deleted(response, client))
 
     async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
-        with self._telling("partitions not added", client):
+        with self._logging_refusal("partitions not added", client):
             steps = self._active.topics.create_partitions_in_steps(request)
-            return await self._carried_out(steps, lambda response: self._changes.partitions_added(request, response, client))
+            return await self._append_steps(steps, lambda response: self._changes.partitions_added(request, response, client))
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
-        with self._telling("configs not changed", client):
+        with self._logging_refusal("configs not changed", client):
             steps = self._active.configs.incremental_alter_configs_in_steps(request)
-            return await self._carried_out(steps, lambda response: self._changes.configs_altered(request, response, client))
+            return await self._append_steps(steps, lambda response: self._changes.configs_altered(request, response, client))
 
     # What a broker asks for itself.
 
@@ -252,7 +252,7 @@ class LocalController:
             leadership.waiting.append(_Waiting(leadership.last_offset, on_committed))
 
     @contextmanager
-    def _telling(self, what: str, client: RequestContext | None) -> Iterator[None]:
+    def _logging_refusal(self, what: str, client: RequestContext | None) -> Iterator[None]:
         """Log it when the controller refuses a request as a whole."""
         try:
             yield
@@ -260,15 +260,15 @@ class LocalController:
             self._changes.request_refused(what, error, client)
             raise
 
-    async def _carried_out(self, steps: Steps[Response], tell: Callable[[Response], Telling]) -> Response:
+    async def _append_steps(self, steps: Steps[Response], log_lines: Callable[[Response], LogSteps]) -> Response:
         """Append each step's records; the answer when all of them are durable and replayed.
 
         What has a few steps is done at once. Of longer operations one has a step each turn of the loop, the others wait for it."""
         try:
             response = await self._step_by_step(steps)
-            telling = tell(response)
-            await self._submitted(ControllerResult([], None), lambda: deque(telling, maxlen=0))
-            for _ in telling:
+            log_steps = log_lines(response)
+            await self._submitted(ControllerResult([], None), lambda: deque(log_steps, maxlen=0))
+            for _ in log_steps:
                 await asyncio.sleep(0)
             return response
         finally:

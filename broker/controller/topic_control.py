@@ -85,7 +85,7 @@ class TopicControl:
         yield from self._check_asked_for(request.topics)
         names, duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
         topics = yield from without(request.topics, duplicates.keys() | {CLUSTER_METADATA_TOPIC})
-        if not (yield from self._surely_fits(topics)):
+        if not (yield from self._fits_if_all_are_accepted(topics)):
             yield from self._check_fits(topics)
         results = []
         step: list[Any] = []
@@ -158,7 +158,7 @@ class TopicControl:
             CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
             for name in duplicates
         ]
-        if not (yield from self._additions_surely_fit(topics)):
+        if not (yield from self._additions_fit_if_all_are_accepted(topics)):
             yield from self._check_additions_fit(topics)
         step: list[Any] = []
         pace = Pace()
@@ -202,7 +202,7 @@ class TopicControl:
         default = self._config.num_partitions
         return len(topic.assignments) or (default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0))
 
-    def _surely_fits(self, topics: list[CreatableTopic]) -> Steps[bool]:
+    def _fits_if_all_are_accepted(self, topics: list[CreatableTopic]) -> Steps[bool]:
         """Whether the records of all topics are within the limits, even if none of them is refused."""
         count = 0
         for piece in pieces(topics):
@@ -227,7 +227,7 @@ class TopicControl:
             if pace.is_due(len(records) or 1):
                 yield []
 
-    def _additions_surely_fit(self, topics: list[CreatePartitionsTopic]) -> Steps[bool]:
+    def _additions_fit_if_all_are_accepted(self, topics: list[CreatePartitionsTopic]) -> Steps[bool]:
         count = 0
         for piece in pieces(topics):
             count += sum(max(topic.count, 0) for topic in piece)

@@ -73,22 +73,22 @@ class ShardState(Enum):
 class _Write:
     """One append in flight, or a wait for those before it, which has no changes. Told once: by the log, the clock or the shard's end."""
 
-    __slots__ = ("_on_committed", "changes", "is_appended", "is_told", "outcome", "timer")
+    __slots__ = ("_on_committed", "changes", "is_appended", "is_completed", "outcome", "timer")
 
     def __init__(self, on_committed: OnCommitted) -> None:
         self._on_committed = on_committed
         self.changes: Sequence[Change] = ()
         self.is_appended = False
-        self.is_told = False
+        self.is_completed = False
         self.outcome: ErrorCode | None = None
         """What the log said of it."""
         self.timer: Timer | None = None
 
-    def tell(self, error: ErrorCode) -> None:
+    def complete(self, error: ErrorCode) -> None:
         """An answer that fails is logged: the writes behind it must not suffer."""
-        if self.is_told:
+        if self.is_completed:
             return
-        self.is_told = True
+        self.is_completed = True
         if self.timer is not None:
             self.timer.cancel()
         try:
@@ -156,13 +156,13 @@ class Shard(Generic[Machine]):
         except ValueError as e:
             # A name longer than a stored string may be; Kafka fails the request in the same way.
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
-            write.tell(ErrorCode.UNKNOWN_SERVER_ERROR)
+            write.complete(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._log.append(self.partition, records, lambda error: self._note_outcome(write, error))
         if write.outcome not in (None, ErrorCode.NONE):
-            write.tell(write.outcome)
+            write.complete(write.outcome)
         elif not self.is_active:
-            write.tell(ErrorCode.NOT_COORDINATOR)  # the append cost this broker its leadership
+            write.complete(ErrorCode.NOT_COORDINATOR)  # the append cost this broker its leadership
         else:
             self._replay_appended(write, result)
 
@@ -186,10 +186,10 @@ class Shard(Generic[Machine]):
         """Tell the write now if it is committed and none before it waits, else when that is so."""
         write.is_appended = True
         if write.outcome is not None and not self._writes:
-            write.tell(write.outcome)
+            write.complete(write.outcome)
             return
         self._writes.append(write)
-        write.timer = self._clock.call_later(self._write_timeout_ms, write.tell, ErrorCode.REQUEST_TIMED_OUT)
+        write.timer = self._clock.call_later(self._write_timeout_ms, write.complete, ErrorCode.REQUEST_TIMED_OUT)
 
     def _note_outcome(self, write: _Write, error: ErrorCode) -> None:
         write.outcome = error
@@ -202,7 +202,7 @@ class Shard(Generic[Machine]):
         while self._writes and self._writes[0].outcome is not None:
             finished = self._writes.popleft()
             self.timeline.commit(finished.changes)
-            finished.tell(ErrorCode.NONE)
+            finished.complete(ErrorCode.NONE)
 
     def run(self, result: CoordinatorResult | None) -> None:
         """Write what an operation came to, if anything."""
@@ -301,7 +301,7 @@ class Shard(Generic[Machine]):
     def _fail(self, write: _Write, error: ErrorCode) -> None:
         """Memory and log may not say the same any more. Most likely another broker leads."""
         self._limited_log.warning("lost write", "partition %d: a write was lost: %s; its state is dropped", self.partition, error.name)
-        write.tell(error)
+        write.complete(error)
         self._end(ShardState.FAILED)
         self._on_failed(self)
 
@@ -313,7 +313,7 @@ class Shard(Generic[Machine]):
         self.is_active = False
         writes, self._writes = self._writes, deque()
         for write in writes:
-            write.tell(ErrorCode.NOT_COORDINATOR)
+            write.complete(ErrorCode.NOT_COORDINATOR)
         self.machine.on_unloaded()
         self.timers.cancel_all()
         self._waiting_for_load.clear()

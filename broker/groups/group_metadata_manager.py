@@ -175,7 +175,7 @@ class GroupMetadataManager:
         ):
             group.update_member(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
             group.await_join(member, reply)
-            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {_said(request.reason)}")
+            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {_reason(request.reason)}")
         # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
         is_told_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
         reply.complete(group.join_response(member_id, with_members=is_told_members))
@@ -202,7 +202,7 @@ class GroupMetadataManager:
         group.await_join(member, reply)
         # It cannot send heartbeats before it is answered, so its session is not what ends the waiting of a client that is gone.
         self._rebalance.reschedule_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!a}: {_said(request.reason)}")
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!a}: {_reason(request.reason)}")
 
     def _rejoin_static_member(
         self,
@@ -360,7 +360,7 @@ class GroupMetadataManager:
                 group.validate_member(member_id, leaving.group_instance_id)
             except KafkaError as e:
                 return e.code
-        log.debug("group %a: member %a leaves: %s", group.group_id, member_id, _said(leaving.reason))
+        log.debug("group %a: member %a leaves: %s", group.group_id, member_id, _reason(leaving.reason))
         self._rebalance.remove_member(group, member_id)
         return ErrorCode.NONE
 
@@ -442,6 +442,6 @@ def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _said(reason: str | None) -> str:
+def _reason(reason: str | None) -> str:
     """A member's reason for the log; older versions of the requests have none (KIP-800)."""
     return ascii(reason) if reason else "reason not provided"

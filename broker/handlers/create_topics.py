@@ -23,7 +23,7 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.new_partition_wait import created_names, wait_until_made
-from broker.pieces import at_once_or_in_turns, made_in_pieces
+from broker.pieces import at_once_or_in_turns, make_in_pieces
 from broker.services import Handler, Services
 from broker.turns import Work, is_many
 from protocol.errors import ErrorCode, KafkaError
@@ -62,4 +62,4 @@ def _failed(request: CreateTopicsRequest, error: KafkaError) -> Generator[None, 
     def failed(topic: CreatableTopic) -> CreatableTopicResult:
         return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
 
-    return CreateTopicsResponse(topics=(yield from made_in_pieces(failed, request.topics)))
+    return CreateTopicsResponse(topics=(yield from make_in_pieces(failed, request.topics)))

@@ -25,7 +25,7 @@ from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC
 from broker.metadata.config_entries import OTHER_RESOURCES, ConfigDescriber, ConfigEntry, unsupported
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
-from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
+from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
@@ -66,7 +66,7 @@ def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Any:
 
 
 def _error_response(request: DescribeConfigsRequest, error: KafkaError) -> Generator[None, None, DescribeConfigsResponse]:
-    return DescribeConfigsResponse(results=(yield from made_in_pieces(lambda resource: _failed(resource, error), request.resources)))
+    return DescribeConfigsResponse(results=(yield from make_in_pieces(lambda resource: _failed(resource, error), request.resources)))
 
 
 def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest) -> Work:

@@ -24,7 +24,7 @@ from broker.context import RequestContext
 from broker.groups.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
-from broker.pieces import at_once_or_in_turns, made_in_pieces, text_pieces
+from broker.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
@@ -75,7 +75,7 @@ def error_response(request: DescribeGroupsRequest, error: KafkaError) -> Any:
 
 
 def _failed(request: DescribeGroupsRequest, error: KafkaError) -> Generator[None, None, DescribeGroupsResponse]:
-    groups = yield from made_in_pieces(lambda group_id: DescribedGroup(group_id=group_id, error_code=error.code), request.groups)
+    groups = yield from make_in_pieces(lambda group_id: DescribedGroup(group_id=group_id, error_code=error.code), request.groups)
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -102,7 +102,7 @@ def _described(group: GroupDescription) -> Generator[None, None, tuple[Described
     described = DescribedGroup(
         group_id=group.group_id, group_state=group.state.value, protocol_type=group.protocol_type, protocol_data=group.protocol
     )
-    described.members = yield from made_in_pieces(_member, group.members)
+    described.members = yield from make_in_pieces(_member, group.members)
     return described, sum(MEMBER_BYTES + len(member.metadata) + len(member.assignment) for member in group.members)
 
 

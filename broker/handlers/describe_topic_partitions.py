@@ -20,7 +20,7 @@ from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
-from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
+from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
@@ -88,7 +88,7 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Gener
     def failed(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
         return DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name)
 
-    return DescribeTopicPartitionsResponse(topics=(yield from made_in_pieces(failed, request.topics)))
+    return DescribeTopicPartitionsResponse(topics=(yield from make_in_pieces(failed, request.topics)))
 
 
 def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Generator[None, None, list[list[str]]]:

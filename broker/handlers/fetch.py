@@ -30,7 +30,7 @@ from broker.cold_reads import try_again_when_read
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.handlers.fetch_answers import FetchAnswers
-from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces
+from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
 from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetch_session import PartitionKey, partition_key
@@ -108,7 +108,7 @@ class FetchHandler:
             return FetchResponse(error_code=session)
         if len(session.targets) > PARTITIONS_AT_ONCE:
             return self._fetch_in_turns(session, self._params(request, replica_id, version), version, listener_name)
-        readable, unknown = self._sort_out(session.targets)
+        readable, unknown = self._split_targets(session.targets)
         if session.watching is not None:
             for read in unknown:
                 session.watching.unwatch(read.target)
@@ -194,7 +194,7 @@ class FetchHandler:
         """What `handle` does once the session is known, for many targets."""
         watching = session.watching
         try:
-            readable, unknown = yield from self._sort_out_in_turns(session)
+            readable, unknown = yield from self._split_targets_in_turns(session)
             if not readable and not session.has_quiet_partitions:
                 return (yield from self._respond_in_turns(session, unknown, version, listener_name))
             outcome = yield from self._reader.fetch_in_turns(params, readable, watching, self._run_blocking)
@@ -271,11 +271,11 @@ class FetchHandler:
         yield from emptied(places)
         return asked
 
-    def _sort_out_in_turns(self, session: FetchContext) -> Generator[None, None, tuple[list[FetchTarget], list[PartitionRead]]]:
+    def _split_targets_in_turns(self, session: FetchContext) -> Generator[None, None, tuple[list[FetchTarget], list[PartitionRead]]]:
         readable: list[FetchTarget] = []
         unknown: list[PartitionRead] = []
         for start in range(0, len(session.targets), PARTITIONS_PER_PIECE):
-            known, missing = self._sort_out(session.targets[start : start + PARTITIONS_PER_PIECE])
+            known, missing = self._split_targets(session.targets[start : start + PARTITIONS_PER_PIECE])
             readable += known
             unknown += missing
             if session.watching is not None:
@@ -309,7 +309,7 @@ class FetchHandler:
                 asked.log_start_offset,
             )
 
-    def _sort_out(self, targets: list[FetchTarget]) -> tuple[list[FetchTarget], list[PartitionRead]]:
+    def _split_targets(self, targets: list[FetchTarget]) -> tuple[list[FetchTarget], list[PartitionRead]]:
         """The targets that exist, and the answers for those that do not. As in Kafka, the latter do not end a long poll."""
         readable: list[FetchTarget] = []
         unknown: list[PartitionRead] = []
@@ -349,7 +349,7 @@ def _failed(request: FetchRequest, error: KafkaError) -> Generator[None, None, F
     pace = Pace()
     for topic in request.topics:
         if topic.topic:
-            partitions = yield from made_in_pieces(failed, topic.partitions)
+            partitions = yield from make_in_pieces(failed, topic.partitions)
             response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
         if pace.is_due():
             yield

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from broker.context import RequestContext
 from broker.metadata.image import GROUP_METADATA_TOPIC
-from broker.pieces import at_once_or_in_turns, made_in_pieces, text_pieces
+from broker.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
@@ -92,7 +92,7 @@ def error_response(request: FindCoordinatorRequest, error: KafkaError) -> Any:
 
 def _failed(request: FindCoordinatorRequest, error: KafkaError) -> Generator[None, None, FindCoordinatorResponse]:
     if request.coordinator_keys:
-        answers = yield from made_in_pieces(lambda key: _error_answer(key, error), request.coordinator_keys)
+        answers = yield from make_in_pieces(lambda key: _error_answer(key, error), request.coordinator_keys)
         return FindCoordinatorResponse(coordinators=answers)
     return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
 

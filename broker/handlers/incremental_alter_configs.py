@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.pieces import at_once_or_in_turns, made_in_pieces
+from broker.pieces import at_once_or_in_turns, make_in_pieces
 from broker.services import Handler, Services
 from protocol.errors import KafkaError
 from protocol.messages.incremental_alter_configs import (
@@ -51,4 +51,4 @@ def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Gener
             resource_name=resource.resource_name,
         )
 
-    return IncrementalAlterConfigsResponse(responses=(yield from made_in_pieces(failed, request.resources)))
+    return IncrementalAlterConfigsResponse(responses=(yield from make_in_pieces(failed, request.resources)))

@@ -144,10 +144,10 @@ class ListOffsetsHandler:
                 if not count:
                     continue  # answered at its first place
 
-                def look_up(topic: str = topic.name, asked: ListOffsetsPartition = asked, is_twice: bool = count > 1) -> Any:
+                def answer_one(topic: str = topic.name, asked: ListOffsetsPartition = asked, is_twice: bool = count > 1) -> Any:
                     return self._answer_one(request, topic, asked, context.api_version, is_twice)
 
-                answer.partitions.append((yield from read_in_turns(look_up, self._run_blocking)))
+                answer.partitions.append((yield from read_in_turns(answer_one, self._run_blocking)))
         return ListOffsetsResponse(topics=list(answers.values()))
 
     def _answer_one(

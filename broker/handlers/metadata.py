@@ -24,7 +24,7 @@ from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
-from broker.pieces import Pace, at_once_or_in_turns, made_in_pieces, pieces
+from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
@@ -88,7 +88,7 @@ def _failed(request: MetadataRequest, error: KafkaError) -> Generator[None, None
     def failed(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
 
-    return MetadataResponse(topics=(yield from made_in_pieces(failed, request.topics or [])), error_code=error.code)
+    return MetadataResponse(topics=(yield from make_in_pieces(failed, request.topics or [])), error_code=error.code)
 
 
 def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:

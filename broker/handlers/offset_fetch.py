@@ -23,10 +23,10 @@ from typing import Any, cast
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
-from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, made_in_pieces, pieces, text_pieces
+from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
-from protocol.codec_in_turns import dismantle
+from protocol.codec_in_turns import clear_arrays_in_turns
 from protocol.errors import KafkaError
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -97,7 +97,7 @@ def error_response(request: OffsetFetchRequest, error: KafkaError) -> Any:
 
 def _error_response(request: OffsetFetchRequest, error: KafkaError) -> Generator[None, None, OffsetFetchResponse]:
     if request.groups:
-        return OffsetFetchResponse(groups=(yield from made_in_pieces(lambda group: _failed(group, error), request.groups)))
+        return OffsetFetchResponse(groups=(yield from make_in_pieces(lambda group: _failed(group, error), request.groups)))
     return OffsetFetchResponse(topics=(yield from _error_topics(request, error.code)), error_code=error.code)
 
 
@@ -114,7 +114,7 @@ def _single_response(
     if group.error_code and api_version < VERSION_TOP_LEVEL_ERROR:
         return OffsetFetchResponse(topics=(yield from _error_topics(request, group.error_code)))
     response = OffsetFetchResponse(topics=(yield from _single_topics(group.topics)), error_code=group.error_code)
-    yield from dismantle(group)
+    yield from clear_arrays_in_turns(group)
     return response
 
 

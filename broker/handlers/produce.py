@@ -86,7 +86,7 @@ class ProduceHandler:
     def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | PreparedResponse | Deferred | Work | None:
         entries: list[AppendEntry] = []
         refused: dict[int, PartitionAppendResult] = {}
-        if not self._sort_out(request, entries, refused):
+        if not self._collect_entries(request, entries, refused):
             return self._handle_in_turns(context, request)
         preparer = self._preparer
         if preparer is None or not preparer.is_needed(entries):
@@ -164,7 +164,7 @@ class ProduceHandler:
         """As `handle`. Each append looks anew who leads; a connection that goes away ends it between two of them."""
         entries: list[AppendEntry] = []
         refused: dict[int, PartitionAppendResult] = {}
-        yield from self._sort_out_many(request, entries, refused)
+        yield from self._collect_entries_in_turns(request, entries, refused)
         preparer = self._preparer
         pending: dict[Partition, PartitionAppendResult] = {}
         if preparer is not None and (yield from preparer.is_needed_in_turns(entries)):
@@ -230,7 +230,7 @@ class ProduceHandler:
 
     # -- the request ---------------------------------------------------------------------------------------------------
 
-    def _sort_out(self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]) -> bool:
+    def _collect_entries(self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]) -> bool:
         """Fill `entries` with what may be appended and `refused` with the answers for the rest, by place in the request. False, and
         nothing is filled, for a request that is to go in turns."""
         topics = request.topic_data
@@ -244,11 +244,11 @@ class ProduceHandler:
             return True
         if _is_long(request):
             return False
-        for _ in self._sort_out_many(request, entries, refused):
+        for _ in self._collect_entries_in_turns(request, entries, refused):
             pass
         return True
 
-    def _sort_out_many(
+    def _collect_entries_in_turns(
         self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]
     ) -> Generator[None, None, None]:
         position = 0

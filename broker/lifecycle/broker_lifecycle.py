@@ -199,11 +199,11 @@ class BrokerLifecycle:
     def _begin(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
         if self._is_closed:
             return
-        task = asyncio.get_running_loop().create_task(self._tell(lost))
+        task = asyncio.get_running_loop().create_task(self._report_lost_replicas(lost))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
+    async def _report_lost_replicas(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
         try:
             await self._assign(lost)
             await self._send_heartbeat()

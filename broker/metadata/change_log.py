@@ -37,7 +37,7 @@ log = logging.getLogger("barnabas.cluster")
 TOLD_PIECE_RESULTS = 200
 """Results looked at between two yields, 0.5 µs each; an operation may have 100,000."""
 
-Telling = Iterator[None]
+LogSteps = Iterator[None]
 """Tells of an operation's results while it is run through; others may have their turn at each yield."""
 
 _OPERATION_SIGNS = {0: "=", 2: "+=", 3: "-="}  # SET, APPEND, SUBTRACT; DELETE has no value
@@ -49,7 +49,7 @@ class ChangeLog:
     def __init__(self, clock: Clock) -> None:
         self._log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
 
-    def topics_created(self, request: CreateTopicsRequest, response: CreateTopicsResponse, client: RequestContext | None) -> Telling:
+    def topics_created(self, request: CreateTopicsRequest, response: CreateTopicsResponse, client: RequestContext | None) -> LogSteps:
         asked_for: dict[str, CreatableTopic] = {}
         for piece in pieces(request.topics, TOLD_PIECE_RESULTS):
             asked_for.update((topic.name, topic) for topic in piece)
@@ -73,16 +73,16 @@ class ChangeLog:
             replication_factor=result.replication_factor,
             **facts,
             how=how,
-            **_who(client),
+            **_client_fields(client),
         )
         self._log.info("topic created", "topic created %s", described)
 
     def topic_not_created(self, name: str, error: ErrorCode, reason: str | None, client: RequestContext | None, how: str) -> None:
         """An automatic creation failed: its client is only told that the topic is unknown, so this is where it is told."""
-        facts = Fields(topic=name, how=how, error=error.name, reason=reason, **_who(client))
+        facts = Fields(topic=name, how=how, error=error.name, reason=reason, **_client_fields(client))
         self._log.warning("automatic creation failed", "topic not created %s", facts)
 
-    def topics_deleted(self, response: DeleteTopicsResponse, client: RequestContext | None) -> Telling:
+    def topics_deleted(self, response: DeleteTopicsResponse, client: RequestContext | None) -> LogSteps:
         for place, result in enumerate(response.responses, 1):
             if place % TOLD_PIECE_RESULTS == 0:
                 yield
@@ -90,11 +90,11 @@ class ChangeLog:
             if result.error_code:
                 self._refused("topic not deleted", result.error_code, result.error_message, client, topic=result.name, id=topic_id)
             elif not self._log.omits("topic deleted"):
-                self._log.info("topic deleted", "topic deleted %s", Fields(topic=result.name, id=topic_id, **_who(client)))
+                self._log.info("topic deleted", "topic deleted %s", Fields(topic=result.name, id=topic_id, **_client_fields(client)))
 
     def partitions_added(
         self, request: CreatePartitionsRequest, response: CreatePartitionsResponse, client: RequestContext | None
-    ) -> Telling:
+    ) -> LogSteps:
         counts: dict[str, int] = {}
         for piece in pieces(request.topics, TOLD_PIECE_RESULTS):
             counts.update((topic.name, topic.count) for topic in piece)
@@ -106,12 +106,12 @@ class ChangeLog:
             if result.error_code:
                 self._refused("partitions not added", result.error_code, result.error_message, client, topic=result.name)
             elif not request.validate_only and not self._log.omits("partitions added"):
-                facts = Fields(topic=result.name, partitions=counts.get(result.name), **_who(client))
+                facts = Fields(topic=result.name, partitions=counts.get(result.name), **_client_fields(client))
                 self._log.info("partitions added", "partitions added %s", facts)
 
     def configs_altered(
         self, request: IncrementalAlterConfigsRequest, response: IncrementalAlterConfigsResponse, client: RequestContext | None
-    ) -> Telling:
+    ) -> LogSteps:
         for place, (resource, result) in enumerate(zip(request.resources, response.responses, strict=True), 1):
             if place % TOLD_PIECE_RESULTS == 0:
                 yield
@@ -121,7 +121,7 @@ class ChangeLog:
                     facts = {**_resource(result), "configs": ",".join(config.name for config in resource.configs)}
                     self._refused("config not changed", result.error_code, result.error_message, client, **facts)
             elif not request.validate_only and not self._log.omits("config changed"):
-                described = Fields(**_resource(result), changes=_changes(resource), **_who(client))
+                described = Fields(**_resource(result), changes=_changes(resource), **_client_fields(client))
                 self._log.info("config changed", "config changed %s", described)
 
     def request_refused(self, what: str, error: KafkaError, client: RequestContext | None) -> None:
@@ -131,11 +131,11 @@ class ChangeLog:
     def _refused(self, what: str, error_code: int, reason: str | None, client: RequestContext | None, **facts: Any) -> None:
         if self._log.omits(what):
             return
-        described = Fields(**facts, error=ErrorCode(error_code).name, reason=reason or None, **_who(client))
+        described = Fields(**facts, error=ErrorCode(error_code).name, reason=reason or None, **_client_fields(client))
         self._log.info(what, "%s %s", what, described)
 
 
-def _who(client: RequestContext | None) -> dict[str, Any]:
+def _client_fields(client: RequestContext | None) -> dict[str, Any]:
     if client is None:
         return {}
     return {"principal": client.connection.principal, "client": client.connection.client_host, "client_id": client.client_id}

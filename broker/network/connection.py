@@ -149,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
             max_frame_size=listener.max_frame_size,
             pool=registry.pool,
             on_kept=self._frame_kept,
-            may_go_on=registry.frame_turn.may_go_on,
+            has_time_left=registry.frame_turn.has_time_left,
         )
         self._memory = registry.memory
         self._busy_poll = registry.busy_poll
@@ -427,8 +427,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.state = State.CLOSING
         if not transport.is_closing():
-            tell = self._registry.log.info if level == logging.INFO else self._registry.log.warning
-            tell(
+            log_line = self._registry.log.info if level == logging.INFO else self._registry.log.warning
+            log_line(
                 kind,
                 "closing connection client=%s listener=%s reason=%s",
                 self.facts.client_host,

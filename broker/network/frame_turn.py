@@ -24,7 +24,7 @@ class FrameTurn:
         self._monotonic_us = monotonic_us
         self._end_us: int | None = None
 
-    def may_go_on(self) -> bool:
+    def has_time_left(self) -> bool:
         """Whether a connection that has handled a frame in this turn may handle another."""
         if self._end_us is None:
             self._end_us = self._monotonic_us() + TURN_US

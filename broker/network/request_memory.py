@@ -176,7 +176,7 @@ class RequestMemory:
         stalled = [account for account in self._accounts.values() if account.has_stalled(account in self._paused)]
         if self._paused:
             self._close_greediest(stalled)
-        self._reconsider()
+        self._pause_or_resume_all()
 
     # -- who goes on ----------------------------------------------------------------------------------------------
 
@@ -191,14 +191,14 @@ class RequestMemory:
         elif level:
             if change > 0 and account.is_receiving and account not in self._paused and not self._is_entitled(account):
                 self._pause(account)
-            self._let_one_go_on()
+            self._resume_next()
 
     def _change_level(self) -> None:
         while self.held_size > self._begins[self._level + 1]:
             self._level += 1
         while self._level and self.held_size <= self._ends[self._level]:
             self._level -= 1
-        self._reconsider()
+        self._pause_or_resume_all()
 
     def _is_entitled(self, account: _Account) -> bool:
         if self._level == PLENTY or account is self._head:
@@ -209,7 +209,7 @@ class RequestMemory:
             return True
         return self._level == SHORT and account.size <= self.limit // len(self._addresses) // account.address.connections_count
 
-    def _reconsider(self) -> None:
+    def _pause_or_resume_all(self) -> None:
         """Pause who is not entitled to read on, and let go on who is."""
         for account in self._accounts.values():
             is_entitled = self._is_entitled(account)
@@ -218,9 +218,9 @@ class RequestMemory:
                     self._resume(account)
             elif account.is_receiving and not is_entitled:
                 self._pause(account)
-        self._let_one_go_on()
+        self._resume_next()
 
-    def _let_one_go_on(self) -> None:
+    def _resume_next(self) -> None:
         if self._paused and self._head is None and (self._level < NONE or self._kept_size <= self.limit * _KEPT_8THS_MAX // 8):
             self._head = next(iter(self._paused))
             self._resume(self._head)

@@ -121,7 +121,7 @@ class RequestPipeline:
     def unblock(self) -> None:
         """The peer takes responses again."""
         self._is_blocked = False
-        self._go_on_later()
+        self._resume_intake_later()
 
     def close(self) -> None:
         """The connection is gone: parked requests leave their purgatories, their answers are dropped, nothing starts any more."""
@@ -153,7 +153,7 @@ class RequestPipeline:
             slot = _Slot(outcome, is_produce or frame[:2] == PRODUCE_KEY_BYTES)
             self._slots.append(slot)
             outcome.when_done(lambda chunks: self._answered(slot, chunks))
-            outcome.on_order_released = self._go_on_later
+            outcome.on_order_released = self._resume_intake_later
         elif self._slots:
             slot = _Slot(Deferred(), True)
             slot.chunks = outcome
@@ -169,14 +169,14 @@ class RequestPipeline:
         slots = self._slots
         while slots and slots[0].chunks is not None:
             self._send(slots.popleft().chunks)  # type: ignore[arg-type]
-        self._go_on_later()
+        self._resume_intake_later()
 
-    def _go_on_later(self) -> None:
+    def _resume_intake_later(self) -> None:
         if self._intake is _STOPPED:
             self._intake = _RESUMING
-            self._schedule(self._go_on)
+            self._schedule(self._resume_intake)
 
-    def _go_on(self) -> None:
+    def _resume_intake(self) -> None:
         """Start the waiting frame if its turn has come, then ask for more."""
         if self._intake is not _RESUMING:
             return  # closed in between

@@ -193,7 +193,7 @@ class FetchSession:
         changed = self.changed
         for read in reads:
             target = read.target
-            if _is_news(read, target):
+            if _must_be_sent(read, target):
                 selected.append(read)
             if target not in changed:
                 continue  # forgotten
@@ -218,7 +218,7 @@ def key_of(target: FetchTarget) -> PartitionKey:
     return partition_key(target.topic, target.topic_id, target.partition)
 
 
-def _is_news(read: PartitionRead, target: FetchTarget) -> bool:
+def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:
     """Whether an incremental response must carry the partition; notes what is told of it."""
     is_news = len(read.records) > 0 or read.diverging_epoch is not None or read.error_code is not ErrorCode.NONE
     # With an error the watermark is -1: the partition is told of again once the error is over.

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.loop_job import LoopJob, OnBusy, nobody
+from broker.loop_job import LoopJob, OnBusy, ignore_busy
 from broker.replication.countdown import countdown
 from storage.errors import StorageError
 
@@ -49,7 +49,7 @@ class PartitionRemovals:
         on_closed: Callable[[Partition], None],
         on_left: Callable[[], None],
         on_failure: Callable[[Path, StorageError], None],
-        on_busy: OnBusy = nobody,
+        on_busy: OnBusy = ignore_busy,
     ) -> None:
         self._log_manager = log_manager
         self._run_blocking = run_blocking

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.loop_job import OnBusy, nobody
+from broker.loop_job import OnBusy, ignore_busy
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.fetcher_control import FetcherControl, NoFetchers
 from broker.replication.hosted_partitions import HostedPartitions
@@ -61,7 +61,7 @@ class ReplicaManager:
         fetchers: FetcherControl | None = None,
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
         on_append_bug: Callable[[], None] | None = None,
-        on_busy: OnBusy = nobody,
+        on_busy: OnBusy = ignore_busy,
     ) -> None:
         self.node_id = node_id
         self._waiting = waiting = WaitingRequests(clock)

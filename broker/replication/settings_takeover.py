@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker.clock import Clock
-from broker.loop_job import LoopJob, OnBusy, nobody
+from broker.loop_job import LoopJob, OnBusy, ignore_busy
 
 PARTITIONS_PER_TURN = 50
 """Partitions that take over their topics' settings in one turn, 20 µs each."""
@@ -14,22 +14,22 @@ PARTITIONS_PER_TURN = 50
 class SettingsTakeover:
     """Topics whose settings changed. `take_over(topic)` has its partitions read them, and returns how many there are."""
 
-    def __init__(self, clock: Clock, take_over: Callable[[str], int], on_busy: OnBusy = nobody) -> None:
+    def __init__(self, clock: Clock, take_over: Callable[[str], int], on_busy: OnBusy = ignore_busy) -> None:
         self._take_over = take_over
         self._topics: dict[str, None] = {}  # an ordered set
-        self._job = LoopJob(clock, self._go_on, on_busy)
+        self._job = LoopJob(clock, self._run_slice, on_busy)
 
     def add(self, topics: Iterable[str]) -> None:
         """Take over now, as far as a turn allows, unless others are before them."""
         self._topics.update((topic, None) for topic in topics)
-        if self._topics and not self._job.is_waiting and self._go_on():
+        if self._topics and not self._job.is_waiting and self._run_slice():
             self._job.resume()
 
     def stop(self) -> None:
         self._topics.clear()
         self._job.stop()
 
-    def _go_on(self) -> bool:
+    def _run_slice(self) -> bool:
         """Take over a few; whether there are more."""
         left = PARTITIONS_PER_TURN
         while self._topics and left > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.descriptors import OPEN_SEGMENTS_MAX, share_out
+from broker.descriptors import OPEN_SEGMENTS_MAX, divide_descriptors
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest
@@ -23,7 +23,7 @@ class FewDescriptors(BrokerProcess):
 
 def test_shares_fit_into_the_limit() -> None:
     for limit in (256, 1024, 4096, 20_000, 1_048_576):
-        shares = share_out(limit)
+        shares = divide_descriptors(limit)
         assert shares.partitions + shares.connections + 3 * shares.open_segments < limit
         assert shares.open_segments <= OPEN_SEGMENTS_MAX
 

@@ -314,13 +314,13 @@ def test_json_has_the_traceback_in_a_member() -> None:
 def test_a_refusal_to_start_is_json_too(pipe: Pipe) -> None:
     console = Console(pipe.writer, pipe.writer, JsonFormatter())
 
-    console.complain("no such directory")
+    console.report_start_failure("no such directory")
 
     (line,) = pipe.read_lines(1)
     assert json.loads(line)["message"] == "no such directory"
 
 
 def test_a_refusal_as_text_is_for_a_person(pipe: Pipe) -> None:
-    Console(pipe.writer, pipe.writer, TextFormatter()).complain("no such directory")
+    Console(pipe.writer, pipe.writer, TextFormatter()).report_start_failure("no such directory")
 
     assert pipe.read_lines(1) == ["barnabas: no such directory"]

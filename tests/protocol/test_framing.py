@@ -195,7 +195,9 @@ def test_frames_wait_when_the_owner_may_not_go_on() -> None:
     receiver = Receiver()
     bodies = [b"%d" % number for number in range(FRAMES_PER_QUESTION + 3)]
     answers = iter([True, False, False])
-    receiver.assembler = FrameAssembler(receiver._frame, max_frame_size=MAX_FRAME_SIZE, pool=receiver.pool, may_go_on=lambda: next(answers))
+    receiver.assembler = FrameAssembler(
+        receiver._frame, max_frame_size=MAX_FRAME_SIZE, pool=receiver.pool, has_time_left=lambda: next(answers)
+    )
 
     receiver.feed(framed(*bodies))
     assert receiver.frames == bodies[: 1 + FRAMES_PER_QUESTION]

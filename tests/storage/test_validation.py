@@ -418,7 +418,7 @@ def test_the_shortcut_judges_as_the_rules_do(
 
     by_shortcut = judgement(batch, config, zstd_allowed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "_accept_usual", lambda *arguments: None)
+        patch.setattr(validation, "_check_usual_batch", lambda *arguments: None)
         by_rules = judgement(batch, config, zstd_allowed)
 
     assert by_shortcut == by_rules

@@ -21,8 +21,8 @@ from protocol.codec_in_turns import (
     GATHERED_BYTES,
     NUMBERS_PER_PIECE,
     chunks_encoder_in_turns,
+    clear_arrays_in_turns,
     decoder_in_turns,
-    dismantle,
 )
 from protocol.errors import DecodeError
 from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -185,7 +185,7 @@ def test_array_in_a_tagged_field_goes_in_pieces() -> None:
 def test_a_dismantled_message_holds_nothing_any_more() -> None:
     request = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition() for _ in range(MANY)]) for _ in range(2)])
 
-    _, pieces = run(dismantle(request, None))
+    _, pieces = run(clear_arrays_in_turns(request, None))
 
     assert not request.topics
     assert pieces >= 2 * MANY // ELEMENTS_PER_PIECE
@@ -195,7 +195,7 @@ def test_elements_of_which_nothing_is_to_be_freed_count_too() -> None:
     partitions = [FetchPartition()]
     request = FetchRequest(topics=[FetchTopic(topic="t", partitions=partitions) for _ in range(MANY)])
 
-    _, pieces = run(dismantle(request))
+    _, pieces = run(clear_arrays_in_turns(request))
 
     assert not request.topics
     assert pieces >= 2 * MANY // ELEMENTS_PER_PIECE
@@ -205,7 +205,7 @@ def test_what_others_hold_is_not_dismantled() -> None:
     cached = FetchTopic(topic="t", partitions=[FetchPartition()])
     partitions = [FetchPartition()]
 
-    run(dismantle(FetchRequest(topics=[cached, FetchTopic(topic="u", partitions=partitions)])))
+    run(clear_arrays_in_turns(FetchRequest(topics=[cached, FetchTopic(topic="u", partitions=partitions)])))
 
     assert (len(cached.partitions), len(partitions)) == (1, 1)
 

@@ -15,7 +15,7 @@ from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
 from broker.lifecycle.broker_lifecycle import BrokerLifecycle
 from broker.lifecycle.controller_client import ControllerClient
-from broker.loop_job import OnBusy, nobody
+from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.prepared_records import encode_batch
@@ -128,7 +128,7 @@ class Room:
         self.log.close()
 
 
-def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: bytes = DIRECTORY_ID, on_busy: OnBusy = nobody) -> Room:
+def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: bytes = DIRECTORY_ID, on_busy: OnBusy = ignore_busy) -> Room:
     """Open the metadata log in `root`; its driver is not started."""
     config = config or ServerConfig(offsets_topic_replication_factor=1)
     clock = ManualClock()
@@ -171,7 +171,7 @@ def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: b
     return Room(config, cache, client, local, lifecycle, quorum, log, replica, publisher, executor, clock, snapshots, failures, controllers)
 
 
-async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = nobody) -> Room:
+async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = ignore_busy) -> Room:
     """Open the metadata log in `root` and activate, as at a broker's start."""
     identity = read_meta_properties(root)
     directory_id = DIRECTORY_ID if identity is None or identity.directory_id is None else identity.directory_id
@@ -180,7 +180,7 @@ async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnB
     await room.quorum.caught_up()
     room.loaded_records_count = room.publisher.replayed_records_count
     await room.publisher.shorten_start()
-    await room.local.settled()
+    await room.local.wait_first_records_committed()
     await room.lifecycle.start(incarnation_id=os.urandom(16), endpoints=LISTENERS, log_dirs=[directory_id])
     return room
 

@@ -43,7 +43,7 @@ async def lead(root: Path, directory_id: bytes = DIRECTORY_ID, config: ServerCon
     room = make_room(root, config, directory_id=directory_id)
     room.quorum.start()
     await room.quorum.caught_up()
-    await room.local.settled()
+    await room.local.wait_first_records_committed()
     await room.lifecycle.start(incarnation_id=bytes(15) + b"\x01", endpoints=(), log_dirs=[directory_id])
     return room
 

@@ -44,13 +44,13 @@ def test_a_turn_ends_when_its_time_is_over_and_the_next_begins_with_the_first_qu
     scheduled: list[Any] = []
     turn = FrameTurn(scheduled.append, lambda: now_us)
 
-    assert turn.may_go_on()
+    assert turn.has_time_left()
     now_us = TURN_US - 1
-    assert turn.may_go_on()
+    assert turn.has_time_left()
     now_us = TURN_US
-    assert not turn.may_go_on()
+    assert not turn.has_time_left()
     scheduled.pop()()
-    assert turn.may_go_on()
+    assert turn.has_time_left()
     assert len(scheduled) == 1
 
 
