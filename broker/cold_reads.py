@@ -13,12 +13,13 @@ from broker.blocking import RunBlocking
 from broker.deferred import Deferred
 from storage.page_cache import ColdRead, not_waiting, waiting
 
-TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages leave before they are used
+TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages are evicted before they are used
 
 
 def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_blocking: RunBlocking) -> Deferred:
-    """What comes of `attempt(may_wait)`, called on the loop once a thread has brought in what `cold` misses, and again while it raises
-    ColdRead. With `may_wait` it reads as usual. Its result may be a Deferred; nothing is called once the request is abandoned."""
+    """A Deferred of what `attempt(may_wait)` returns or raises. A thread reads in what `cold` misses before each call; if one raises
+    ColdRead, it is repeated. With `may_wait` it reads as usual. Its result may be a Deferred. After the request is abandoned there is no
+    further attempt."""
     answer = Deferred()
     tries = 0
 
@@ -54,7 +55,7 @@ def read_in_turns(read: Callable[[], Any], run_blocking: RunBlocking | None) -> 
                 return read()
         except ColdRead as cold:
             missing = cold
-        assert run_blocking is not None, "who may wait for the disk reads nothing cold"
+        assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
         has_failed = yield _read_missing(missing, run_blocking)
         tries += 1
         must_wait = has_failed or tries >= TRIES_MAX

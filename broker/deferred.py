@@ -1,7 +1,7 @@
 """A response that is not ready yet: what a handler returns when its request waits in a purgatory or for a coordinator.
 
 Cheaper than a Future and synchronous: `complete` runs the callback at once, in the caller's stack, so the order of answers
-is the order of completions. One Deferred has one consumer (dispatch) and one producer (whoever parked the request).
+is the order of completions. One Deferred has one consumer (dispatch) and one producer (the code that parked the request).
 
 The producer completes it from the middle of its own work, so the callback only encodes, sends and takes notes. It starts no request
 and changes no state of the broker's: RequestPipeline starts what comes next in a later turn of the loop.
@@ -52,7 +52,7 @@ class Deferred:
             callback(value)
 
     def resolve(self, compute: Callable[..., Any], *arguments: Any) -> None:
-        """Complete with what `compute` returns, or with what it raises: whoever ends a wait must not suffer from its answer."""
+        """Complete with what `compute` returns or raises. An answer that fails must not fail the caller, which only ended the wait."""
         try:
             value = compute(*arguments)
         except Exception as e:

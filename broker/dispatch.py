@@ -392,7 +392,7 @@ def _let_go(response: Any) -> Generator[None, None, None]:
         if records is not None and not isinstance(records, (bytes, bytearray, memoryview)):
             records.release()
         yield
-    yield from dismantle(response)
+    yield from clear_arrays_in_turns(response)
 
 
 def _framed(route: _Route, correlation_id: int, chunks: list[Any]) -> list[Any]:

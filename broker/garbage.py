@@ -41,8 +41,8 @@ _MIDDLE = 1
 
 
 class CollectionPause:
-    """Python begins no collection while there are works in pieces that are not finished. One object for the process; `note` is the OnBusy
-    of whoever has such works."""
+    """Python begins no collection while work that is done in pieces is unfinished. One object for the process; `note` is given as OnBusy to
+    all code that does such work."""
 
     def __init__(self) -> None:
         self._works: set[object] = set()
@@ -109,7 +109,7 @@ class GarbageCollection:
             gc.unfreeze()
             gc.collect()
         elif now - self._collected_ms >= COLLECT_INTERVAL_MS or gc.get_count()[_OLD]:
-            gc.collect(_MIDDLE)  # who is old by now was looked at to become so
+            gc.collect(_MIDDLE)  # objects of the old generation were examined when they entered it
         else:
             return
         self._collected_ms = now

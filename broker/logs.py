@@ -1,4 +1,4 @@
-"""What a broker process says: the ready line on stdout, the log on stderr. Saying it never waits for whoever should read it.
+"""What a broker process says: the ready line on stdout, the log on stderr. Writing never waits for the reader.
 
 A pipe that nobody reads, a stopped terminal and a full disk block a write for ever; the loop must not be the one that makes it. So
 lines are formatted where they are logged, and a thread writes them (`LineWriter`). What does not fit into its bounded queue is counted,
@@ -99,7 +99,7 @@ class JsonFormatter(_Formatter):
 class LineWriter:
     """Writes to one descriptor from a thread, which is started by the first line. `write` may be called from any thread.
 
-    `describe_dropped` makes the line that says how many were dropped. Nobody else may write to the descriptor: they would wait.
+    `describe_dropped` makes the line that says how many were dropped. Other code must not write to the descriptor: it would block.
     """
 
     def __init__(self, descriptor: int, describe_dropped: Callable[[int], bytes], *, queue_bytes_max: int = QUEUE_BYTES_MAX) -> None:
@@ -182,11 +182,11 @@ class Console:
         self._stderr = LineWriter(stderr, self._dropped_line)
 
     def announce(self, line: str) -> None:
-        """The line for whoever started the broker, to stdout."""
+        """Write the ready line to stdout, for the process that started the broker."""
         self._stdout.write(_encoded(line))
 
     def report_start_failure(self, message: str) -> None:
-        """Why the broker does not start, to stderr behind what was logged: for a person, unless the log is for programs."""
+        """Write why the broker does not start to stderr, after the log lines: as plain text, unless the log is JSON."""
         if isinstance(self._formatter, JsonFormatter):
             self.log(_record(logging.CRITICAL, "%s", message))
         else:

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from broker.clock import Clock, Timer
 
 OnBusy = Callable[[object, bool], object]
-"""Told which work in pieces begins to have turns of its own (True), and that it has ended (False). Telling it twice does no harm."""
+"""Called with work in pieces when it begins to have turns of its own (True), and when it ended (False). Repeating a call is harmless."""
 
 
 def ignore_busy(_work: object, _is_busy: bool) -> None:
-    """The OnBusy of who does not mind."""
+    """The OnBusy that does nothing."""
 
 
 class LoopJob:
     """`step()` is called once in each turn of the loop from `resume` on until it returns False, and takes a millisecond or two.
 
-    Owner: whoever has the steps, who calls `stop` in the end."""
+    The owner of `step` calls `stop` in the end."""
 
     __slots__ = ("_clock", "_on_busy", "_step", "_timer")
 

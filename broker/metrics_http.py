@@ -50,7 +50,7 @@ class MetricsServer:
             self._servers.append(await asyncio.start_server(self._accept, sock=listening, limit=REQUEST_HEAD_MAX_BYTES))
 
     async def close(self) -> None:
-        """Stop listening and drop whoever is being served."""
+        """Stop listening and drop open connections."""
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()

@@ -62,7 +62,7 @@ from broker.worker.jobs import Worker
 from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
-from protocol.codec_in_turns import dismantle
+from protocol.codec_in_turns import clear_arrays_in_turns
 from protocol.compression import Compression
 from protocol.errors import KafkaError
 from protocol.messages.stored.metadata_records import forget_record_codecs
@@ -420,7 +420,7 @@ class Broker:
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
         on_busy = partial(self._collection_pause.note, "requests")
-        apis = self._apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, on_busy, dismantle))
+        apis = self._apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, on_busy, clear_arrays_in_turns))
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:
@@ -502,7 +502,7 @@ def run(
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_run(config, console, new_cluster_id, on_start, ready_line))
     except Exception:
-        # Not left to the interpreter, which would wait for whoever reads stderr.
+        # The interpreter would wait for the reader of stderr.
         log.critical("the broker failed", exc_info=True)
         return 1
     finally:

@@ -94,7 +94,7 @@ class BufferPool:
         return self._free.pop() if self._free else _map_memory(POOLED_BUFFER_SIZE)
 
     def give_back(self, buffer: FrameBuffer) -> None:
-        """Keep `buffer` for the next large frame, or let it go. Nobody but the caller refers to it, and he does not much longer."""
+        """Keep `buffer` for the next large frame, or drop it. Only the caller still refers to it, and not for long."""
         size = len(buffer)
         if size == POOLED_BUFFER_SIZE and type(buffer) is mmap.mmap:
             if len(self._free) < POOLED_BUFFERS_MAX:

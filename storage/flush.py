@@ -61,7 +61,7 @@ class FlushWork(NamedTuple):
 
     def check_files(self) -> None:
         """StorageError when somebody removed a file that is being written to: nothing in it is ever durable. `run` does it; so does
-        whoever synchronises the whole file system instead."""
+        the code that synchronises the whole file system instead."""
         if not self.is_checked:
             return
         try:
@@ -71,7 +71,7 @@ class FlushWork(NamedTuple):
             raise StorageError(f"cannot look at the files up to offset {self.end_offset}: {error}") from error
 
     def release(self) -> None:
-        """Let go of the segment files. `Log.flushed` calls it; whoever drops a failed work does too."""
+        """Release the segment files. `Log.flushed` calls it, and so must the owner of work that failed."""
         for file in self.files:
             file.release()
 
@@ -138,7 +138,7 @@ class FlushState:
         return work
 
     def _takes_check(self) -> bool:
-        """Whether the files are to be looked for: once in CHECK_INTERVAL_MS, by the time of the appends."""
+        """Whether to check that the files are in place: once in CHECK_INTERVAL_MS, by the time of the appends."""
         now_ms = self._since_ms
         if now_ms is None or not 0 <= now_ms - self._checked_ms < CHECK_INTERVAL_MS:
             self._checked_ms = now_ms or 0

@@ -131,9 +131,9 @@ class LeaderEpochFileCache:
         self.flush()
 
     def flush(self) -> bool:
-        """Brings the file up to date, durably but for one that `assign` wrote without fsync and that nothing changed since.
+        """Brings the file up to date. It is durable then, unless `assign` wrote it without fsync and nothing changed since.
 
-        Returns whether there is such a one: whoever synchronises the log's other files synchronises it too."""
+        Returns whether there is such a file: the caller synchronises it together with the log's other files."""
         if self._is_stale_on_disk:
             self._write(fsync=True)
         return self._is_unsynced

@@ -87,7 +87,7 @@ class Log:
     ) -> Log:
         """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
 
-        The high watermark starts at the log start offset: whoever knows better sets it."""
+        The high watermark starts at the log start offset; a caller that knows a later one sets it."""
         try:
             epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
             producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms, disk=disk)

@@ -1,6 +1,6 @@
 """What of a file is in memory, reading only that, and bringing in the rest.
 
-A page that is not in memory blocks whoever reads or sends it for a disk read, and on the event loop every client waits with it. Linux
+Reading or sending a page that is not in memory blocks for a disk read, and on the event loop every client waits with it. Linux
 answers without reading: preadv2 with RWF_NOWAIT fails with EAGAIN on an absent page. So the loop looks things up `with not_waiting:`;
 where that would wait, ColdRead says what is missing, a thread brings it in, and the loop tries again. Elsewhere every page counts as
 resident.

@@ -42,7 +42,7 @@ def remove_leftovers(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
 
 
 def _complete(directory: Path, swaps: list[Path], disk: Disk) -> None:
-    """Put the swapped segments in the place of those that they were made from, which may still be there."""
+    """Replace the segments that the swapped ones were made from, which may still be there."""
     logs = [path for path in swaps if path.name.endswith(_SWAPPED_LOG)]
     first_offset = min((_offset_of(path) for path in logs), default=0)
     end_offset = max((_end_offset_of(path, disk) for path in logs), default=0)

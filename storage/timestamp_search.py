@@ -65,7 +65,7 @@ def _search(segment: LogSegment, timestamp: int, start_offset: int) -> Timestamp
 
 @contextmanager
 def _refusing_malformed_records() -> Iterator[None]:
-    """A producer can have malformed records under a valid checksum appended: whoever searches them gets CORRUPT_MESSAGE."""
+    """A producer can append malformed records under a valid checksum: a search among them fails with CORRUPT_MESSAGE."""
     try:
         yield
     except DecodeError as error:

@@ -1,7 +1,7 @@
 """`barnabas serve --ephemeral`: a broker for one test run, whatever language its tests are written in.
 
-It tells its address as one line of JSON, keeps its data in a temporary directory, and ends with whoever holds the other end of its
-standard input: a pipe closes when its holder dies, however that dies. `barnabas.Broker` is built on this.
+It prints its address as one line of JSON, keeps its data in a temporary directory, and ends with the process that holds the other end of
+its standard input: a pipe closes when its holder dies, however it dies. `barnabas.Broker` is built on this.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Ephemeral:
             with contextlib.suppress(RuntimeError):  # the loop has closed: the broker was stopping already
                 loop.call_soon_threadsafe(broker.request_stop, 0, "standard input has closed")
             time.sleep(STOP_TIMEOUT_S)
-        # Nobody is there to read what a stop in good order would have written.
+        # A stop in good order would write files that nobody will read.
         self._remove()
         os._exit(0 if self._owns_data else 1)
 
@@ -143,8 +143,8 @@ class Ephemeral:
 
 
 def _ends_with_its_writer(descriptor: int) -> bool:
-    """Whether a read of `descriptor` ends when another process does. /dev/null has ended before it began, a terminal answers a
-    background job's read by stopping it: neither says anything about a parent."""
+    """Whether a read of `descriptor` ends when another process does. A read of /dev/null ends at once, and a terminal stops a
+    background job that reads: neither says anything about a parent."""
     if sys.stdin is None:  # closed: whatever has that number now is something else
         return False
     mode = os.fstat(descriptor).st_mode

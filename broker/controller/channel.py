@@ -32,7 +32,7 @@ class ControllerChannel(Protocol):
     async def create_topics(
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
-        """`is_automatic`: nobody asked for the topics as such. The log of this broker tells of them, not the controller's."""
+        """`is_automatic`: no client asked to create the topics. They are logged by this broker, not by the controller."""
         ...
 
     async def delete_topics(

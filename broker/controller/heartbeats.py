@@ -1,7 +1,7 @@
 """BrokerHeartbeats: which brokers live, as the active controller hears of them. In memory only: a new controller gives all a new session.
 
 A session counts the time in which the controller could hear: what this process lost (a busy loop, a stopped machine) is added to
-every session, so that nobody is fenced for the controller's own silence.
+every session, so that no broker is fenced because the controller itself was paused.
 
 Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 CHECKS_PER_SESSION = 8
 """How often in a session's time the controller looks for those that have ended, as in Kafka."""
 PAUSE_FACTOR = 2
-"""A look that comes later than so many times its interval tells of a pause."""
+"""A check that comes later than this many intervals means that the process was paused."""
 NO_OFFSET = -1
 
 

@@ -56,7 +56,7 @@ class _Waiting(NamedTuple):
 
 
 class _Leadership:
-    """One epoch of this node's: its controller, and who waits for a commit, in the order of the log."""
+    """One epoch of this node's: its controller, and the callbacks that wait for a commit, in the order of the log."""
 
     def __init__(self, epoch: int, controller: Controller, last_offset: int) -> None:
         self.epoch = epoch

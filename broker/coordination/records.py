@@ -45,7 +45,7 @@ class CoordinatorResult(NamedTuple):
     """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused.
 
     The records are replayed when they are appended. `on_committed(NONE)`: they are committed. With an error they were not appended, or
-    nobody here knows what becomes of them.
+    what they do is not known here.
     """
 
     records: list[CoordinatorRecord]

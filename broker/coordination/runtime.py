@@ -66,7 +66,7 @@ class CoordinatorRuntime(Generic[Machine]):
         self._is_running = True
 
     def stop(self) -> None:
-        """Answer all who wait with NOT_COORDINATOR and serve no more."""
+        """Answer all waiting requests with NOT_COORDINATOR and serve no more."""
         self._is_running = False
         self._loading.stop()
         self._loads.clear()
@@ -90,7 +90,7 @@ class CoordinatorRuntime(Generic[Machine]):
                 self.on_resigned(change.partition)
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """Load the partition; who asks for it is told COORDINATOR_LOAD_IN_PROGRESS until that is done."""
+        """Load the partition; requests for it are answered with COORDINATOR_LOAD_IN_PROGRESS until that is done."""
         current = self._shards.get(partition)
         if current is not None and current.leader_epoch >= leader_epoch:
             return

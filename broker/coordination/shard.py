@@ -57,7 +57,7 @@ class StateMachine(Protocol):
         """The shard is active: from now on it may write."""
 
     def on_unloaded(self) -> None:
-        """Nobody asks any more: answer all who still wait with NOT_COORDINATOR."""
+        """The shard is unloaded: answer all requests that still wait with NOT_COORDINATOR."""
 
 
 Machine = TypeVar("Machine", bound=StateMachine)
@@ -222,7 +222,7 @@ class Shard(Generic[Machine]):
     # Loading.
 
     def load(self) -> Iterator[None]:
-        """Replay the partition's log, a step at a time: whoever drives this lets the event loop run at each yield.
+        """Replay the partition's log, a step at a time: the caller lets the event loop run at each yield.
 
         What is above the high watermark is one write in flight: readers of the committed do not see it until it is committed."""
         replayed_count = 0
@@ -291,7 +291,7 @@ class Shard(Generic[Machine]):
     # The end.
 
     def resign(self) -> None:
-        """Another broker leads the partition: everyone who waits is sent to look for it."""
+        """Another broker leads the partition: waiting requests are answered with NOT_COORDINATOR."""
         self._end(ShardState.RESIGNED)
 
     def fail_loading(self) -> None:

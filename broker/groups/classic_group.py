@@ -79,7 +79,7 @@ class ClassicGroup:
         self.metadata_size_bytes = 0
         self.new_member_added = False
         self.is_appended = is_appended
-        """Whether a record of it is in the log, be it committed or not."""
+        """Whether a record of it is in the log, committed or not."""
         self.rebalance_reason = ""
         """Why a rebalance runs, for the log; "" between rebalances."""
 
@@ -117,7 +117,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of any member: nobody is thrown out of a rebalance before his own is over."""
+        """The longest rebalance timeout of any member: no member is removed from a rebalance before its own is over."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_leader(self, member_id: str) -> bool:

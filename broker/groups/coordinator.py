@@ -95,7 +95,7 @@ class GroupCoordinator:
         self._schedule_expiry()
 
     def stop(self) -> None:
-        """Answer all who wait with NOT_COORDINATOR and serve no more."""
+        """Answer all waiting requests with NOT_COORDINATOR and serve no more."""
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self.runtime.stop()

@@ -109,7 +109,7 @@ class GroupMetadataManager:
                 return
             self._discard(group, error)
             if group.is_appended:
-                # The log has it all the same, and this shard if it goes on: with nobody in it.
+                # The log has the group, and so has this shard if it stays loaded: without members.
                 self.groups[group.group_id] = ClassicGroup(group.group_id, self._clock.now_ms(), is_appended=True)
             if not reply.is_done:
                 reply.complete(_join_error(error))
@@ -397,7 +397,7 @@ class GroupMetadataManager:
                 run(self._rebalance.prepare(group, "more members than group.max.size"))
 
     def on_unloaded(self) -> None:
-        """The shard is another broker's now: all who wait here must look for it."""
+        """Another broker has the shard now: members that wait here must look for it."""
         for group in list(self.groups.values()):
             self._discard(group, ErrorCode.NOT_COORDINATOR)
         self._timers.cancel_all()

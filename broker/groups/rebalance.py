@@ -148,7 +148,7 @@ class Rebalance:
         return self.prepare(group, f"{len(late_members)} members sent no SyncGroup in time")
 
     def reset_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Give this generation's assignment up and tell those who wait for it why."""
+        """Give this generation's assignment up, and answer the members that wait for it with the reason."""
         assert group.state is GroupState.COMPLETING_REBALANCE, "only the sync phase has an assignment to give up"
         for member in group.members.values():
             member.assignment = b""

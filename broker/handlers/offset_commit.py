@@ -140,7 +140,7 @@ class OffsetCommitHandler:
         return False
 
     def _find_group_error(self, context: RequestContext, request: OffsetCommitRequest) -> ErrorCode | None:
-        """What is wrong with the group, or with who asks, comes before what is wrong with the size."""
+        """Errors of the group and of the member come before errors of the size."""
         try:
             self._coordinator.commit_offsets(_part(request, []), context.api_version)
         except KafkaError as e:
@@ -174,7 +174,7 @@ def _pieces(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
     for topic in request.topics:
         start = 0
         if not topic.partitions:
-            topics.append(OffsetCommitRequestTopic(name=topic.name))  # one that does not exist is answered all the same
+            topics.append(OffsetCommitRequestTopic(name=topic.name))  # a partition that does not exist is answered too
         while start < len(topic.partitions):
             partitions = topic.partitions[start : start + room]
             topics.append(OffsetCommitRequestTopic(name=topic.name, partitions=partitions))

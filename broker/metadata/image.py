@@ -114,7 +114,7 @@ class MetadataDelta(NamedTuple):
     """What changed, in the order of the records. Apply the deletions first: a topic may be deleted and made anew under its name.
 
     `changed_partitions` has every partition that is new or changed, those of `created_topics` included, but for those in
-    `added_partitions`: whoever takes these over does so in turns. A ReplicaManager needs only these two, `deleted_topics` and
+    `added_partitions`: a subscriber takes these over in turns. A ReplicaManager needs only these two, `deleted_topics` and
     `changed_topic_configs`. The latter names every topic whose effective
     configuration may differ now, also when a broker default did it.
     """

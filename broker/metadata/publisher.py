@@ -1,6 +1,6 @@
 """MetadataPublisher: what the quorum commits becomes the MetadataCache, and now and then a snapshot.
 
-It is a listener of the quorum, registered before any other: whoever hears of a commit after it finds it in the cache.
+It is a listener of the quorum, registered before any other: listeners that hear of a commit after it find it in the cache.
 
 Source: org.apache.kafka.image.loader.MetadataLoader.
 """

@@ -1,11 +1,11 @@
 """Asks for the next request for a moment before the loop goes to sleep.
 
-A client that sends one request at a time sends the next one tens of microseconds after its answer. To fall asleep in between and be
-woken costs both sides more than the request does: on two cores of a virtual machine 45 µs of a round trip of 93 µs, and 10 µs of the
-broker's CPU. While a call is due, libuv polls its descriptors without sleeping, so a call that puts itself on the loop again does it.
+A client that sends one request at a time sends the next one tens of microseconds after its answer. Sleeping and waking in between costs
+both sides more than the request does: on two cores of a virtual machine 45 µs of a round trip of 93 µs, and 10 µs of the broker's CPU.
+While a call is due, libuv polls its descriptors without sleeping. So polling is a call that schedules itself again.
 
-The wait must be worth its CPU: each time that nothing came, the next ones are left out, twice as many as before. Traffic that comes
-at other times than right after an answer, or a client that needs this very core to go on, soon costs one short wait in sixty-four.
+Polling must be worth its CPU: each time that it finds nothing, it is skipped after the next reads, twice as many as before. If requests
+do not follow right after answers, or if the client needs this core to go on, polling soon happens after one read in sixty-four.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 
 from broker.clock import Clock
 
-SKIPPED_MAX = 63  # reads without a wait after one in vain
+SKIPPED_MAX = 63  # reads without polling after polling found nothing
 
 
 class BusyPoll:
@@ -31,7 +31,7 @@ class BusyPoll:
         self._deadline_us = 0
         self._reads = 0
         self._reads_seen = 0
-        self._skipped = 0  # how many reads the last wait in vain made us leave out
+        self._skipped = 0  # reads without polling since polling found nothing
         self._to_skip = 0  # how many of them are left
 
     def read_answered(self) -> None:

@@ -74,7 +74,7 @@ class _Request:
 class PeerConnection:
     """One peer at one address; connects at the first request and again after a loss, as long as there is something to send.
 
-    Owner: whoever speaks to the peer. Callbacks come on the loop, never from inside `send`."""
+    The owner is the code that sends to the peer. Callbacks come on the loop, never from inside `send`."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class PeerConnection:
         self._backoff_ms = min(max(2 * self._backoff_ms, BACKOFF_MIN_MS), BACKOFF_MAX_MS)
         self._backoff_timer = self._clock.call_later(self._backoff_ms, self._backoff_over)
         if not was_established:
-            self._fail_all()  # nobody is there: whoever waits decides whom to ask instead
+            self._fail_all()  # the peer is away: each caller decides whom to ask instead
         if was_established:
             self.on_lost()
 

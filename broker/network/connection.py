@@ -36,9 +36,10 @@ NO_MEMORY = "connections closed for want of memory"
 FAILED_REQUESTS = "requests that failed outside their handler"
 CLOSED_CONNECTIONS = "connections closed"
 
-SMALL_READ_SIZE = 4 * 1024  # bytes; the next read is waited for awake after such a one only: who sends megabytes waits for bandwidth
+SMALL_READ_SIZE = 4 * 1024
+"""Bytes. Poll for the next read only after one this small: after a large one the client waits for bandwidth, and polling gains nothing."""
 CORK_SIZE_MAX = 64 * 1024
-"""Bytes of replies that are held back until the end of a read; past it they leave, and a peer that doesn't take them is found out."""
+"""Bytes of replies that are held back until the end of a read; more are sent at once, which shows whether the peer takes them."""
 
 
 class State(Enum):
@@ -177,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_deserted(self) -> bool:
-        """Whether the peer reset the connection while nothing was read from it, so that its parked request and its frames are in vain."""
+        """Whether the peer reset the connection while nothing was read from it: nobody will read the answers to its requests."""
         return not self._is_reading and self._outbox is not None and self._outbox.is_reset
 
     # -- asyncio's calls ------------------------------------------------------------------------------------------
@@ -379,14 +380,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self, reason: Mute) -> None:
         since_ms = self._mutes.pop(reason, None)
-        if since_ms is not None and self.partial_since_ms is not None:  # it was not the peer who made it wait
+        if since_ms is not None and self.partial_since_ms is not None:  # the wait was not the peer's fault
             now_ms = self._registry.monotonic_ms()
             self.partial_since_ms = min(now_ms, self.partial_since_ms + now_ms - since_ms)
         self._adjust_reading()
 
     def _let_others_go_first(self) -> None:
-        """Go on with what was received, and with reading, in the next turn of the loop. libuv would call this connection up to 32 times
-        before it serves another."""
+        """Resume handling and reading in the next turn of the loop. libuv would call this connection up to 32 times before it serves
+        another."""
         if _TURN not in self._mutes:
             self._mutes[_TURN] = self.last_active_ms
             self._adjust_reading()

@@ -17,9 +17,9 @@ from storage.page_cache import is_resident, read_in
 
 Chunk = bytes | bytearray | memoryview | FileSlice
 
-READ_AHEAD_SIZE = 4 * 1024 * 1024  # bytes brought in behind a large slice: who reads one old megabyte reads the next
+READ_AHEAD_SIZE = 4 * 1024 * 1024  # bytes read ahead behind a large slice: a client that reads one old megabyte reads the next
 RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose pages were just written
-# Bytes; smaller slices are read and leave in one call with what is around them. For 1 KB that is 8 µs of CPU against 14 µs for a send, a
+# Bytes; smaller slices are read, and sent in one call with the bytes around them. For 1 KB that is 8 µs of CPU against 14 µs for a send, a
 # sendfile and another send, each of which wakes the peer; from about 64 KB on the copy costs more than it saves.
 INLINE_SIZE = 16 * 1024
 TURN_SIZE = 2 * 1024 * 1024  # bytes that leave before the loop looks at its other clients: half a millisecond of calls, one if copied
@@ -254,8 +254,8 @@ class Outbox:
         self._tell_if_caught_up()
 
     def _send_read_in(self, head: FileSlice) -> None:
-        """The first bytes without a second look whether they are in memory: is it so short that they have left again, sendfile
-        waits for the disk."""
+        """Send bytes that were just read in, without a second check of their residency. If memory is so short that they were
+        evicted again, sendfile waits for the disk."""
         size = len(head)
         sent = self._layer.send_file(head.fd, head.position, min(size, self._turn_left))
         if sent == 0:

@@ -6,14 +6,14 @@ that was only declared costs nothing. (Kafka's SimpleMemoryPool reserves the dec
 
 Below half of the limit nobody is held up. Above, memory is short until three eighths are left over:
 - Connections read on while they hold no more than their share: the limit divided by the addresses that hold anything, and each address's
-  part by its connections. So whoever dribbles a hundred megabytes waits, and whoever sends one does not.
+  part by its connections. So a connection that sends a hundred megabytes slowly waits, and one that sends a single megabyte does not.
 - The last quarter is left to connections that hold at most MODEST_SIZE, so that usual requests go on.
-- Of those that wait, the one that has waited longest goes on nevertheless until its frame is whole, or nobody would ever finish.
+- Of those that wait, the one that has waited longest reads on nevertheless until its frame is whole: else none might ever finish.
 - A connection whose peer does not send (or take) PROGRESS_MIN between two sweeps, or nothing at all while it waits, is stalled. While
   others wait, `sweep` closes stalled ones, those of the greediest address first, until memory is not short any more.
 
 At most the limit is held, and what comes on top before readers have stopped: one read (a megabyte), 8 KiB for each connection that has
-just begun a frame, and what is missing of the one frame that goes on nevertheless (below socket.request.max.bytes).
+just begun a frame, and the rest of the one frame that is read nevertheless (below socket.request.max.bytes).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Account:
 
 
 class RequestMemory:
-    """Counts what each connection holds, in bytes, and says who reads on. Owned by the connection registry."""
+    """Counts what each connection holds, in bytes, and decides which may read. Owned by the connection registry."""
 
     def __init__(self, limit: int, call_threadsafe: Callable[..., Any]) -> None:
         """`call_threadsafe(callback, argument)` calls back in a turn of the loop; the last reference to a frame may be a thread's."""
@@ -120,7 +120,7 @@ class RequestMemory:
         self._addresses: dict[str, _Address] = {}
         self._kept: dict[int, tuple[weakref.ref[FrameBuffer], _Account, int]] = {}  # by the reference's identity
         self._kept_size = 0
-        self._paused: dict[_Account, None] = {}  # ordered: who waits longest goes on first; empty while there is plenty
+        self._paused: dict[_Account, None] = {}  # ordered: the longest wait ends first; empty while there is plenty
         self._head: _Account | None = None  # goes on although it is not entitled to
         self._level = PLENTY
 
@@ -210,7 +210,7 @@ class RequestMemory:
         return self._level == SHORT and account.size <= self.limit // len(self._addresses) // account.address.connections_count
 
     def _pause_or_resume_all(self) -> None:
-        """Pause who is not entitled to read on, and let go on who is."""
+        """Pause the connections that are not entitled to read, and resume those that are."""
         for account in self._accounts.values():
             is_entitled = self._is_entitled(account)
             if account in self._paused:
@@ -273,7 +273,7 @@ class RequestMemory:
             self._addresses.pop(address.name, None)
 
     def _buffer_gone(self, reference: weakref.ref[FrameBuffer]) -> None:
-        """In whichever thread let go of it, in the middle of anything: the rest is done in a turn of the loop."""
+        """May run in any thread, at any point: the rest is done in a turn of the loop."""
         try:
             self._call_threadsafe(self._release, id(reference))
         except RuntimeError:

@@ -32,7 +32,7 @@ DEFAULT_LISTENER = "CONTROLLER"
 
 
 class OpenedQuorum(NamedTuple):
-    """`driver` is not started yet; whoever closes it closes `log` after it."""
+    """`driver` is not started yet. Close `log` after it."""
 
     driver: QuorumDriver
     log: QuorumLog

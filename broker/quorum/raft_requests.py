@@ -86,7 +86,7 @@ class RaftRequests:
         return min((each.deadline_ms for each in self._parked), default=NEVER_MS)
 
     def leadership_ends(self) -> None:
-        """Nothing will come here any more: those who wait look for the new leader."""
+        """This replica answers no waiting request any more: their senders must look for the new leader."""
         parked, self._parked = self._parked, []
         for each in parked:
             self._raft.reply(each.request.token, self._failed_fetch(each.request, ErrorCode.NOT_LEADER_OR_FOLLOWER))

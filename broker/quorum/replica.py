@@ -85,7 +85,7 @@ class RaftReplica:
         self.raft.leader_has_crashed(node_id, now_ms)
         self.poll(now_ms)
 
-    # -- what is to be done ----------------------------------------------------------------------------------------
+    # -- work for the driver ----------------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> None:
         """Do what is due, until nothing is."""

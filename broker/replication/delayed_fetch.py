@@ -34,7 +34,7 @@ class DelayedFetch(DelayedOperation):
     Within a session it has no keys: the session is told of its partitions' changes and tries it. Then `targets_by_partition` is what
     the session watches, and what is read in the end is what has changed by then.
 
-    `is_idle` says that none of them had anything to tell a moment ago, so that nothing is to be looked at before it waits.
+    `is_idle` says that none of them had anything to tell a moment ago, so that nothing needs to be looked at before it waits.
     `on_done` is set when it is parked, and `on_many`, which is called instead when more than TARGETS_AT_ONCE have to be read: it reads
     these targets itself, in turns."""
 

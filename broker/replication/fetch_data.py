@@ -123,7 +123,7 @@ class DivergingEpoch(NamedTuple):
 
 
 class PartitionRead:
-    """What reading one target gave. All offsets are -1 when `error_code` is set. Whoever drops it calls `release`."""
+    """What reading one target gave. All offsets are -1 when `error_code` is set. Its last owner calls `release`."""
 
     __slots__ = (
         "aborted_transactions",

@@ -82,7 +82,7 @@ class FetchSession:
     def is_watching(self) -> bool:
         """Whether it leaves partitions alone until they change; if not, all are among the changed always.
 
-        A follower does not, and who reads to the log's end is not told when that moves."""
+        A follower's does not, nor one that reads to the log's end, because nothing notifies sessions when that moves."""
         return not self.is_privileged and self._isolation is not FetchIsolation.LOG_END
 
     def is_abandoned(self, now_ms: int) -> bool:
@@ -183,7 +183,7 @@ class FetchSession:
         return bool(self.targets)
 
     def close_if_ended(self) -> None:
-        """A request that went in turns is over: nobody else would let go of what it began to watch after the session's end."""
+        """A request that went in turns is over. Unwatch the partitions that it began to watch after the session ended."""
         if self._has_ended:
             self.close()
 

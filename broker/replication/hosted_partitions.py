@@ -29,7 +29,7 @@ log = logging.getLogger("barnabas.replication")
 class HostedPartitions:
     """See the module's docstring.
 
-    `topics` is read by whoever has no call to spare; nobody else changes it. `make_on_demand(topic, partition)` makes a partition that
+    Hot paths read `topics` directly, to save a call; only this class changes it. `make_on_demand(topic, partition)` makes a partition that
     the metadata knows and that waits to be made, or returns None. `on_disk_failure(directory, error)` is told when the disk of an open
     log fails."""
 

@@ -65,7 +65,7 @@ class LogDirectories:
 
     def fail(self, path: Path | str, error: StorageError) -> None:
         """The log directory at `path`, or the one that `path` lies in, is lost: its partitions answer KAFKA_STORAGE_ERROR from
-        now on, and who waits for them is told. Telling it twice does no harm."""
+        now on, and requests that wait for them end. A second call for the same failure does nothing."""
         path = Path(path)
         if is_descriptor_shortage(error):
             log.error("out of descriptors dir=%s error=%s", path, error)

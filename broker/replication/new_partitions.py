@@ -75,7 +75,7 @@ class NewPartitions:
             self._forget(topic)
 
     def clear(self) -> None:
-        """Nothing is made any more, and nobody is told."""
+        """Make nothing more, and call no callback."""
         self._names.clear()
         self._ranges.clear()
         self._counts.clear()

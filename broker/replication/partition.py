@@ -72,7 +72,7 @@ class PartitionEnvironment(Protocol):
         """Whether the broker is registered, unfenced, not shutting down, and still the incarnation that fetched."""
 
     def on_progress(self, partition: Partition) -> None:
-        """The high watermark moved outside an append or a fetch: wake who waits."""
+        """The high watermark moved outside an append or a fetch: wake the requests that wait for it."""
 
 
 class Partition:
@@ -179,11 +179,11 @@ class Partition:
         self.role = role
 
     def mark_offline(self) -> None:
-        """Its log directory failed. Whoever waits for it has to be woken."""
+        """Its log directory failed. The caller wakes the requests that wait for it."""
         self._take_role(OFFLINE)
 
     def mark_deleted(self) -> None:
-        """It is not hosted any more. Whoever waits for it has to be woken."""
+        """It is not hosted any more. The caller wakes the requests that wait for it."""
         self._take_role(DELETED)
 
     def config_changed(self, config: LogConfig | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What partitions see of the cluster around them: who may be in an ISR, the way to the controller, and who waits for them."""
+"""What partitions see of the cluster around them: who may be in an ISR, the channel to the controller, and waiting requests."""
 
 from __future__ import annotations
 

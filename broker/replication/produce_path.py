@@ -161,7 +161,7 @@ class ProducePath:
                 metrics.failed_produce_requests += 1
 
     def _after_append(self, changed: list[tuple[Partition, bool]]) -> None:
-        """Begin to flush what has to be, and wake who waits for what was appended. After all partitions of the request are
+        """Begin to flush what has to be, and wake the requests that wait for what was appended. After all partitions of the request are
         appended: a fetch that waits for several gets them together."""
         for partition, is_high_watermark_moved in changed:
             if partition.has_flush_limit and partition.is_flush_due:

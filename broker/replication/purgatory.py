@@ -4,7 +4,7 @@ Kafka's DelayedOperationPurgatory is this plus shards, locks and a reaper thread
 `try_complete` and the registration, so the second try that Kafka needs there against lost wakeups is not needed here, and
 an operation that completes at once is never registered and arms no timer.
 
-Whoever moves an offset does not suffer from the answers that this allows: one that fails is logged, and the others are given.
+Code that moves an offset does not see failures of the answers that this completes: a failure is logged, and the others are sent.
 
 Invariant: an operation is registered on all of its keys and has a timer exactly while it is parked. The purgatory owns
 both; operations only answer questions. Keys are whatever the owner wakes by: here, Partition objects.

@@ -1,4 +1,4 @@
-"""Partitions that are no longer hosted, on their way out: their logs are closed, who waits for them is told, their directories leave.
+"""Partitions that are no longer hosted, and their removal: their logs are closed, requests that wait for them end, their directories leave.
 
 Few are closed at once. A topic may have thousands, 20 µs each: their logs are closed in turns, and until then nothing may take their
 names. Owner: the ReplicaManager, which finds none of them any more.
@@ -59,8 +59,8 @@ class PartitionRemovals:
         self._closing: deque[Generator[None, None, None]] = deque()
         self._topics: Counter[str] = Counter()  # by how many of `_closing` each is in the way
         self._when_closed: list[Callable[[], None]] = []
-        self._works: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and who waits for each
-        self._job = LoopJob(clock, self._go_on, on_busy)
+        self._works: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and the callbacks that wait for each
+        self._job = LoopJob(clock, self._run_slice, on_busy)
         self._done: deque[list[Departure]] = deque()  # of works that are done
         self._freeing = LoopJob(clock, self._free_some, on_busy)
 
@@ -77,7 +77,7 @@ class PartitionRemovals:
             topics.add(partition.topic)
         self._topics.update(topics)
         self._closing.append(self._close(deque(partitions), keys, topics))
-        if not self._job.is_waiting and self._go_on():
+        if not self._job.is_waiting and self._run_slice():
             self._job.resume()
 
     def is_leaving(self, topic: str, partition: int) -> bool:
@@ -100,7 +100,7 @@ class PartitionRemovals:
         while self._closing:
             deque(self._closing.popleft(), maxlen=0)
 
-    def _go_on(self) -> bool:
+    def _run_slice(self) -> bool:
         """Close a few; whether there are more."""
         for _ in range(PIECES_PER_TURN):
             if not self._closing:

@@ -1,6 +1,6 @@
 """The requests that wait for partitions: produces, fetches, and fetch sessions that are told of changes.
 
-Whoever changes what they may see calls `wake`. Owner: the ReplicaManager.
+Code that changes what they may see calls `wake`. Owner: the ReplicaManager.
 """
 
 from __future__ import annotations

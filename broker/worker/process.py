@@ -206,7 +206,7 @@ class WorkerProcess:
         self._hand_over()
 
     def _refuse_all(self, error: BaseException) -> None:
-        """Whoever waits is told now, and the next job tries anew."""
+        """Fail all waiting jobs; the next job tries to start a process again."""
         refused = [*self._suspects, *self._waiting_short, *self._waiting_long]
         self._suspects.clear()
         self._waiting_short.clear()
