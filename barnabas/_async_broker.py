@@ -1,4 +1,4 @@
-"""`barnabas.AsyncBroker`: `barnabas.Broker` for asyncio. What would wait does so in a thread, and the loop goes on."""
+"""`barnabas.AsyncBroker`: `barnabas.Broker` for asyncio. Calls that block run in a thread, so that the loop is free."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class BrokerProcess:
             process.kill()
 
     def release(self) -> None:
-        """End the broker and remove what it leaves. In a forked child: only let go of it. May be called again."""
+        """End the broker and remove what it leaves. In a forked child: only drop the handle. May be called again."""
         if self.released_at is not None or os.getpid() != self.owner_pid:
             return
         self.released_at = time.time()
@@ -209,7 +209,7 @@ class BrokerProcess:
         return self._wait_exit(STOP_TIMEOUT_S)
 
     def _wait_exit(self, timeout_s: float) -> bool:
-        """Whether the process ends in time. Its stdout tells: Popen.wait would sleep between looks."""
+        """Whether the process ends in time. The end of its stdout shows it: Popen.wait would poll with sleeps."""
         assert self._process is not None
         if self._process.poll() is None and _wait_readable(self._output_fd, timeout_s, at_end=True):
             self._process.wait()

@@ -120,7 +120,7 @@ class Background:
         arm(interval_ms if first_ms is None else first_ms)
 
     async def _enforce_retention(self) -> None:
-        """Log by log, serving others between them. Who waits for a partition whose log start offset moved is told."""
+        """Log by log, serving requests between them. Requests that wait for a partition whose log start offset moved are woken."""
         count = 0
         for checked_count, each in enumerate(self._log_manager.logs()):
             if checked_count % LOGS_PER_TURN == LOGS_PER_TURN - 1:

@@ -322,7 +322,7 @@ class KafkaApis:
         return answer
 
     def response_to_failure(self, route: _Route, context: RequestContext, request: Any, error: Exception) -> Any:
-        """The response that tells `error`, or CloseConnection where Kafka's clients are better off with none."""
+        """The response that carries `error`, or CloseConnection where Kafka's clients cope better with none."""
         if isinstance(error, CloseConnection):
             raise error
         if not isinstance(error, KafkaError):

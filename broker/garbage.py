@@ -9,7 +9,7 @@ collection stops the loop for nearly 0.1 µs an object that it looks at: 12 to 2
 - None of Python's own begins while large requests go in turns (broker/turns.py) or jobs of the broker's own go step by step
   (broker/loop_job.py): a request of 190,000 entries consists of millions of references, which a collection follows for 20 to 60 ms,
   and all of it is freed without one; 9,000 new partitions, which all stay, cost 12 to 24 ms a collection.
-- While that goes on longer than BUSY_INTERVAL_MAX_MS, what is new is looked at if it is little, and else frozen unseen: minutes of making
+- If that lasts longer than BUSY_INTERVAL_MAX_MS, what is new is looked at if it is little, and else frozen unseen: minutes of making
   topics had left so much that one collection took 360 ms.
 - What became garbage after it was frozen is found by a deep collection, 29 ms for 200,000: once in DEEP_INTERVAL_MS when no client has
   sent anything for IDLE_MS, and without waiting for that after DEEP_INTERVAL_MAX_MS.
@@ -69,7 +69,7 @@ class CollectionPause:
 
 
 class GarbageCollection:
-    """The collector's schedule, for the whole process. `idle_ms()` tells for how long no client has sent anything."""
+    """The collector's schedule, for the whole process. `idle_ms()` returns for how long no client has sent anything."""
 
     def __init__(self, clock: Clock, idle_ms: Callable[[], int]) -> None:
         self._clock = clock

@@ -19,7 +19,7 @@ EVENT_LINES_MAX = 60  # of what happens to topics and groups: an operator wants 
 class LimitedLog:
     """Writes to `logger` within the budget. `kind` is one of the program's own fixed words, never a peer's: kinds are kept for ever.
 
-    Without `tells_omitted` nothing is said of what was left out: for a state that is told again and again, not for events.
+    Without `tells_omitted` lines that were left out are not counted in the log: for a state that is logged repeatedly, not for events.
     """
 
     __slots__ = ("_clock", "_interval_ms", "_lines_max", "_logger", "_omitted", "_tells_omitted", "_written")

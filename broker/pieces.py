@@ -73,7 +73,7 @@ def make_in_pieces(make: Callable[[Element], Made], elements: Sequence[Element])
 
 
 def at_once_or_in_turns(work: Work) -> Any:
-    """What `work` returns or raises if a few pieces are all of it, else `work`, begun, for dispatch to go on with in turns."""
+    """What `work` returns or raises if a few pieces are all of it, else `work`, begun, which dispatch continues in turns."""
     try:
         for _ in range(PIECES_AT_ONCE):
             awaited = next(work)

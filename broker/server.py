@@ -492,7 +492,7 @@ def run(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
-    `on_start` is called before the broker starts, `ready_line` once it serves: for what stdout is told then. Both on the loop.
+    `on_start` is called before the broker starts, `ready_line` once it serves: for the line on stdout. Both on the loop.
     """
     import uvloop
 

@@ -32,7 +32,7 @@ def _nothing(_is_busy: bool) -> None:
 
 
 class Turns:
-    """The queue. `call_soon` is the loop's; `monotonic_us` tells how long a slice has lasted. `on_busy` is told when there begin to be
+    """The queue. `call_soon` is the loop's; `monotonic_us` measures how long a slice has lasted. `on_busy` is called when there begin to be
     works that are not finished (True) and when there are none any more (False). `empty` makes the work that empties what an abandoned
     one has collected."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """The job cannot begin or go on. Exit code 1."""
+    """The job cannot begin or continue. Exit code 1."""
 
 
 class UsageError(PipelineError):

@@ -91,7 +91,7 @@ def chunks_encoder(cls: type[Any], version: int) -> Callable[[Any], list[Records
 
 
 def forget(cls: type[Any], version: int) -> None:
-    """Drop what was compiled for one version, and the constructors with the last one. Who holds such a function may go on calling it."""
+    """Drop what was compiled for one version, and the constructors with the last one. A function that is still referred to stays valid."""
     schema = schema_of(cls)
     for compiled in (schema.decoders, schema.encoders, schema.decoders_in_turns, schema.encoders_in_turns):
         compiled.pop(version, None)

@@ -152,7 +152,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """An error that a client is told by its code.
+    """An error that a client gets as its code.
 
     `message` is short and safe to send to any client; details belong in the log.
     """

@@ -1,6 +1,6 @@
 """Segment files with counted references, and the slices of them that a fetch answers with.
 
-Invariant: a descriptor closes only after its owner and every slice of it let go. Retention may delete a segment while an
+Invariant: a descriptor closes only after its owner and every slice released it. Retention may delete a segment while an
 outbox still sends from it; closed too early, the descriptor's number is reused and another topic's bytes go out.
 Owners: a LogSegment owns one reference to its SegmentFile; whoever is handed a FileSlice owns one until `release`.
 """

@@ -92,7 +92,7 @@ class FlushState:
 
     @property
     def has_files(self) -> bool:
-        """Whether something besides the active segment's data is to be synchronised."""
+        """Whether there is more to synchronise than the active segment's data."""
         return bool(self._rolled or self._paths)
 
     def is_due(self, now_ms: int, unflushed_count: int, flush_messages: int, flush_ms: int) -> bool:

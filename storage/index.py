@@ -52,11 +52,11 @@ class SegmentIndex:
         self.path = path
         self._disk = disk
         self.base_offset = base_offset
-        self.entries_max = max_bytes // self.entry.size - self.spare_entries  # with so many it is full: the segment is to be rolled
+        self.entries_max = max_bytes // self.entry.size - self.spare_entries  # with so many it is full, and the segment must be rolled
         self._entries: bytearray | None = None  # of an active segment
         self._fd = -1  # of a closed one
         self.entries_count = 0
-        self._written = 0  # entries in the file; -1 when the file is to be replaced
+        self._written = 0  # entries in the file; -1 when the file must be replaced
 
     @property
     def is_loaded(self) -> bool:

@@ -1,4 +1,4 @@
-"""The segments of one log on disk (Kafka's LocalLog): rolling, truncation, replacement, deletion, and what of them is to be flushed.
+"""The segments of one log on disk (Kafka's LocalLog): rolling, truncation, replacement, deletion, and what of them must be flushed.
 
 Invariants: the last segment is the active one; every batch below `recovery_point` was synchronised. It knows nothing of producers,
 epochs and watermarks, nor where the log ends: Log does, its only owner. Every method raises StorageError when the disk fails.

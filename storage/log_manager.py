@@ -248,7 +248,7 @@ class LogManager:
         return works
 
     def is_leaving(self, topic: str, partition: int) -> bool:
-        """Whether a deleted log of that name is still in the way of a new one."""
+        """Whether a deleted log of that name still blocks a new one."""
         return (topic, partition) in self._leaving
 
     def removed(self, work: RemovalWork) -> None:

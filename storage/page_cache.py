@@ -40,7 +40,7 @@ class ColdRead(Exception):  # noqa: N818 - a decision, not a fault
 
 
 class _Policy(threading.local):
-    """Of each thread, so that only what the loop looks up is told not to wait."""
+    """Of each thread, so that only lookups on the loop do not wait."""
 
     may_wait = True
 

@@ -26,7 +26,7 @@ class PendingDeletion(NamedTuple):
 def count_deletable(
     segments: LogSegments, config: LogConfig, *, log_start_offset: int, log_end_offset: int, high_watermark: int, now_ms: int
 ) -> int:
-    """How many segments from the front are to be deleted.
+    """How many segments to delete from the front.
 
     Case A: the log start offset has passed a segment: always. Case B: more bytes than retention.bytes remain without it.
     Case C: its youngest record is older than retention.ms. B and C only where cleanup.policy has `delete`."""

@@ -150,7 +150,7 @@ class LogSegment:
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Cut the batch that holds `offset` and everything after it; returns where the segment then ends: before that batch, whose
-        remainder is to be fetched again with it. The segment must be active."""
+        remainder must be fetched again with it. The segment must be active."""
         assert self.is_active, "only the active segment is cut"
         position = self.find_position(offset)
         if position < self.size_bytes:

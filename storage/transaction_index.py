@@ -2,7 +2,7 @@
 
 Owned by one LogSegment. The file is made with its first entry and grows by 34-byte entries, big endian: version int16 (0), producer
 id, first offset, last offset (the marker's), last stable offset at the abort. Invariant: last offsets rise strictly. Readers with
-isolation level read_committed are told these transactions so that they can drop their records. Recovery rebuilds the file.
+isolation level read_committed get these transactions so that they can drop their records. Recovery rebuilds the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionSearch(NamedTuple):
-    """What one segment's index knows of a range; when not complete, the next segment's index is to be searched too."""
+    """What one segment's index knows of a range; when not complete, the next segment's index must be searched too."""
 
     aborted: list[AbortedTransaction]
     is_complete: bool

@@ -116,7 +116,7 @@ class LocalController:
             self._leadership = _Leadership(epoch, self._make_controller(), self._quorum.end_offset - 1)
             try:
                 self._begin()
-            except KafkaError as error:  # it leads no more: the next word of a leader tells so too
+            except KafkaError as error:  # it leads no more; the next leader change says so too
                 self._step_down(error)
 
     def _begin(self) -> None:
@@ -222,7 +222,7 @@ class LocalController:
                 logger.warning("broker %d could not be fenced: %s", node_id, error)
 
     async def close(self) -> None:
-        """Stop what goes on by itself. Operations end with the quorum."""
+        """Stop the periodic work. Operations end with the quorum."""
         if self._session_check is not None:
             self._session_check.cancel()
 
@@ -326,4 +326,4 @@ class LocalController:
 
 
 def _ignore_outcome(error: KafkaError | None) -> None:
-    """For proposals whose fate a later proposal tells: they are committed in order, and fail together."""
+    """For proposals that are followed by another: they are committed in order and fail together, so the last one's outcome is enough."""

@@ -84,7 +84,7 @@ class PartitionChange:
         self._find_eligible_leaders()
         self._elect(record)
         if record.leader == NO_LEADER_CHANGE and not set(image.replicas) <= set(self.replicas):
-            record.leader = image.leader  # a replica that goes must not be taken for one any more: a new leader epoch tells
+            record.leader = image.leader  # with a new leader epoch nobody takes a removed replica for one any more
         self._note_eligible_leaders(record)
         if record.isr is None and (self.isr or self.is_elr_enabled) and self.isr != list(image.isr):
             record.isr = self.isr

@@ -1,6 +1,6 @@
 """The controller's decisions about the ISRs that leaders propose: AlterPartition (KIP-497, KIP-841, KIP-903). Computes records.
 
-Every check is ReplicationControlManager.validateAlterPartitionData's, in its order, for the broker tells by the error what to do next.
+Every check is ReplicationControlManager.validateAlterPartitionData's, in its order: the error decides what the broker does next.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class PartitionControl:
             if record.leader == image.leader:
                 leader_epoch += 1
             elif record.leader != NO_LEADER_CHANGE:
-                # The reassignment that this ISR completes takes the leadership away: newer metadata tells the rest.
+                # The reassignment that this ISR completes takes the leadership away: newer metadata says to whom.
                 return _refusal(index, ErrorCode.NEW_LEADER_ELECTED)
         return AlterPartitionResponsePartitionData(
             partition_index=index,

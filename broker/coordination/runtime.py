@@ -124,7 +124,7 @@ class CoordinatorRuntime(Generic[Machine]):
             self._load(failed.partition, failed.leader_epoch)
 
     def _load_step(self) -> bool:
-        """One step of one load in each turn of the event loop: everything else goes on meanwhile. Whether there are more."""
+        """Do one step of one load; there is one in each turn of the event loop. Returns whether there are more."""
         shard, steps = self._loads[0]
         try:
             is_done = shard.state is not ShardState.LOADING or next(steps, _DONE) is _DONE

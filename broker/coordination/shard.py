@@ -44,7 +44,7 @@ RESPONSE_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a coordinator's client is told when an append fails: it asked for no append (CoordinatorOperationExceptionHelper)."""
+"""The error that a coordinator's client gets when an append fails: it asked for no append (CoordinatorOperationExceptionHelper)."""
 
 
 class StateMachine(Protocol):
@@ -71,7 +71,7 @@ class ShardState(Enum):
 
 
 class _Write:
-    """One append in flight, or a wait for those before it, which has no changes. Told once: by the log, the clock or the shard's end."""
+    """An append in flight, or a wait for those before it, which has no changes. Completed once: by log, clock or shard end."""
 
     __slots__ = ("_on_committed", "changes", "is_appended", "is_completed", "outcome", "timer")
 
@@ -141,8 +141,8 @@ class Shard(Generic[Machine]):
     def write(self, result: CoordinatorResult) -> None:
         """Append and replay the result's records, and tell the result once they are committed; at once if they were refused.
 
-        A result without records is told when what was written before it is committed: it was computed on that.
-        A client that waits longer than the write timeout is told so, but the records count when they are committed after all.
+        A result without records is returned when the writes before it are committed: it was computed on them.
+        A client that waits longer than the write timeout gets REQUEST_TIMED_OUT, but the records count if they are committed later.
         """
         assert self.is_active, "only an active shard writes"
         write = _Write(result.on_committed)
@@ -198,7 +198,7 @@ class Shard(Generic[Machine]):
         if error is not ErrorCode.NONE:
             self._fail(write, error)
             return
-        # In the order of the log, whatever the order in which its appends are told done.
+        # In the order of the log, whatever the order in which its appends complete.
         while self._writes and self._writes[0].outcome is not None:
             finished = self._writes.popleft()
             self.timeline.commit(finished.changes)

@@ -33,7 +33,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 Answer = tuple[Reply, JoinGroupResponse | SyncGroupResponse]
-"""What a member is to be told, and where; given to `send_answers`."""
+"""A member's answer and its receiver; given to `send_answers`."""
 
 
 class GroupState(Enum):
@@ -260,7 +260,7 @@ class ClassicGroup:
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
         self.pending_sync_members.clear()
 
-    # Answers to members that wait. Taking them changes the group, sending them comes last: whoever is told must find the group
+    # Answers to members that wait. Taking them changes the group, sending them comes last: a receiver must find the group
     # as the answer says it is, and no loop over members may be under way.
 
     def await_join(self, member: ClassicGroupMember, reply: Reply) -> None:

@@ -387,7 +387,7 @@ class GroupMetadataManager:
         self._timeline.put(self.groups, group_id, ClassicGroup(group_id, self._clock.now_ms(), is_appended=True))
 
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
-        """The shard is ours now: every member gets a whole session to find the way here. `run` gets what is to be written."""
+        """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""
         self._is_loading = False
         for group in list(self.groups.values()):
             for member in group.members.values():

@@ -112,7 +112,7 @@ class Rebalance:
         return None
 
     def _log_generation(self, group: ClassicGroup) -> None:
-        """The one line that a rebalance is worth; what led to it is told at DEBUG."""
+        """One line for each rebalance; what led to it is logged at DEBUG."""
         facts = Fields(group=group.group_id, generation=group.generation, members=len(group.members), reason=group.rebalance_reason)
         group.rebalance_reason = ""
         self._limited_log.info("group rebalanced", "group rebalanced %s", facts)

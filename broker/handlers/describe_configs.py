@@ -9,7 +9,7 @@ Behaviour:
 Version notes: v3 types, and documentation if asked for.
 
 Not done: BROKER_LOGGER, CLIENT_METRICS and GROUP resources (INVALID_REQUEST). The configs of a group are those of KIP-848's, share
-and streams groups; Kafka tells their defaults for any name, and none of them would have an effect here.
+and streams groups; Kafka returns their defaults for any name, and none of them would have an effect here.
 
 Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-569).
 """

@@ -3,7 +3,7 @@
 Serves v0–v9.
 
 Behaviour:
-- Answered when the join phase ends; the leader, and only it, is told the members.
+- Answered when the join phase ends; only the leader gets the list of members.
 - v4+ answers a dynamic member's first request with MEMBER_ID_REQUIRED and the id to come back with (KIP-394).
 - A session timeout outside group.min/max.session.timeout.ms is INVALID_SESSION_TIMEOUT, an empty group id INVALID_GROUP_ID,
   a full group GROUP_MAX_SIZE_REACHED.

@@ -35,7 +35,7 @@ LOG_START_OFFSET_HOLE = Hole(0x7ED4F6081B2C3D4E, 8)
 
 
 class ProduceAnswers:
-    """Makes the responses. Keeps nothing between requests but templates. `limited_log` is told of what is refused."""
+    """Makes the responses. Keeps nothing between requests but templates. Refusals are logged by `limited_log`."""
 
     def __init__(self, metadata: MetadataCache, limited_log: LimitedLog) -> None:
         self._metadata = metadata
@@ -113,7 +113,7 @@ class Answer:
         topic.partition_responses.append(partition)
 
     def _log_refusal(self, result: PartitionAppendResult) -> None:
-        """Many a producer drops what it is told; each kind of error has a budget, so that none hides another."""
+        """Logged because many producers drop the errors that they get. Each kind has a budget, so that none hides another."""
         error, context = result.error_code.name, self._context
         kind = f"produce refused with {error}"
         if self._log.omits(kind):

@@ -48,7 +48,7 @@ def build(services: Services) -> Handler:
             return SyncGroupResponse(error_code=e.code)
 
     def sync_in_turns(request: SyncGroupRequest) -> Work:
-        """Only what is for members of the group counts: take the rest out in pieces, then go on as always."""
+        """Drop the assignments for strangers to the group in pieces, then continue as usual."""
         try:
             coordinator.find_member_ids(request.group_id)
         except KafkaError as e:

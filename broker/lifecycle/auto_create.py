@@ -121,7 +121,7 @@ class AutoTopicCreator:
             self._changes.topic_not_created(name, error, result.error_message, client, how)
 
     def _log_replication_factor(self, topic: CreatableTopic) -> None:
-        """Name what to change. Clients ask again without end, and are told no more than "not available"."""
+        """Log what to change: clients retry forever, and see nothing but "not available"."""
         key = REPLICATION_FACTOR_PROPERTIES.get(topic.name, "default.replication.factor")
         is_default = key not in REPLICATION_FACTOR_PROPERTIES.values()
         count = self._creator.alive_brokers_count

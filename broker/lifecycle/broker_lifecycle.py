@@ -93,7 +93,7 @@ class BrokerLifecycle:
         replicas: LocalReplicas | None = None,
         previous_epoch: int = -1,
     ) -> None:
-        """Returns when this broker is unfenced and elected, and the cache tells so.
+        """Returns when this broker is unfenced and elected, and the cache shows it.
 
         `endpoints` are the advertised listeners for clients, `log_dirs` the ids of the online log directories, `replicas` what is in
         them, `previous_epoch` the one of the last clean stop. Raises KafkaError when the controller refuses this broker."""
@@ -105,7 +105,7 @@ class BrokerLifecycle:
         self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
 
     async def _register(self, request: BrokerRegistrationRequest) -> int:
-        """The broker's epoch. Tries again while no controller is to be had, or the last incarnation's session has not ended."""
+        """The broker's epoch. Tries again while there is no controller, or while the last incarnation's session has not ended."""
         deadline_ms = self._clock.monotonic_ms() + self._config.initial_broker_registration_timeout_ms
         while True:
             try:
@@ -223,7 +223,7 @@ class BrokerLifecycle:
     # -- the stop --------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Hand leaderships over where others can take them, and go. A broker that the controller does not hear goes all the same."""
+        """Hand leaderships over where others can take them, then stop. Stops also if the controller does not answer."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

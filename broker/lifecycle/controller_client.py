@@ -1,6 +1,6 @@
 """ControllerClient: what this broker's handlers ask of the controller, and what they need of it without waiting.
 
-It knows nothing of the controller but the channel, and of the cluster what the MetadataCache tells.
+It knows the controller only as a channel, and the cluster only from the MetadataCache.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the log tells of the cluster's changes: topics created and deleted, partitions added, configs altered, and what was refused.
+"""The log lines about the cluster's changes: topics created and deleted, partitions added, configs altered, and what was refused.
 
 Each line says who asked (principal, host, client id) and how. A change that is committed is told also when its client has gone
 meanwhile. Clients can cause any number of them: all are within the budget of a LimitedLog.
 
-Kafka tells the same at INFO in ReplicationControlManager and ConfigurationControlManager, without the client.
+Kafka logs the same at INFO in ReplicationControlManager and ConfigurationControlManager, without the client.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ChangeLog:
         self._log.info("topic created", "topic created %s", described)
 
     def topic_not_created(self, name: str, error: ErrorCode, reason: str | None, client: RequestContext | None, how: str) -> None:
-        """An automatic creation failed: its client is only told that the topic is unknown, so this is where it is told."""
+        """An automatic creation failed: its client only learns that the topic is unknown, so the reason is logged."""
         facts = Fields(topic=name, how=how, error=error.name, reason=reason, **_client_fields(client))
         self._log.warning("automatic creation failed", "topic not created %s", facts)
 

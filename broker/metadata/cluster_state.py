@@ -1,4 +1,4 @@
-"""ClusterState: the cluster as the metadata log tells it. Event-sourced: it changes in `replay` and nowhere else.
+"""ClusterState: the cluster as the metadata log describes it. Event-sourced: it changes in `replay` and nowhere else.
 
 The controller has one, replayed when records are appended, and the broker's MetadataCache has one, replayed when they are
 committed; given the same records both are the same. No clock, no I/O, no randomness.
@@ -52,7 +52,7 @@ class ClusterState:
         self.next_producer_id = 0
         self.is_in_transaction = False
         self.has_skipped = False
-        """Whether there were records that ask for something not kept here: this state does not tell all that the log tells."""
+        """Whether there were records whose content is not kept here: then this state is less than what the log says."""
         self._buffered: list[Any] = []
         self._warned_types: set[str] = set()
         self._changes = _Changes()
@@ -114,7 +114,7 @@ class ClusterState:
         return copy
 
     def become(self, other: ClusterState) -> None:
-        """Take over what `other` says, of which nobody else keeps anything; the next delta tells what is different.
+        """Take over the content of `other`, which the caller gives away; the next delta has the differences.
 
         The dicts stay the same objects, and so does the image of each topic that is in both."""
         self._note_differences(other)

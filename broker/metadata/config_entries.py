@@ -81,12 +81,12 @@ class ConfigDescriber:
                 self._static.setdefault(twin, config.texts[name])
 
     def topic_entries(self, topic: str) -> list[ConfigEntry]:
-        """Every config of `topic`, as DescribeConfigs tells them."""
+        """Every config of `topic`, as DescribeConfigs returns them."""
         overrides = effective_overrides(self._state, self._node_id, topic)
         return self._topic_entries(self._state.topic_overrides(topic), overrides, self._broker_synonyms)
 
     def creation_entries(self, topic: str, own: Mapping[str, str]) -> list[ConfigEntry]:
-        """Every config, by name, that `topic` will have once it is created with `own`, as CreateTopics tells them.
+        """Every config, by name, that `topic` will have once it is created with `own`, as CreateTopics returns them.
 
         Here, other than in DescribeConfigs, log.retention.hours counts as a source of retention.ms. The list is not to be changed:
         topics that are created with the same configs have the same one.
@@ -187,7 +187,7 @@ class ConfigDescriber:
 
 
 def _normalized(known: Property, text: str | None) -> str | None:
-    """`text` as Kafka tells the value that it stands for: ` TRUE` is `true`. Synonyms are told as they were written."""
+    """`text` as Kafka returns the value that it stands for: ` TRUE` is `true`. Synonyms are returned as they were written."""
     if text is None:
         return None
     try:

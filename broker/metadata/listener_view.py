@@ -24,7 +24,7 @@ _RESERVED_DIRECTORIES_MAX = 100
 
 
 class ListenerView:
-    """What clients that came by `listener_name` may be told."""
+    """The cluster as clients of `listener_name` may see it."""
 
     def __init__(self, cache: MetadataCache, listener_name: str) -> None:
         self._brokers = cache.brokers
@@ -47,7 +47,7 @@ class ListenerView:
         return partition.leader if leader is not None and self._listener_name in leader.endpoints else None
 
     def missing_leader_error(self, partition: PartitionImage) -> ErrorCode:
-        """Why there is no leader to tell."""
+        """The error for a partition without a leader to name."""
         return ErrorCode.LISTENER_NOT_FOUND if partition.leader in self._brokers else ErrorCode.LEADER_NOT_AVAILABLE
 
     def offline_replicas(self, partition: PartitionImage) -> list[int]:

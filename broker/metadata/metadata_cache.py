@@ -82,7 +82,7 @@ class MetadataCache:
         self._publish()
 
     def replace_state(self, state: ClusterState) -> None:
-        """A snapshot takes the place of everything; `state`, made of it, is given away. Subscribers are told the difference."""
+        """Replace everything by a snapshot; the caller gives `state`, which was made of it, away. Subscribers get the differences."""
         self.state.become(state)
         self._publish()
 

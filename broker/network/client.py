@@ -1,6 +1,6 @@
 """This broker as a client of other nodes: one connection to a peer, with reconnects, negotiated versions and answers by correlation id.
 
-Requests are answered in their order, as every Kafka server answers them; the correlation id is checked all the same. At most
+Requests are answered in their order, as every Kafka server answers them; the correlation id is checked nevertheless. At most
 `in_flight_max` are on their way, the others wait here, and a bounded number of them. A request that is not answered within its time ends
 the connection: what comes late could be taken for the answer to something else. Every `send` ends in exactly one call of its callback.
 

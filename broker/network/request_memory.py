@@ -7,7 +7,7 @@ that was only declared costs nothing. (Kafka's SimpleMemoryPool reserves the dec
 Below half of the limit nobody is held up. Above, memory is short until three eighths are left over:
 - Connections read on while they hold no more than their share: the limit divided by the addresses that hold anything, and each address's
   part by its connections. So a connection that sends a hundred megabytes slowly waits, and one that sends a single megabyte does not.
-- The last quarter is left to connections that hold at most MODEST_SIZE, so that usual requests go on.
+- The last quarter is left to connections that hold at most MODEST_SIZE, so that usual requests are read.
 - Of those that wait, the one that has waited longest reads on nevertheless until its frame is whole: else none might ever finish.
 - A connection whose peer does not send (or take) PROGRESS_MIN between two sweeps, or nothing at all while it waits, is stalled. While
   others wait, `sweep` closes stalled ones, those of the greediest address first, until memory is not short any more.
@@ -96,7 +96,7 @@ class _Account:
         return self.held_size + self.kept_size
 
     def has_stalled(self, is_paused: bool) -> bool:
-        """Whether its peer did not let it go on since the last sweep, or, while it is paused, sent nothing. To be asked once a sweep."""
+        """Whether its peer made no progress possible since the last sweep, or sent nothing while it is paused. Call it once a sweep."""
         before, self.swept_size = self.swept_size, self.size
         if before is None or self.is_closing or self.holder is None or self.size <= PROGRESS_MIN:
             return False
@@ -121,7 +121,7 @@ class RequestMemory:
         self._kept: dict[int, tuple[weakref.ref[FrameBuffer], _Account, int]] = {}  # by the reference's identity
         self._kept_size = 0
         self._paused: dict[_Account, None] = {}  # ordered: the longest wait ends first; empty while there is plenty
-        self._head: _Account | None = None  # goes on although it is not entitled to
+        self._head: _Account | None = None  # reads on although it is not entitled to
         self._level = PLENTY
 
     @property
@@ -154,7 +154,7 @@ class RequestMemory:
         self._count(account, size)
 
     def forget(self, holder: Holder) -> None:
-        """Its connection is closed. What its requests still refer to goes on counting."""
+        """Its connection is closed. Bytes that its requests still refer to count until they are released."""
         account = self._accounts.pop(holder, None)
         if account is None:
             return
@@ -168,7 +168,7 @@ class RequestMemory:
         self._count(account, -released)
 
     def sweep(self) -> None:
-        """To be called about once a second: closes stalled connections while others wait, and looks again at who may go on."""
+        """Call it about once a second: closes stalled connections while others wait, and decides anew which may read."""
         if self._level == PLENTY:
             return
         for holder in list(self._accounts):
@@ -178,7 +178,7 @@ class RequestMemory:
             self._close_greediest(stalled)
         self._pause_or_resume_all()
 
-    # -- who goes on ----------------------------------------------------------------------------------------------
+    # -- who may read ---------------------------------------------------------------------------------------------
 
     def _count(self, account: _Account, change: int) -> None:
         self.held_size += change

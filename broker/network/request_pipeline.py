@@ -35,7 +35,7 @@ class _Intake(Enum):
     STOPPED = 2
     """The last offer returned False: an answer or `unblock` has to come."""
     RESUMING = 3
-    """It has come, and the call that goes on is scheduled."""
+    """The frame has arrived, and the call that resumes is scheduled."""
     CLOSED = 4
 
 

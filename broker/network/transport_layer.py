@@ -51,7 +51,7 @@ class TransportLayer(Protocol):
         """Whether the peer has sent what the transport has not read, as far as can be told."""
 
     def close(self) -> None:
-        """Forget the callback and let go of what was opened here; the transport is the owner's. Idempotent."""
+        """Drop the callback and close what was opened here; the owner closes the transport. Idempotent."""
 
 
 MakeLayer = Callable[[asyncio.Transport, asyncio.AbstractEventLoop], TransportLayer]

@@ -96,7 +96,7 @@ class Leadership:
         ]
 
     def note_alive(self, key: ReplicaKey, now_ms: int) -> None:
-        """`key` has asked this leader for something. With a majority of such voters the leader has leave to go on."""
+        """`key` has asked this leader for something. With a majority of such voters the leader may continue."""
         progress = self.voters.get(key.node_id)
         if progress is None or not progress.is_replica(key):
             return

@@ -514,7 +514,7 @@ class Raft:
         logger.log(logging.DEBUG if self.voters.is_only_voter(self.config.me) else logging.INFO, message, *facts)
 
     def _leave_leadership(self) -> None:
-        """Who waits for this leader is told that it is none any more; RaftRequests answers the parked fetches."""
+        """Requests that wait for this leader fail, because it leads no more; RaftRequests answers the parked fetches."""
         leadership = self.state.leadership
         if leadership is not None:
             self.on_leadership_lost(leadership.change)

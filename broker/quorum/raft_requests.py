@@ -65,7 +65,7 @@ class RaftRequests:
         }
 
     def handle(self, token: Any, message: Any, version: int, listener_name: str, now_ms: int) -> None:
-        """Answer `message`, now or later, to `token`. Endpoints are told for the listener that it came by."""
+        """Answer `message`, now or later, to `token`. Endpoints are those of the listener that it came by."""
         self._handlers[type(message)](_Request(token, message, version, listener_name), now_ms)
 
     # -- parked fetches --------------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ class RaftResponses:
             return True
         snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         if partition.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or snapshot.offset < 0 or snapshot.epoch < 0:
-            role.fetching_snapshot = None  # the leader has a newer one by now: fetch tells
+            role.fetching_snapshot = None  # the leader has a newer one by now, which the next fetch names
         elif snapshot == role.fetching_snapshot and partition.position == role.snapshot_position:
             content = partition.unaligned_records or b""
             raft.log.append_snapshot(snapshot, role.snapshot_position, content)
@@ -215,7 +215,7 @@ class RaftResponses:
     def _common(
         self, response: Any, error: int, leader_id: int, epoch: int, now_ms: int, endpoints: dict[str, tuple[str, int]] | None = None
     ) -> bool | None:
-        """What an answer says of the epoch and its leader. None: go on with the rest; else whether the peer is fine."""
+        """What an answer says of the epoch and its leader. None: process the rest; else whether the peer is fine."""
         raft = self._raft
         if endpoints is None:
             found = [each for each in getattr(response, "node_endpoints", ()) if each.node_id == leader_id]

@@ -63,7 +63,7 @@ class BatchPreparer:
         return not self._copied_bytes or self._copied_bytes + _size_of_copies(entries) <= COPIED_BYTES_MAX
 
     def prepare(self, entries: Sequence[AppendEntry], *, now_ms: int, is_zstd_allowed: bool) -> Deferred:
-        """A Deferred of what may be appended once the records are checked (refused batches included, the append tells why), or of an
+        """A Deferred of what may be appended once the records are checked (also refused batches: the append returns the error), or of an
         exception that nobody foresaw. Abandoned, it withdraws the request."""
         kept: list[AppendEntry] = [(topic, index, keep(records)) for topic, index, records in entries]  # type: ignore[arg-type]
         configs = [self._config_for_check(entry) for entry in kept]

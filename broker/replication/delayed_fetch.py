@@ -1,4 +1,4 @@
-"""DelayedFetch: a fetch that waits until enough bytes are there for it, or something it has to be told.
+"""DelayedFetch: a fetch that waits for enough bytes, or for something else to answer.
 
 It is completed by offsets alone and holds no records; on completion, or at its timeout, the partitions are read once more.
 Each event looks at one partition only: what the others have to give was counted when they changed.
@@ -31,10 +31,10 @@ TARGETS_AT_ONCE = 256
 class DelayedFetch(DelayedOperation):
     """Parked on every partition it asks for. `targets_by_partition` holds those, each with its target.
 
-    Within a session it has no keys: the session is told of its partitions' changes and tries it. Then `targets_by_partition` is what
+    Within a session it has no keys: the session is notified of its partitions' changes and tries it. Then `targets_by_partition` is what
     the session watches, and what is read in the end is what has changed by then.
 
-    `is_idle` says that none of them had anything to tell a moment ago, so that nothing needs to be looked at before it waits.
+    `is_idle` says that none of them had anything to answer a moment ago, so that nothing needs to be looked at before it waits.
     `on_done` is set when it is parked, and `on_many`, which is called instead when more than TARGETS_AT_ONCE have to be read: it reads
     these targets itself, in turns."""
 
@@ -74,7 +74,7 @@ class DelayedFetch(DelayedOperation):
         self._available_total = 0
 
     def try_complete(self, key: Hashable | None) -> bool:
-        """Whether there is something to tell (Cases A–F, H), or min_bytes in all (Case G)."""
+        """Whether there is something to answer (Cases A–F, H), or min_bytes in all (Case G)."""
         if key is not None:
             return self._is_satisfied_by(key)  # type: ignore[arg-type]
         looked_at = self.targets_by_partition if self.session is None else [target.watched for target in self.session.changed]
@@ -126,8 +126,8 @@ class DelayedFetch(DelayedOperation):
         try:
             return self._count_available(partition, target, end_offset) >= params.min_bytes
         except (KafkaError, StorageError):
-            # Retention has deleted what was waited for, or the disk fails. The re-read tells the fetcher: whoever woke it, maybe
-            # a producer whose records are in the log by now, must not be told in its place.
+            # Retention has deleted what was waited for, or the disk fails. The re-read gives the fetcher the error. The code that
+            # woke it, maybe for a producer whose records are in the log by now, must not see it.
             return True
 
     def _is_truncated(self, partition: FetchablePartition, target: FetchTarget) -> bool:
@@ -146,4 +146,4 @@ def _is_diverging(partition: FetchablePartition, target: FetchTarget) -> bool:
     try:
         return partition.find_diverging_epoch(target) is not None
     except KafkaError:
-        return True  # the epoch's end cannot be told any more: the re-read answers with that error
+        return True  # the epoch's end is not known any more: the re-read answers with that error

@@ -24,7 +24,7 @@ UNKNOWN_OFFSET = -1
 
 class PartitionAppendResult:
     """What became of one partition of a produce. On an error the offsets and times are -1, as in Kafka's answer; the log start
-    offset is told beside errors about the records."""
+    offset is returned beside errors about the records."""
 
     __slots__ = (
         "base_offset",

@@ -104,7 +104,7 @@ class FetchTarget:
         self.log_start_offset = log_start_offset
         self.sent_high_watermark = UNKNOWN_OFFSET
         self.sent_log_start_offset = UNKNOWN_OFFSET
-        self.watched: FetchablePartition | None = None  # the partition that tells the session of its changes
+        self.watched: FetchablePartition | None = None  # the partition that notifies the session of its changes
 
     def ask_again(self, target: FetchTarget) -> None:
         """Take over what a later request of the session asks of this partition."""
@@ -162,7 +162,7 @@ class PartitionRead:
 
 
 class PartitionWatcher(Protocol):
-    """Who is told that a partition changed: a fetch session (FetchSession has the details)."""
+    """Notified that a partition changed: a fetch session (FetchSession has the details)."""
 
     watched: dict[FetchablePartition, FetchTarget]
 

@@ -57,10 +57,10 @@ class FetchReader:
     def fetch_now(
         self, params: FetchParams, targets: list[FetchTarget], session: FetchSession | None = None, *, may_wait_for_disk: bool = True
     ) -> list[PartitionRead] | DelayedFetch:
-        """What `fetch` does before any wait: the reads, whose records are the caller's, or what is to be given to `park_fetch`.
+        """What `fetch` does before any wait: the reads, whose records are the caller's, or the DelayedFetch to give to `park_fetch`.
         ColdRead, and nothing has happened, where it would have to wait for the disk and may not.
 
-        Answers at once when there are min_bytes, nothing to wait for, or an error or divergence to tell; else waits at most
+        Answers at once when there are min_bytes, nothing to wait for, or an error or divergence to answer; else waits at most
         max_wait_ms. Each partition occurs once. Within a `session` that watches, the targets are what changed; it waits for all."""
         may_wait = params.max_wait_ms > 0 and (bool(targets) or session is not None)
         if may_wait and params.min_bytes == 1 and params.replica_id < 0:
@@ -101,7 +101,7 @@ class FetchReader:
     def fetch_in_turns(
         self, params: FetchParams, targets: list[FetchTarget], session: FetchSession | None, run_blocking: RunBlocking | None
     ) -> Generator[Deferred | None, Any, list[PartitionRead] | DelayedFetch]:
-        """As `fetch_now`; a DelayedFetch is to be given to `park_in_turns`, for what was idle at its turn may have changed since."""
+        """As `fetch_now`; give a DelayedFetch to `park_in_turns`, because idle partitions may have changed since."""
         may_wait = params.max_wait_ms > 0 and (bool(targets) or session is not None)
         if may_wait and params.min_bytes == 1 and params.replica_id < 0:
             idle = yield from self._find_idle_in_turns(params, targets)
@@ -131,7 +131,7 @@ class FetchReader:
     def park_in_turns(
         self, operation: DelayedFetch, on_done: OnFetched, on_many: Callable[[list[FetchTarget]], None]
     ) -> Generator[None, None, None]:
-        """As `park_fetch`. It waits first and is looked at afterwards: whatever changes in between tells it."""
+        """As `park_fetch`. It is registered first and looked at afterwards, so that changes in between wake it."""
         operation.on_done, operation.on_many = on_done, on_many
         keys = () if operation.session is not None else operation.targets_by_partition
         self._purgatory.watch(operation, keys, operation.params.max_wait_ms)
@@ -225,7 +225,7 @@ class FetchReader:
         return operation
 
     def _find_idle(self, params: FetchParams, targets: list[FetchTarget]) -> dict[FetchablePartition, FetchTarget] | None:
-        """The targets by their partitions if there is nothing at all to tell of any; None when they have to be read.
+        """The targets by their partitions if there is nothing to answer for any; None when they have to be read.
 
         By offsets alone: 0.4 µs a partition against 2.5 µs for reading it."""
         idle: dict[FetchablePartition, FetchTarget] = {}

@@ -23,16 +23,16 @@ PARTITIONS_PER_PIECE = 64
 FREED_PER_PIECE = 512
 ABANDONED_AGE_MS = 20_000
 """A session whose connection has ended may be gone on with over another one for so long: clients connect again within a second."""
-FULL_LOOK_INTERVAL_MS = 10_000  # a net: whoever moves an offset tells the sessions, retention too
+FULL_LOOK_INTERVAL_MS = 10_000  # a safety net: code that moves an offset, retention too, notifies the sessions
 
 PartitionKey = tuple[bytes | str, int]
 """The topic's id, or its name for clients before Fetch v13, and the partition index."""
 
 
 class FetchSession:
-    """One client's partitions. `changed` holds those that are to be looked at, in the order in which they are to be read next.
+    """One client's partitions. `changed` holds those to look at, in the order in which to read them next.
 
-    Invariant: a partition that is not among the changed had nothing to tell when it left them, and is watched since."""
+    Invariant: a partition that is not among the changed had nothing to answer when it left them, and is watched since."""
 
     __slots__ = (
         "_has_ended",
@@ -108,7 +108,7 @@ class FetchSession:
             if gone is not None:
                 self.changed.pop(gone, None)
                 self.unwatch(gone)
-        # What had nothing to tell at one isolation may have something at another.
+        # A partition without news at one isolation level may have some at another.
         if isolation is not self._isolation or now_ms - self._last_full_look_ms >= FULL_LOOK_INTERVAL_MS:
             self._isolation = isolation
             self._last_full_look_ms = now_ms
@@ -155,7 +155,7 @@ class FetchSession:
             del partition.sessions[self]
 
     def drop_if_idle(self, target: FetchTarget) -> None:
-        """Look at `target` no more until it changes, if it has nothing to tell and its client knows all of it."""
+        """Look at `target` no more until it changes, if it has no news and its client knows all of it."""
         partition = target.watched
         if (
             partition is not None
@@ -166,7 +166,7 @@ class FetchSession:
             self.changed.pop(target, None)
 
     def close(self) -> None:
-        """The session ended. A request that still waits goes on hearing of changes; the first one after it finds nobody."""
+        """The session ended. A request that still waits is still notified of changes; the next request finds no session."""
         self._has_ended = True
         if self.parked is not None and not self.parked.is_completed:
             return
@@ -219,9 +219,9 @@ def key_of(target: FetchTarget) -> PartitionKey:
 
 
 def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:
-    """Whether an incremental response must carry the partition; notes what is told of it."""
+    """Whether an incremental response must carry the partition; notes what the response says of it."""
     is_news = len(read.records) > 0 or read.diverging_epoch is not None or read.error_code is not ErrorCode.NONE
-    # With an error the watermark is -1: the partition is told of again once the error is over.
+    # With an error the watermark is -1: the partition is sent again once the error is over.
     if read.high_watermark != target.sent_high_watermark:
         target.sent_high_watermark = read.high_watermark
         is_news = True

@@ -46,7 +46,7 @@ class SessionAnswer(NamedTuple):
 class FetchContext:
     """How one request takes part in a session; here: not at all (full fetch with the final epoch).
 
-    `targets` are those to look at. `watching` is the session that is told of the changes of all others, if there is one."""
+    `targets` are those to look at. `watching` is the session that is notified of the changes of all others, if there is one."""
 
     __slots__ = ("targets", "watching")
 

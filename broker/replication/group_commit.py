@@ -1,6 +1,6 @@
 """Group commit: one committer for each log directory makes what was appended there durable, off the loop.
 
-Appends ask for a flush and go on. While one round of synchronising runs in a thread, further requests gather; the next round
+Appends ask for a flush and do not wait. While one round of synchronising runs in a thread, further requests gather; the next round
 takes them all, but thousands of logs take several rounds: each log costs the loop some microseconds. So the cost of an fsync is
 shared by all requests that wait for it, and at most one round per directory is in flight. A round of many files is one syncfs
 instead: 200 dirty files take 1.3 ms that way and 24.5 ms one by one.

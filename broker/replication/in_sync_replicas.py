@@ -25,7 +25,7 @@ NO_EPOCH = -1
 
 # Errors by which the controller says that it knows this partition epoch and did not apply the change: the committed ISR stands.
 NOT_APPLIED_ERRORS = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-# Errors after which only newer metadata tells what holds: the change stays in flight until it comes.
+# Errors after which only newer metadata has the truth: the change stays in flight until it comes.
 AWAIT_METADATA_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -183,7 +183,7 @@ class InSyncReplicas:
         return NO_BROKER_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def take_answer(self, pending: PendingIsr, answer: AlterPartitionResponsePartitionData) -> bool:
-        """The controller's answer to `pending`. Returns whether it is to be sent again: what became of it is not known.
+        """The controller's answer to `pending`. Returns whether to send it again, because its outcome is not known.
 
         The answer to a change that newer metadata overtook is ignored."""
         if self.state is not pending:

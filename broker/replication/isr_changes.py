@@ -145,7 +145,7 @@ class IsrChanges:
         return AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values()))
 
     def _take_answers(self, sent: Sequence[_Change], response: AlterPartitionResponse) -> int:
-        """Give each partition its answer. Returns how many are to be sent again: those, too, that the controller left out."""
+        """Give each partition its answer. Returns how many to send again, those included that the controller left out."""
         answers = {(topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions}
         now_ms = self._clock.monotonic_ms()
         left_count = 0

@@ -36,7 +36,7 @@ NEW_PARTITIONS_SLICE_US = 2_000  # fewer are made in a turn where the disk is sl
 
 
 class MetadataFollower:
-    """See the module's docstring. `on_removal_failure(path, error)` is told when a deleted partition's directory could not leave."""
+    """See the module's docstring. `on_removal_failure(path, error)` is called when a deleted partition's directory could not be removed."""
 
     def __init__(
         self,

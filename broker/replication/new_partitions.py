@@ -47,7 +47,7 @@ class NewPartitions:
         self._counts[topic] = self._counts.get(topic, 0) + stop - start
 
     def discard(self, name: PartitionName) -> None:
-        """`name` waits no more; who waited for its topic's last is told, in the middle of whatever goes on."""
+        """`name` waits no more. If it was its topic's last, its waiters are called back at once, inside the caller's operation."""
         if name not in self:
             return
         topic, index = name

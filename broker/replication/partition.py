@@ -47,7 +47,7 @@ FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
 
 
 OnIsrAnswer = Callable[["AlterPartitionResponsePartitionData", int], bool]
-"""Is given the controller's answer and the monotonic time, and returns whether the proposal is to be sent again."""
+"""Takes the controller's answer and the monotonic time, and returns whether to send the proposal again."""
 
 
 class PartitionEnvironment(Protocol):
@@ -120,7 +120,7 @@ class Partition:
         self.in_sync = InSyncReplicas(repr(self), node_id, log, environment)
         self.followers = self.in_sync.followers  # the same dict, for the path of every produce
         self.metrics = metrics
-        self.sessions: dict[PartitionWatcher, None] = {}  # to be told when it changes; they enter and leave by themselves
+        self.sessions: dict[PartitionWatcher, None] = {}  # notified when it changes; they enter and leave by themselves
         self._node_id = node_id
         self._environment = environment
         self.has_flush_limit = False
@@ -249,7 +249,7 @@ class Partition:
         return self.log
 
     def _absence_error(self) -> ErrorCode:
-        """Why the leader's log is not to be had here."""
+        """Why the leader's log is not here."""
         if self.role is OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.role is DELETED else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -263,7 +263,7 @@ class Partition:
         return self.log.log_end_offset
 
     def find_ack_error(self, required_offset: int) -> ErrorCode | None:
-        """How a produce with acks=all that ends at `required_offset` (exclusive) is to be answered, None while it has to wait.
+        """The answer to a produce with acks=all that ends at `required_offset` (exclusive), None while it has to wait.
 
         The ISR is counted with changes in flight, as the high watermark is (Kafka's checkEnoughReplicasReachOffset)."""
         if self.role is not LEADER:
@@ -336,7 +336,7 @@ class Partition:
         return appended
 
     def read(self, target: FetchTarget, params: FetchParams, max_bytes: int, minimum_one_batch: bool) -> PartitionRead:
-        """Read `target` up to what the isolation allows. Raises KafkaError for what the fetcher has to be told instead."""
+        """Read `target` up to what the isolation allows. Raises KafkaError, the answer to the fetcher, if it cannot."""
         if (params.fetch_only_leader and self.role is not LEADER) or target.current_leader_epoch != NO_EPOCH:
             self.get_readable_log(target.current_leader_epoch, params.fetch_only_leader)
         if params.replica_id >= 0:
@@ -363,7 +363,7 @@ class Partition:
         return result
 
     def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool:
-        """Whether a consumer that asks for `target` can only wait here: no records for it, nothing else to tell. Cheaper than `read`
+        """Whether a consumer that asks for `target` can only wait here: no records for it, nothing else to answer. Cheaper than `read`
         and free of effects; False when in doubt. The cases are DelayedFetch's."""
         if self.role is not LEADER or target.last_fetched_epoch != NO_EPOCH:
             return False
@@ -408,7 +408,7 @@ class Partition:
     # -- followers and the high watermark --------------------------------------------------------------------------
 
     def get_follower(self, node_id: int, current_leader_epoch: int) -> Follower:
-        """The replica that fetches. A stranger is told to wait for newer metadata, which is all we can say (Kafka's answer)."""
+        """The replica that fetches. The error for a stranger makes it wait for newer metadata (Kafka's answer)."""
         follower = self.followers.get(node_id)
         if follower is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -481,7 +481,7 @@ class Partition:
             self._environment.alter_isr(pending.proposal, partial(self._take_isr_answer, pending))
 
     def _take_isr_answer(self, pending: PendingIsr, answer: AlterPartitionResponsePartitionData, now_ms: int) -> bool:
-        """Returns whether the change is to be sent again."""
+        """Returns whether to send the change again."""
         if self.role is not LEADER:
             return False  # offline or deleted since
         is_wanted_again = self.in_sync.take_answer(pending, answer)

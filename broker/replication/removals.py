@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from storage.log_manager import LogManager
 
 CLOSED_PIECE_PARTITIONS = 100
-"""Closed partitions whose waiters are told between two yields, and that are freed, 5 µs each where nobody waits."""
+"""Closed partitions whose waiters are notified between two yields, and that are freed, 5 µs each where nobody waits."""
 
 PIECES_PER_TURN = 2
 """Pieces in one turn of the loop, a millisecond each."""
@@ -69,7 +69,7 @@ class PartitionRemovals:
         if not partitions:
             return
         topics = set()
-        keys = []  # of those whose logs are to be had
+        keys = []  # of those whose logs exist here
         for partition in partitions:
             if not partition.is_offline:
                 keys.append((partition.topic, partition.partition))
@@ -81,7 +81,7 @@ class PartitionRemovals:
             self._job.resume()
 
     def is_leaving(self, topic: str, partition: int) -> bool:
-        """Whether a deleted log is still in the way of a new one of that name."""
+        """Whether a deleted log still blocks a new one of that name."""
         return topic in self._topics or self._log_manager.is_leaving(topic, partition)
 
     def when_left(self, callback: Callable[[], None]) -> None:

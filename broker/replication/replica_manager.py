@@ -42,7 +42,7 @@ class ReplicaManager:
     """See the module's docstring.
 
     `alter_isr` brings a proposal to the controller (IsrChanges.submit). Without it, as with one node, nobody may have followers.
-    `fetchers` are told which partitions follow whom.
+    `fetchers` learn which partitions follow which leader.
     `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop.
     `on_log_dir_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline.
     """

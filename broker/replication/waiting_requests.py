@@ -1,4 +1,4 @@
-"""The requests that wait for partitions: produces, fetches, and fetch sessions that are told of changes.
+"""The requests that wait for partitions: produces, fetches, and fetch sessions that are notified of changes.
 
 Code that changes what they may see calls `wake`. Owner: the ReplicaManager.
 """

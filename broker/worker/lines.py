@@ -1,7 +1,7 @@
 """Who is served next where one process computes for many: two lines, and turns of one slice.
 
 A job is a generator that yields where it may be interrupted. Short jobs have a line of their own, so that none waits for long ones; one
-that is not done after SHORT_SLICES_MAX slices goes on in the long line. Within a line the jobs take turns, and the lines take turns.
+that is not done after SHORT_SLICES_MAX slices moves to the long line. Within a line the jobs take turns, and the lines take turns.
 Pure: `SLICE_NS` of a job are measured by the clock that is given.
 """
 

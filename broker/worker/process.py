@@ -59,7 +59,7 @@ class WorkerProcess:
         self._run_blocking = run_blocking
         self._waiting_short: deque[_Submitted] = deque()
         self._waiting_long: deque[_Submitted] = deque()
-        self._suspects: deque[_Submitted] = deque()  # the process died at one of them: they go on one by one, before all others
+        self._suspects: deque[_Submitted] = deque()  # the process died at one of them: they run one by one, before all others
         self._in_flight: dict[int, _Submitted] = {}
         self._short_in_flight = 0
         self._long_bytes_in_flight = 0
@@ -215,7 +215,7 @@ class WorkerProcess:
             submitted.answer.complete(error)
 
     def _lost(self) -> None:
-        """The process has died at one of its jobs; one that was alone with it is told so."""
+        """The process has died at one of its jobs; one that was alone with it fails."""
         logger.error("the worker process died; jobs in flight: %d", len(self._in_flight))
         self._end_process()
         died, self._in_flight = list(self._in_flight.values()), {}
