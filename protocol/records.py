@@ -112,10 +112,6 @@ class BatchHeader(NamedTuple):
     def is_log_append_time(self) -> bool:
         return self.attributes & LOG_APPEND_TIME_FLAG != 0
 
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id >= 0
-
 
 class Record(NamedTuple):
     """One record as a consumer sees it. A header is a pair of its key and its value, which may be None."""
@@ -136,9 +132,10 @@ class SimpleRecord(NamedTuple):
     timestamp: int = NO_TIMESTAMP
 
 
-class ControlType(IntEnum):
-    """What a control record says: the int16 after the version in its key (ControlRecordType)."""
+class ControlRecordType(IntEnum):
+    """Kafka's types of control records, the int16 after the version in their keys; -1 for any type that is not known."""
 
+    UNKNOWN = -1
     ABORT = 0
     COMMIT = 1
     LEADER_CHANGE = 2
@@ -147,11 +144,15 @@ class ControlType(IntEnum):
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
 
+    @classmethod
+    def _missing_(cls, value: object) -> ControlRecordType:
+        return cls.UNKNOWN
+
 
 class EndTransactionMarker(NamedTuple):
     """The end of a transaction in a partition."""
 
-    control_type: ControlType
+    control_type: ControlRecordType
     coordinator_epoch: int
 
 
@@ -336,13 +337,13 @@ def assemble_batch(header: BatchHeader, payload: Buffer) -> bytearray:
     return batch
 
 
-def encode_control_record_key(control_type: ControlType) -> bytes:
+def encode_control_record_key(control_type: ControlRecordType) -> bytes:
     """Returns the key of a control record."""
     return _CONTROL_KEY.pack(0, control_type)
 
 
 def build_control_batch(
-    control_type: ControlType,
+    control_type: ControlRecordType,
     value: bytes,
     *,
     timestamp: int,
@@ -376,12 +377,12 @@ def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHead
     if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise DecodeError("a control record without a key")
     _, control_type = _CONTROL_KEY.unpack_from(record.key)
-    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+    if control_type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         return None
     if record.value is None or len(record.value) < _END_TRANSACTION_VALUE.size:
         raise DecodeError("an end-of-transaction marker without its coordinator epoch")
     _, coordinator_epoch = _END_TRANSACTION_VALUE.unpack_from(record.value)
-    return EndTransactionMarker(ControlType(control_type), coordinator_epoch)
+    return EndTransactionMarker(ControlRecordType(control_type), coordinator_epoch)
 
 
 def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:

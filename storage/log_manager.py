@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from config.topic import LogConfig
 from protocol.uuids import uuid_to_text
@@ -39,7 +39,6 @@ from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
 
 logger = logging.getLogger("barnabas.storage")
 
-Result = TypeVar("Result")
 
 DELETE_AT_ONCE = 0
 CLOSED_PIECE_LOGS = 50  # closed between two yields, 20 µs each
@@ -213,10 +212,6 @@ class LogManager:
         self._logs[topic, partition] = log
         return log
 
-    def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> list[RemovalWork]:
-        """`delete_logs_in_pieces` at once, for few logs."""
-        return _finished(self.delete_logs_in_pieces(partitions))
-
     def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
         out of the way: run it off the loop, then hand it to `removed`. The files go after file.delete.delay.ms.
@@ -281,10 +276,6 @@ class LogManager:
     def remove_expired_producers(self, now_ms: int) -> int:
         return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
 
-    def take_due_deletions(self, now_ms: int) -> DeletionWork | None:
-        """`take_due_deletions_in_pieces` at once, for few logs."""
-        return _finished(self.take_due_deletions_in_pieces(now_ms))
-
     def take_due_deletions_in_pieces(self, now_ms: int) -> Generator[None, None, DeletionWork | None]:
         """What may be removed now, to be run off the loop; None when there is nothing. Yields after each piece of a millisecond."""
         files: list[retention.PendingDeletion] = []
@@ -304,10 +295,6 @@ class LogManager:
                 waiting.append(deleted)
         self._deleted = waiting
         return DeletionWork(tuple(files), tuple(due), self._disk) if files or due else None
-
-    def take_checkpoints(self) -> list[CheckpointWork]:
-        """`take_checkpoints_in_pieces` at once, for few logs."""
-        return _finished(self.take_checkpoints_in_pieces())
 
     def take_checkpoints_in_pieces(self) -> Generator[None, None, list[CheckpointWork]]:
         """The checkpoints of every online directory, to be written off the loop. Yields after each piece of a millisecond.
@@ -453,16 +440,6 @@ def _note_offsets(checkpoints: Checkpoints, log: Log) -> None:
     checkpoints.high_watermarks[key] = log.high_watermark
     if log.log_start_offset > log.segments.first.base_offset:
         checkpoints.log_start_offsets[key] = log.log_start_offset
-
-
-def _finished(pieces: Generator[None, None, Result]) -> Result:
-    """What the work comes to, done at once."""
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as e:
-            result: Result = e.value
-            return result
 
 
 def _read_topic_id(path: Path, disk: Disk) -> bytes | None:

@@ -25,7 +25,7 @@ from protocol.records import (
     NO_TIMESTAMP,
     SEQUENCE_MAX,
     BatchHeader,
-    ControlType,
+    ControlRecordType,
     EndTransactionMarker,
 )
 from storage.disk import SYSTEM_DISK, Disk
@@ -323,7 +323,7 @@ class ProducerStateManager:
         entry.current_transaction_first_offset = None
         if first_offset is None:
             return None  # the transaction has no records here, so nothing waits for it
-        return CompletedTransaction(header.producer_id, first_offset, offset, marker.control_type is ControlType.ABORT)
+        return CompletedTransaction(header.producer_id, first_offset, offset, marker.control_type is ControlRecordType.ABORT)
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         if entry.current_transaction_first_offset is not None:

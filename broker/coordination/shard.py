@@ -27,7 +27,7 @@ from broker.coordination.timeline import Change, Timeline
 from broker.coordination.timers import CoordinatorTimers, Operation
 from broker.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
-from protocol.records import BatchHeader, ControlType, iterate_headers, iterate_records, read_end_transaction_marker
+from protocol.records import BatchHeader, ControlRecordType, iterate_headers, iterate_records, read_end_transaction_marker
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -261,7 +261,7 @@ class Shard(Generic[Machine]):
             if header.is_control:
                 marker = read_end_transaction_marker(chunk, position, header)
                 if marker is not None:
-                    self.machine.replay_end_transaction(header.producer_id, is_commit=marker.control_type is ControlType.COMMIT)
+                    self.machine.replay_end_transaction(header.producer_id, is_commit=marker.control_type is ControlRecordType.COMMIT)
                 return
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
             for stored in iterate_records(chunk, position):

@@ -16,7 +16,7 @@ from typing import Protocol
 from broker.clock import Clock
 from broker.context import RequestContext
 from broker.limited_log import LimitedLog
-from broker.loop_job import LoopJob, OnBusy, nobody
+from broker.loop_job import LoopJob, OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog
 from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.metadata.topic_names import find_name_fault
@@ -51,7 +51,9 @@ class TopicCreator(Protocol):
 class AutoTopicCreator:
     """Owns the names of topics on their way. A request of very many names has a few creations in each turn of the loop."""
 
-    def __init__(self, creator: TopicCreator, config: ServerConfig, changes: ChangeLog, clock: Clock, *, on_busy: OnBusy = nobody) -> None:
+    def __init__(
+        self, creator: TopicCreator, config: ServerConfig, changes: ChangeLog, clock: Clock, *, on_busy: OnBusy = ignore_busy
+    ) -> None:
         self._creator = creator
         self._config = config
         self._changes = changes

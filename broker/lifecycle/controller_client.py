@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.lifecycle.auto_create import AutoTopicCreator
 from broker.lifecycle.producer_ids import ProducerIdManager
-from broker.loop_job import OnBusy, nobody
+from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog
 from broker.metadata.image import ProducerIdBlock
 from protocol.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ class ControllerClient:
     """Handlers await the operations, which are the channel's own; the other methods return at once."""
 
     def __init__(
-        self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock, *, on_busy: OnBusy = nobody
+        self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock, *, on_busy: OnBusy = ignore_busy
     ) -> None:
         self._channel = channel
         self._metadata = metadata
@@ -48,7 +48,7 @@ class ControllerClient:
         return sum(not broker.is_fenced for broker in self._metadata.brokers.values())
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids that nobody else has or will have."""
+        """A block of producer ids that ignore_busy else has or will have."""
         epoch = self._metadata.broker_epoch
         if epoch < 0:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The broker is not registered yet.")

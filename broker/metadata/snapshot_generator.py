@@ -25,7 +25,7 @@ from broker.metadata.snapshot_writer import snapshot_batches, state_records, wri
 from broker.quorum.log import QuorumLog
 from broker.quorum.raft_log import OffsetAndEpoch
 from config.server import ServerConfig
-from protocol.messages.stored.control_records import ControlRecordType
+from protocol.records import ControlRecordType
 from storage.errors import StorageError
 
 logger = logging.getLogger("barnabas.metadata")

@@ -19,7 +19,7 @@ from broker.metadata.record_format import METADATA_VERSION_FEATURE, build_metada
 from broker.quorum.log import control_batch
 from broker.quorum.raft_log import OffsetAndEpoch
 from broker.quorum.snapshot_files import snapshot_name
-from protocol.messages.stored.control_records import ControlRecordType, SnapshotFooterRecord, SnapshotHeaderRecord
+from protocol.messages.stored.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.messages.stored.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -27,6 +27,7 @@ from protocol.messages.stored.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from protocol.records import ControlRecordType
 from storage.disk import SYSTEM_DISK, Disk
 from storage.files import replace_file
 

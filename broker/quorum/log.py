@@ -18,10 +18,10 @@ from broker.quorum.snapshot_files import SnapshotFiles
 from config.topic import LONG_MAX, LogConfig
 from protocol import codec
 from protocol.errors import DecodeError, KafkaError
-from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord, decode_control_key
+from protocol.messages.stored.control_records import KRaftVersionRecord, decode_control_key
 from protocol.messages.stored.voters_record import VotersRecord
 from protocol.records import (
-    ControlType,
+    ControlRecordType,
     SimpleRecord,
     build_batch,
     crc_is_valid,
@@ -242,10 +242,7 @@ class QuorumLog:
 
 def control_batch(records: Sequence[tuple[ControlRecordType, Any]], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
     """The control records as one batch."""
-    encoded = [
-        SimpleRecord(encode_control_record_key(ControlType(kind)), codec.encode(value, value.version), (), now_ms)
-        for kind, value in records
-    ]
+    encoded = [SimpleRecord(encode_control_record_key(kind), codec.encode(value, value.version), (), now_ms) for kind, value in records]
     return build_batch(encoded, base_offset=base_offset, partition_leader_epoch=epoch, is_control=True)
 
 

@@ -24,7 +24,7 @@ from broker.quorum.raft_log import ControlRecord
 from broker.quorum.replica import RaftReplica
 from broker.quorum.voters import NO_ENDPOINTS, Endpoints, ReplicaKey, Voter, VoterSet
 from config.server import ServerConfig
-from protocol.messages.stored.control_records import ControlRecordType
+from protocol.records import ControlRecordType
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 

@@ -26,8 +26,9 @@ from broker.quorum.raft_state import Candidate, Election, Follower, Prospective,
 from broker.quorum.voter_changes import VoterChange
 from broker.quorum.voters import NO_NODE, Address, Endpoints, LogHistory, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord, LeaderChangeMessage
+from protocol.messages.stored.control_records import KRaftVersionRecord, LeaderChangeMessage
 from protocol.messages.stored.control_records import Voter as VoterId
+from protocol.records import ControlRecordType
 
 logger = logging.getLogger("barnabas.quorum")
 

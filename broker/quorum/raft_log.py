@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from protocol.messages.stored.control_records import ControlRecordType
+from protocol.records import ControlRecordType
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = (1).to_bytes(16, "big")

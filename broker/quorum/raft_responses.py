@@ -23,9 +23,9 @@ from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.stored.control_records import ControlRecordType
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.messages.vote import VoteRequest
+from protocol.records import ControlRecordType
 from storage.errors import StorageError
 
 logger = logging.getLogger("barnabas.quorum")

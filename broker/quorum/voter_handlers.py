@@ -19,8 +19,9 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord
+from protocol.messages.stored.control_records import KRaftVersionRecord
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from protocol.records import ControlRecordType
 from protocol.uuids import ZERO_UUID
 
 logger = logging.getLogger("barnabas.quorum")

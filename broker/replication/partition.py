@@ -203,11 +203,6 @@ class Partition:
         return self.in_sync.state.partition_epoch
 
     @property
-    def leader_epoch_start_offset(self) -> int:
-        """Where this broker's latest epoch as leader begins."""
-        return self.in_sync.epoch_start_offset
-
-    @property
     def is_leader(self) -> bool:
         return self.role is LEADER
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from config.topic import LogConfig
 from protocol.compression import Compression
-from protocol.records import ControlType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
+from protocol.records import ControlRecordType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
 from storage.log import Log
 from storage.validation import AppendOrigin
 from tests.support.kafka import java_tool
@@ -48,7 +48,7 @@ def abort_a_transaction(log: Log, producer_id: int) -> None:
     data = build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.append_as_leader(memoryview(data), leader_epoch=1, now_ms=NOW_MS)
     value = encode_end_transaction_value(0)
-    marker = build_control_batch(ControlType.ABORT, value, timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0)
+    marker = build_control_batch(ControlRecordType.ABORT, value, timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0)
     log.append_as_leader(memoryview(marker), leader_epoch=1, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 

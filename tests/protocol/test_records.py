@@ -17,7 +17,7 @@ from protocol.records import (
     HEADER_SIZE,
     SEQUENCE_MAX,
     BatchHeader,
-    ControlType,
+    ControlRecordType,
     EndTransactionMarker,
     Record,
     SimpleRecord,
@@ -181,15 +181,15 @@ def test_unknown_codec_is_a_decode_error() -> None:
 
 
 def test_commit_marker_is_read_back() -> None:
-    batch = build_control_batch(ControlType.COMMIT, encode_end_transaction_value(12), timestamp=1, producer_id=4, producer_epoch=6)
+    batch = build_control_batch(ControlRecordType.COMMIT, encode_end_transaction_value(12), timestamp=1, producer_id=4, producer_epoch=6)
     header = read_header(batch)
 
     assert header.is_control and header.is_transactional and header.base_sequence == -1
-    assert read_end_transaction_marker(batch, 0, header) == EndTransactionMarker(ControlType.COMMIT, 12)
+    assert read_end_transaction_marker(batch, 0, header) == EndTransactionMarker(ControlRecordType.COMMIT, 12)
 
 
 def test_a_leader_change_is_a_control_batch_without_a_producer() -> None:
-    batch = build_control_batch(ControlType.LEADER_CHANGE, b"value", timestamp=1)
+    batch = build_control_batch(ControlRecordType.LEADER_CHANGE, b"value", timestamp=1)
     header = read_header(batch)
 
     assert header.is_control and not header.is_transactional

@@ -5,22 +5,12 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import DecodeError
-from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, decode_subscription, encode_subscription
-from protocol.messages.stored.control_records import (
-    ControlRecordType,
-    decode_control_key,
-    decode_end_txn_marker,
-    encode_control_key,
-    encode_end_txn_marker,
-)
+from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from protocol.messages.stored.control_records import decode_control_key
 from protocol.messages.stored.group_records import GroupMetadataKey
-from protocol.messages.stored.metadata_records import (
-    TopicRecord,
-    UnknownMetadataRecord,
-    decode_metadata_record,
-    encode_metadata_record,
-    forget_record_codecs,
-)
+from protocol.messages.stored.metadata_records import TopicRecord, UnknownMetadataRecord, decode_metadata_record, encode_metadata_record
+from protocol.messages.stored.version_prefix import encode_with_version
+from protocol.records import ControlRecordType, encode_control_record_key, encode_end_transaction_value
 from protocol.schema import schema_of
 
 TOPIC = TopicRecord(name="a", topic_id=bytes(range(16)))
@@ -65,7 +55,7 @@ def test_only_metadata_records_get_the_frame() -> None:
 
 def test_a_newer_subscription_is_read_as_the_newest_known() -> None:
     subscription = ConsumerProtocolSubscription(topics=["t"], user_data=b"u", generation_id=4, rack_id="r")
-    newer = b"\x00\x09" + encode_subscription(subscription, 3)[2:] + b"fields to come"
+    newer = b"\x00\x09" + encode_with_version(subscription, 3)[2:] + b"fields to come"
 
     assert decode_subscription(newer) == subscription
 
@@ -77,7 +67,7 @@ def test_a_malformed_subscription_is_a_decode_error(malformed: bytes) -> None:
 
 
 def test_control_keys_are_version_and_type() -> None:
-    assert encode_control_key(ControlRecordType.COMMIT) == bytes.fromhex("0000 0001")
+    assert encode_control_record_key(ControlRecordType.COMMIT) == bytes.fromhex("0000 0001")
     assert decode_control_key(bytes.fromhex("0000 0002")) is ControlRecordType.LEADER_CHANGE
     assert decode_control_key(bytes.fromhex("0000 0063")) is ControlRecordType.UNKNOWN
 
@@ -89,5 +79,4 @@ def test_malformed_control_keys_are_decode_errors(malformed: str) -> None:
 
 
 def test_end_txn_marker_is_version_and_coordinator_epoch() -> None:
-    assert encode_end_txn_marker(7) == bytes.fromhex("0000 00000007")
-    assert decode_end_txn_marker(bytes.fromhex("0000 00000007")) == 7
+    assert encode_end_transaction_value(7) == bytes.fromhex("0000 00000007")

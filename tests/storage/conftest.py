@@ -15,6 +15,7 @@ from storage.errors import StorageError
 from storage.file_slice import take_bytes
 from storage.log import AppendResult, Log
 from storage.log_manager import LogManager
+from tests.support.turns import finished
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -65,7 +66,7 @@ def read_all_offsets(log: Log) -> list[int]:
 
 def delete_log(manager: LogManager, topic: str, partition: int) -> None:
     """Delete one log now, as the broker does in two threads' turns."""
-    for work in manager.delete_logs([(topic, partition)]):
+    for work in finished(manager.delete_logs_in_pieces([(topic, partition)])):
         try:
             work.run()
         except StorageError as error:
@@ -76,7 +77,7 @@ def delete_log(manager: LogManager, topic: str, partition: int) -> None:
 
 def delete_pending(manager: LogManager, now_ms: int) -> None:
     """Remove what is due now."""
-    work = manager.take_due_deletions(now_ms)
+    work = finished(manager.take_due_deletions_in_pieces(now_ms))
     if work is not None:
         work.run()
 
@@ -87,7 +88,7 @@ def enforce_retention(manager: LogManager, now_ms: int) -> int:
 
 
 def write_checkpoints(manager: LogManager) -> None:
-    for work in manager.take_checkpoints():
+    for work in finished(manager.take_checkpoints_in_pieces()):
         try:
             work.run()
         except StorageError as error:

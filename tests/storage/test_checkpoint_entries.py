@@ -18,7 +18,7 @@ from storage.disk import SYSTEM_DISK
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, TOPIC_ID, append, delete_log, read_all_offsets, write_checkpoints
-from tests.support.turns import run
+from tests.support.turns import finished, run
 
 CONFIG = replace(LogConfig(), segment_bytes=10_000)
 NEXT_ID = bytes(range(1, 17))
@@ -151,7 +151,7 @@ def test_a_thousand_partitions_leave_with_one_rewrite(log_dir: Path, monkeypatch
     fsyncs: list[int] = []
     monkeypatch.setattr(SYSTEM_DISK, "fsync", fsyncs.append)
 
-    for work in manager.delete_logs([("t", index) for index in range(1000)]):
+    for work in finished(manager.delete_logs_in_pieces([("t", index) for index in range(1000)])):
         work.run()
         manager.removed(work)
 
@@ -178,8 +178,8 @@ def test_checkpoint_that_was_taken_before_a_deletion_does_not_bring_the_entry_ba
     other = manager.create_log("other", 0, TOPIC_ID, CONFIG, NOW_MS)
     append(other, 5)
     other.flush()
-    older = manager.take_checkpoints()
-    removals = manager.delete_logs([KEY])
+    older = finished(manager.take_checkpoints_in_pieces())
+    removals = finished(manager.delete_logs_in_pieces([KEY]))
 
     for work in [*removals, *older] if is_late else [*older, *removals]:
         work.run()
@@ -205,7 +205,7 @@ def test_log_is_made_anew_while_the_old_one_leaves(log_dir: Path) -> None:
     """Nobody ran the work yet: it is done on the spot, and running it later changes nothing."""
     manager = start(log_dir)
     fill(manager)
-    (work,) = manager.delete_logs([KEY])
+    (work,) = finished(manager.delete_logs_in_pieces([KEY]))
     was_leaving = manager.is_leaving(*KEY)
 
     append(manager.create_log(*KEY, NEXT_ID, CONFIG, NOW_MS), 5)
@@ -221,7 +221,7 @@ def test_log_is_made_anew_while_the_old_one_leaves(log_dir: Path) -> None:
 def test_clean_stop_finishes_what_leaves(log_dir: Path) -> None:
     manager = start(log_dir)
     fill(manager)
-    manager.delete_logs([KEY])
+    finished(manager.delete_logs_in_pieces([KEY]))
 
     manager.close_clean()
 
@@ -333,7 +333,7 @@ def test_no_entry_is_left_of_a_log_that_is_removed_while_a_checkpoint_is_taken(
     manager = three_logs(log_dir, monkeypatch)
     pieces = manager.take_checkpoints_in_pieces()
     next(pieces)
-    removals = manager.delete_logs([KEY, ("t", 2)])
+    removals = finished(manager.delete_logs_in_pieces([KEY, ("t", 2)]))
 
     checkpoints, _ = run(pieces)
     for work in [*removals, *checkpoints] if is_removed_first else [*checkpoints, *removals]:

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import (
-    ControlType,
+    ControlRecordType,
     SimpleRecord,
     build_batch,
     build_control_batch,
@@ -30,7 +30,7 @@ from tests.storage.conftest import NOW_MS, OpenLog, append, append_idempotent, b
 DAY_MS = 86_400_000
 
 
-def append_marker(log: Log, control_type: ControlType, *, producer_id: int = 7) -> None:
+def append_marker(log: Log, control_type: ControlRecordType, *, producer_id: int = 7) -> None:
     marker = build_control_batch(control_type, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0)
     log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
@@ -170,7 +170,7 @@ def test_follower_checks_control_batches_before_it_writes_any(log: Log) -> None:
     """A leader's bad bytes must not leave half an append, or take our disk for broken."""
     good = bytes(batch(2, base_offset=0, partition_leader_epoch=1))
     bad = build_batch(
-        [SimpleRecord(encode_control_record_key(ControlType.COMMIT), b"")],
+        [SimpleRecord(encode_control_record_key(ControlRecordType.COMMIT), b"")],
         base_offset=2,
         producer_id=7,
         producer_epoch=0,
@@ -188,7 +188,7 @@ def test_follower_checks_control_batches_before_it_writes_any(log: Log) -> None:
 def test_follower_follows_transactions(log: Log) -> None:
     records = bytes(batch(2, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
     marker = build_control_batch(
-        ControlType.ABORT, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=7, producer_epoch=0, base_offset=2
+        ControlRecordType.ABORT, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=7, producer_epoch=0, base_offset=2
     )
 
     log.append_as_follower(memoryview(records + bytes(marker)), now_ms=NOW_MS)
@@ -332,7 +332,7 @@ def test_open_transaction_holds_the_last_stable_offset_until_its_marker_is_repli
     log.set_high_watermark(3)
     held = log.last_stable_offset
 
-    append_marker(log, ControlType.COMMIT)
+    append_marker(log, ControlRecordType.COMMIT)
     unreplicated = log.last_stable_offset
     log.set_high_watermark(4)
 
@@ -344,7 +344,7 @@ def test_aborted_transaction_is_found_by_the_range_it_overlaps(open_log: OpenLog
     append_transactional(log, 0)
     for _ in range(20):
         append(log)
-    append_marker(log, ControlType.ABORT)
+    append_marker(log, ControlRecordType.ABORT)
     append(log)
 
     found = log.aborted_transactions(0, log.log_end_offset)
@@ -355,7 +355,7 @@ def test_aborted_transaction_is_found_by_the_range_it_overlaps(open_log: OpenLog
 
 def test_committed_transaction_leaves_no_aborted_entry(log: Log) -> None:
     append_transactional(log, 0)
-    append_marker(log, ControlType.COMMIT)
+    append_marker(log, ControlRecordType.COMMIT)
 
     assert log.aborted_transactions(0, 2) == []
 

@@ -30,6 +30,7 @@ from tests.storage.conftest import (
     read_all_offsets,
     write_checkpoints,
 )
+from tests.support.turns import finished
 
 CONFIG = replace(LogConfig(), segment_bytes=2000, file_delete_delay_ms=1000)
 
@@ -182,10 +183,10 @@ def test_checkpoints_are_kafkas_files(log_dir: Path) -> None:
 def test_an_older_checkpoint_never_replaces_a_newer_one(log_dir: Path) -> None:
     manager = start(log_dir)
     log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    older = manager.take_checkpoints()
+    older = finished(manager.take_checkpoints_in_pieces())
     append(log, 5)
     log.set_high_watermark(5)
-    newer = manager.take_checkpoints()
+    newer = finished(manager.take_checkpoints_in_pieces())
 
     for work in newer + older:
         work.run()
@@ -196,7 +197,7 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(log_dir: Path) -> None:
 def test_checkpoints_written_by_several_threads_at_once_stay_whole(log_dir: Path) -> None:
     manager = start(log_dir)
     manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    works = [work for _ in range(40) for work in manager.take_checkpoints()]
+    works = [work for _ in range(40) for work in finished(manager.take_checkpoints_in_pieces())]
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda work: work.run(), works))
@@ -294,7 +295,7 @@ def test_many_deleted_logs_are_all_removed_after_their_own_delays(log_dir: Path)
     for topic, delay_ms in (("early", 1000), ("late", 3000)):
         for partition in range(5):
             manager.create_log(topic, partition, TOPIC_ID, replace(CONFIG, file_delete_delay_ms=delay_ms), NOW_MS)
-    for work in manager.delete_logs((log.topic, log.partition) for log in manager.logs()):
+    for work in finished(manager.delete_logs_in_pieces((log.topic, log.partition) for log in manager.logs())):
         work.run()
         manager.removed(work)
 
@@ -311,12 +312,12 @@ def test_deleted_logs_that_wait_are_no_objects_each(log_dir: Path) -> None:
     manager = start(log_dir)
     for partition in range(50):
         manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
-    for work in manager.delete_logs([("t", partition) for partition in range(50)]):
+    for work in finished(manager.delete_logs_in_pieces([("t", partition) for partition in range(50)])):
         work.run()
         manager.removed(work)
     del work
 
-    due = manager.take_due_deletions(NOW_MS), manager.take_due_deletions(NOW_MS + 1000)
+    due = finished(manager.take_due_deletions_in_pieces(NOW_MS)), finished(manager.take_due_deletions_in_pieces(NOW_MS + 1000))
     paths = [found for found in gc.get_objects() if isinstance(found, Path) and found.name.endswith("-delete")]
 
     assert due[0] is None

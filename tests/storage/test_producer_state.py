@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import (
     SEQUENCE_MAX,
     BatchHeader,
-    ControlType,
+    ControlRecordType,
     EndTransactionMarker,
     SimpleRecord,
     build_batch,
@@ -45,7 +45,7 @@ def append(manager: ProducerStateManager, header: BatchHeader, origin: AppendOri
 def end_transaction(
     manager: ProducerStateManager, offset: int, *, commit: bool = True, epoch: int = 0, pid: int = PID, coordinator_epoch: int = 0
 ) -> CompletedTransaction | None:
-    marker = EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, coordinator_epoch)
+    marker = EndTransactionMarker(ControlRecordType.COMMIT if commit else ControlRecordType.ABORT, coordinator_epoch)
     value = encode_end_transaction_value(coordinator_epoch)
     header = read_header(
         build_control_batch(marker.control_type, value, timestamp=NOW_MS, base_offset=offset, producer_id=pid, producer_epoch=epoch)

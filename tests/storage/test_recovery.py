@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import ControlType, build_control_batch, encode_end_transaction_value
+from protocol.records import ControlRecordType, build_control_batch, encode_end_transaction_value
 from storage.errors import StorageError
 from storage.leader_epochs import EpochEntry
 from storage.log import Log
@@ -105,7 +105,9 @@ def test_open_and_aborted_transactions_survive_a_kill(open_log: OpenLog) -> None
     append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     append(log, producer_id=2, producer_epoch=0, base_sequence=0, is_transactional=True)
     fill(log)
-    marker = build_control_batch(ControlType.ABORT, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=1, producer_epoch=0)
+    marker = build_control_batch(
+        ControlRecordType.ABORT, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=1, producer_epoch=0
+    )
     log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     expected = log.aborted_transactions(0, log.log_end_offset)
 

@@ -16,7 +16,7 @@ from config.topic import LogConfig
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import (
-    ControlType,
+    ControlRecordType,
     SimpleRecord,
     build_batch,
     build_control_batch,
@@ -335,7 +335,7 @@ def test_recompression_with_log_append_time() -> None:
 
 def test_a_coordinator_may_append_control_batches_and_they_stay_uncompressed() -> None:
     batch = build_control_batch(
-        ControlType.ABORT, encode_end_transaction_value(1), timestamp=NOW_MS, producer_id=3, producer_epoch=1, base_offset=0
+        ControlRecordType.ABORT, encode_end_transaction_value(1), timestamp=NOW_MS, producer_id=3, producer_epoch=1, base_offset=0
     )
 
     validated = append(batch, replace(COMPACTED, compression_type="gzip"), origin=AppendOrigin.COORDINATOR)

@@ -6,7 +6,7 @@ ConsumerProtocol does. The broker passes these bytes on and looks inside only to
 
 from __future__ import annotations
 
-from protocol.messages.stored.version_prefix import decode_with_version, encode_with_version
+from protocol.messages.stored.version_prefix import decode_with_version
 from protocol.schema import Array, Bytes, Int32, String, message, since, struct
 
 
@@ -35,19 +35,6 @@ class ConsumerProtocolAssignment:
     user_data: Bytes | None = None
 
 
-def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
-    return encode_with_version(subscription, version)
-
-
 def decode_subscription(buffer: bytes | memoryview) -> ConsumerProtocolSubscription:
     """Raises DecodeError when the bytes are not a consumer's subscription."""
     return decode_with_version(ConsumerProtocolSubscription, buffer, is_newer_allowed=True)[0]
-
-
-def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
-    return encode_with_version(assignment, version)
-
-
-def decode_assignment(buffer: bytes | memoryview) -> ConsumerProtocolAssignment:
-    """Raises DecodeError when the bytes are not a consumer's assignment."""
-    return decode_with_version(ConsumerProtocolAssignment, buffer, is_newer_allowed=True)[0]

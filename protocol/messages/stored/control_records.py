@@ -5,11 +5,10 @@ Source: org.apache.kafka.common.record.ControlRecordType and the message definit
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from protocol.codec import decode
 from protocol.errors import DecodeError
-from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
+from protocol.messages.stored.version_prefix import VERSION
+from protocol.records import ControlRecordType
 from protocol.schema import Array, Int16, Int32, Int64, Uuid, message, since, struct
 from protocol.uuids import ZERO_UUID
 
@@ -59,30 +58,7 @@ class KRaftVersionRecord:
     k_raft_version: Int16 = 0
 
 
-class ControlRecordType(IntEnum):
-    """Kafka's types of control records; -1 for any type that is not known."""
-
-    UNKNOWN = -1
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
-
-    @classmethod
-    def _missing_(cls, value: object) -> ControlRecordType:
-        return cls.UNKNOWN
-
-
 CONTROL_RECORD_KEY_VERSION = 0
-END_TXN_MARKER_VERSION = 0
-
-
-def encode_control_key(control_type: ControlRecordType) -> bytes:
-    """Returns the four bytes of a control record's key."""
-    return encode_with_version(ControlRecordTypeSchema(type=int(control_type)), CONTROL_RECORD_KEY_VERSION)
 
 
 def decode_control_key(buffer: bytes | memoryview) -> ControlRecordType:
@@ -91,14 +67,3 @@ def decode_control_key(buffer: bytes | memoryview) -> ControlRecordType:
         raise DecodeError("malformed key of a control record")
     key, _ = decode(ControlRecordTypeSchema, CONTROL_RECORD_KEY_VERSION, buffer, VERSION.size)
     return ControlRecordType(key.type)
-
-
-def encode_end_txn_marker(coordinator_epoch: int) -> bytes:
-    """Returns the value of an ABORT or COMMIT."""
-    return encode_with_version(EndTxnMarker(coordinator_epoch=coordinator_epoch), END_TXN_MARKER_VERSION)
-
-
-def decode_end_txn_marker(buffer: bytes | memoryview) -> int:
-    """Returns the coordinator epoch in the value of an ABORT or COMMIT."""
-    marker, _ = decode_with_version(EndTxnMarker, buffer, is_newer_allowed=True)
-    return marker.coordinator_epoch

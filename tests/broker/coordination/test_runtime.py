@@ -9,7 +9,7 @@ import pytest
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import LOAD_RECORDS_PER_STEP, ShardState
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import ControlType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
+from protocol.records import ControlRecordType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
 from tests.broker.coordination.memory_log import MemoryLog
 from tests.broker.coordination.room import TOTALS, WRITE_TIMEOUT_MS, Room, TotalKey, Totals, TotalValue
 
@@ -327,7 +327,7 @@ def _stored(name: str, total: int) -> SimpleRecord:
 
 def test_ends_of_transactions_are_told_to_the_state_machine():
     log = MemoryLog()
-    for control_type in (ControlType.COMMIT, ControlType.ABORT):
+    for control_type in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
         log.append_batch(build_control_batch(control_type, encode_end_transaction_value(0), timestamp=0, producer_id=9, producer_epoch=0))
 
     assert Room(log).machine.ended_transactions == [(9, True), (9, False)]

@@ -29,7 +29,8 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription
+from protocol.messages.stored.version_prefix import encode_with_version
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.broker import BrokerProcess
 from tests.support.kafka import KafkaServer, kafka_jars
@@ -124,7 +125,7 @@ def _in_order(response: Any) -> Any:
 
 
 def join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
-    subscription = encode_subscription(ConsumerProtocolSubscription(topics=["t"]), 0)
+    subscription = encode_with_version(ConsumerProtocolSubscription(topics=["t"]), 0)
     protocols = [JoinGroupRequestProtocol(name=name, metadata=subscription) for name in fields.pop("protocols", ["range"])]
     defaults = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 20_000, "protocol_type": "consumer", "protocols": protocols}
     return JoinGroupRequest(group_id=group, member_id=member_id, **(defaults | fields))

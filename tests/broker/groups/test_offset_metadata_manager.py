@@ -6,7 +6,7 @@ from broker.coordination.records import CoordinatorRecord
 from broker.groups.record_table import GROUP_RECORDS
 from protocol.errors import ErrorCode
 from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
-from protocol.records import ControlType, build_batch, build_control_batch, encode_end_transaction_value
+from protocol.records import ControlRecordType, build_batch, build_control_batch, encode_end_transaction_value
 from tests.broker.groups.transcript import Transcript, stable_group
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -242,7 +242,7 @@ def transactional_commit(offset: int, producer_id: int = 9) -> bytearray:
     return build_batch([GROUP_RECORDS.encode(record, 0)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
 
 
-def end_transaction(control_type: ControlType, producer_id: int = 9) -> bytearray:
+def end_transaction(control_type: ControlRecordType, producer_id: int = 9) -> bytearray:
     return build_control_batch(control_type, encode_end_transaction_value(0), timestamp=0, producer_id=producer_id, producer_epoch=0)
 
 
@@ -258,8 +258,8 @@ def test_offset_of_an_open_transaction_is_unstable():
     script.expect("fetch t-0=-1", "fetch t-0=UNSTABLE_OFFSET_COMMIT")
 
 
-@pytest.mark.parametrize(("outcome", "offset"), [(ControlType.COMMIT, 5), (ControlType.ABORT, -1)])
-def test_offset_of_a_transaction_counts_by_its_outcome(outcome: ControlType, offset: int):
+@pytest.mark.parametrize(("outcome", "offset"), [(ControlRecordType.COMMIT, 5), (ControlRecordType.ABORT, -1)])
+def test_offset_of_a_transaction_counts_by_its_outcome(outcome: ControlRecordType, offset: int):
     script = Transcript()
     script.append_foreign(transactional_commit(5))
     script.append_foreign(end_transaction(outcome))
@@ -275,7 +275,7 @@ def test_plain_commit_wins_over_an_older_one_of_a_transaction_that_ends_later():
     script = Transcript()
     script.append_foreign(transactional_commit(5))
     script.commit(8)
-    script.append_foreign(end_transaction(ControlType.COMMIT))
+    script.append_foreign(end_transaction(ControlRecordType.COMMIT))
     script.restart()
     script.skip()
 

@@ -33,9 +33,10 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.stored.group_records import GroupMetadataValue, OffsetCommitKey
 from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from protocol.messages.stored.version_prefix import encode_with_version
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from protocol.records import iterate_records
 from tests.broker.coordination.memory_log import MemoryLog
@@ -115,7 +116,7 @@ class Transcript:
     def join(self, name: str, *, version: int = 3, instance: str | None = None, protocols: str = "range", **fields: Any) -> None:
         """A JoinGroup of member `name`, under the id it was last given. Version 3 needs no second round for the id (KIP-394)."""
         requester = Requester(version, name, "127.0.0.1")
-        subscription = encode_subscription(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
+        subscription = encode_with_version(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
         protocol_type = fields.pop("protocol_type", "consumer")
         request = JoinGroupRequest(
             **{

@@ -13,7 +13,8 @@ from broker.metadata.snapshot import list_snapshots
 from broker.quorum.log import control_batch
 from broker.quorum.voters import ReplicaKey, Voter, VoterSet
 from config.server import ServerConfig
-from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from protocol.messages.stored.control_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from protocol.records import ControlRecordType
 from protocol.uuids import ZERO_UUID
 from storage.errors import StorageError
 from storage.meta_properties import read_meta_properties

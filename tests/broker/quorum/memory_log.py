@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch
-from protocol.messages.stored.control_records import ControlRecordType
+from protocol.records import ControlRecordType
 
 KEPT = (ControlRecordType.KRAFT_VERSION, ControlRecordType.KRAFT_VOTERS)
 

@@ -20,7 +20,8 @@ from protocol.errors import KafkaError
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from protocol.messages.stored.control_records import ControlRecordType, KRaftVersionRecord
+from protocol.messages.stored.control_records import KRaftVersionRecord
+from protocol.records import ControlRecordType
 from protocol.schema import schema_of
 from tests.broker.quorum.memory_log import Entry, MemoryRaftLog, control_records
 

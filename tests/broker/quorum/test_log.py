@@ -13,14 +13,8 @@ from broker.quorum.listening import BatchReader
 from broker.quorum.log import QuorumLog, control_batch, log_config
 from broker.quorum.raft_log import OffsetAndEpoch, Position, check_position, truncation_offset
 from broker.quorum.voters import ReplicaKey, Voter, VoterSet
-from protocol.messages.stored.control_records import (
-    ControlRecordType,
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-)
-from protocol.records import iterate_headers
+from protocol.messages.stored.control_records import KRaftVersionRecord, LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord
+from protocol.records import ControlRecordType, iterate_headers
 from storage.errors import StorageError
 from tests.broker.quorum.test_driver import decode, encode
 

@@ -263,7 +263,7 @@ def test_new_leader_takes_nobody_in_who_has_not_reached_its_epoch(world: World) 
     world.change_partition("a", leader=1, isr=[1, 3])
     partition = world.partition("a")
     partition.log.append_as_leader(batch("x"), leader_epoch=partition.leader_epoch, now_ms=world.clock.now_ms())
-    start_offset = partition.leader_epoch_start_offset
+    start_offset = partition.in_sync.epoch_start_offset
     world.proposals.clear()
 
     world.follower_fetch(2, "a", start_offset - 1)

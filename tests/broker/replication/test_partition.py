@@ -328,7 +328,7 @@ def test_new_epoch_begins_at_the_log_end_before_any_record(world: World) -> None
 
     partition = world.partition("a")
     assert partition.leader_epoch == 2
-    assert partition.leader_epoch_start_offset == 2
+    assert partition.in_sync.epoch_start_offset == 2
     assert partition.end_offset_for_epoch(-1, 2).end_offset == 2
     assert partition.end_offset_for_epoch(-1, 0).end_offset == 2
 
