@@ -368,7 +368,7 @@ class KafkaApis:
         """Drop the codecs of those that nobody has asked for since the last call; the next request compiles them again, 1 to 5 ms.
 
         All versions of all APIs take more than 10 MB, and what was compiled among the objects of large requests keeps a megabyte each."""
-        counts = {key: route.metrics.count for key, route in self._routes.items()}
+        counts = {key: route.metrics.requests_count for key, route in self._routes.items()}
         for key, count in counts.items():
             if self._counts_seen.get(key) == count:
                 self._routes.pop(key).forget_codecs()

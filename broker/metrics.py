@@ -71,7 +71,7 @@ class RequestMetrics:
         return self._numbers[:BUCKETS_COUNT].tolist()
 
     @property
-    def count(self) -> int:
+    def requests_count(self) -> int:
         return sum(self._numbers) - self._numbers[BUCKETS_COUNT]
 
     @property
@@ -216,7 +216,9 @@ class Metrics:
         return MetricsSnapshot(
             all_topics=_as_dict(self.all_topics),
             topics={name: _as_dict(counters) for name, counters in self._topics.items()},
-            requests=[RequestSample(each.api_name, each.version, each.count, each.total_ns, each.buckets) for each in self._requests],
+            requests=[
+                RequestSample(each.api_name, each.version, each.requests_count, each.total_ns, each.buckets) for each in self._requests
+            ],
             request_errors=self._request_errors.copy(),
             connections=self.connections.copy(),
             connections_created=self.connections_created.copy(),

@@ -73,7 +73,7 @@ def test_requests_leave_no_objects_behind() -> None:
             record(1_000_000 + version)
 
     assert sys.getallocatedblocks() - before < 10
-    assert [metrics.request("Produce", version).count for version in (0, 30)] == [1_000, 1_000]
+    assert [metrics.request("Produce", version).requests_count for version in (0, 30)] == [1_000, 1_000]
 
 
 def test_there_may_be_more_versions_than_a_batch_has() -> None:
@@ -81,7 +81,7 @@ def test_there_may_be_more_versions_than_a_batch_has() -> None:
     for version in range(2 * REQUESTS_PER_BATCH):
         metrics.request_timer("Produce", version)(version)
 
-    counted = {(each.version, each.total_ns, each.count) for each in metrics.snapshot().requests}
+    counted = {(each.version, each.total_ns, each.requests_count) for each in metrics.snapshot().requests}
     assert counted == {(version, version, 1) for version in range(2 * REQUESTS_PER_BATCH)}
 
 
