@@ -33,6 +33,7 @@ from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.groups.record_table import forget_offset_keys
+from broker.inter_broker import InterBroker
 from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
 from broker.lifecycle.controller_client import ControllerClient
 from broker.log_fields import Fields
@@ -194,7 +195,7 @@ class Broker:
         controller = self._controller = ControllerClient(channel, metadata, config, self._clock, on_busy=self._collection_pause.note)
         self._undo.append(controller.close)
         # Subscribed now, they see each partition once, with the leader epoch of this start.
-        replica_manager = self._make_replica_manager(metadata, log_manager)
+        replica_manager = self._make_replica_manager(metadata, log_manager, channel)
         coordinator = self._make_coordinator(metadata, replica_manager)
         background = Background(config, self._clock, log_manager, replica_manager, self.run_blocking)
         background.start()
@@ -356,7 +357,8 @@ class Broker:
         self._undo.append(worker.close)
         return worker
 
-    def _make_replica_manager(self, metadata: MetadataCache, log_manager: LogManager) -> ReplicaManager:
+    def _make_replica_manager(self, metadata: MetadataCache, log_manager: LogManager, channel: ControllerChannel) -> ReplicaManager:
+        inter_broker = InterBroker(self.config, metadata, channel, self._platform)
         replica_manager = ReplicaManager(
             config=self.config,
             node_id=self.node_id,
@@ -365,12 +367,15 @@ class Broker:
             metadata=metadata,
             log_manager=log_manager,
             run_blocking=self.run_blocking,
+            alter_isr=inter_broker.alter_isr,
+            fetchers=inter_broker.fetchers,
             on_log_dir_failure=log_manager.mark_offline,
             on_append_bug=lambda: self.request_stop(1, "an append failed unexpectedly"),
             on_busy=self._collection_pause.note,
         )
-        self._replica_manager = replica_manager
+        self._replica_manager = inter_broker.replica_manager = replica_manager
         self._undo.append(replica_manager.stop)
+        self._undo.append(inter_broker.stop)
         metadata.subscribe(replica_manager.apply)
         replica_manager.end_loading()
         return replica_manager

@@ -93,14 +93,7 @@ controller.quorum.retry.backoff.ms  Wait before a request within the quorum is r
 controller.socket.timeout.ms  Longest wait for an answer from the controller
 leader.imbalance.check.interval.seconds  Time between checks whether leaders are balanced
 log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory
-num.replica.fetchers  How many fetchers a follower runs for each leader
-replica.fetch.backoff.ms  How long a follower waits after a failed fetch
-replica.fetch.max.bytes  Bytes a follower asks for in each partition
-replica.fetch.min.bytes  Bytes a follower's fetch waits for
-replica.fetch.response.max.bytes  Bytes a follower asks for in one response
-replica.fetch.wait.max.ms  Longest wait of a follower's fetch
 replica.socket.receive.buffer.bytes  Socket receive buffer of replication
-replica.socket.timeout.ms  Longest wait for a leader's answer
 request.timeout.ms  Longest wait for another broker's answer
 socket.connection.setup.timeout.max.ms  Longest wait for a connection to another broker, after retries
 socket.connection.setup.timeout.ms  Wait for a connection to another broker
@@ -237,6 +230,7 @@ min.insync.replicas  Replicas that must have a record before acks=all is answere
 node.id  This node's id in the cluster.
 num.partitions  Partitions of a topic that is created without saying how many.
 offset.metadata.max.bytes  Longest metadata text of a committed offset.
+num.replica.fetchers  How many fetchers a follower runs for each leader.
 offsets.commit.timeout.ms  Longest wait for a commit to reach its replicas.
 offsets.retention.check.interval.ms  Time between checks for expired offsets.
 offsets.retention.minutes  Minutes that a group's offsets outlive its last member.
@@ -250,10 +244,16 @@ producer.id.expiration.ms  How long a partition remembers an idle producer.
 queued.max.request.bytes  Bytes of requests held at once, over all connections; -1 leaves it to barnabas.queued.max.request.bytes.
 remote.log.storage.system.enable  Tiered storage; setting it stops the start, for it is not supported.
 remote.storage.enable  Tiered storage of a topic; setting it is refused, for it is not supported.
+replica.fetch.backoff.ms  How long a follower waits after a failed fetch.
+replica.fetch.max.bytes  Bytes a follower asks for in each partition.
+replica.fetch.min.bytes  Bytes a follower's fetch waits for.
+replica.fetch.response.max.bytes  Bytes a follower asks for in one response.
+replica.fetch.wait.max.ms  Longest wait of a follower's fetch.
 replica.high.watermark.checkpoint.interval.ms  Longest time between checkpoints of high watermarks; the others write them too.
 replica.lag.time.max.ms  How long a follower may lag before it leaves the in-sync replicas.
 unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
 replica.selector.class  A Java class that picks the replica to fetch from; setting it stops the start, for it cannot be loaded.
+replica.socket.timeout.ms  Longest wait for a leader's answer.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.
 security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.

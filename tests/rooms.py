@@ -16,7 +16,7 @@ COMMAND = "python -m tests.rooms"
 DRAWING = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 
 FILES_OF_BROKER = {
-    "server": "server background garbage unused_memory metrics_gauges metrics_http",
+    "server": "server inter_broker background garbage unused_memory metrics_gauges metrics_http",
     "dispatch": "dispatch",
     "platform": "platform descriptors",
     "services": "services new_partition_wait",

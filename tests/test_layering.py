@@ -105,6 +105,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "broker.network": ("broker.network", *FACTS, *READING, "protocol", "config"),
     "broker.platform": ("broker.blocking", "broker.clock", "broker.descriptors", "broker.network.sockets", "broker.worker", "storage.disk"),
+    # What server.py makes only where there are other brokers.
+    "broker.inter_broker": (
+        "broker.controller.channel",
+        "broker.metadata",
+        "broker.network.client",
+        "broker.platform",
+        "broker.replication",
+        *FACTS,
+        "protocol",
+        "config",
+    ),
     "broker.server": ("broker", "storage", "protocol", "config"),
     "broker.cli": (
         "broker.cli",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from storage.log import Log
     from storage.log_results import AppendResult
 
@@ -44,6 +46,10 @@ class FollowedPartition(Protocol):
     @property
     def log(self) -> Log: ...
 
+    @property
+    def waits_for_flush(self) -> bool:
+        """Whether the topic has flush.messages=1."""
+
     def append_as_follower(
         self,
         records: memoryview,
@@ -74,3 +80,20 @@ class NoFetchers:
 
     def remove(self, partition: FollowedPartition) -> None:
         pass
+
+
+class FetchersOnDemand:
+    """The FetcherControl of a broker that may have something to follow: the first `add` makes the real one."""
+
+    def __init__(self, make: Callable[[], FetcherControl]) -> None:
+        self._make = make
+        self._fetchers: FetcherControl | None = None
+
+    def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
+        if self._fetchers is None:
+            self._fetchers = self._make()
+        self._fetchers.add(partition, start)
+
+    def remove(self, partition: FollowedPartition) -> None:
+        if self._fetchers is not None:
+            self._fetchers.remove(partition)

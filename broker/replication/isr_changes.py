@@ -43,7 +43,7 @@ PartitionKey = tuple[bytes, int]
 
 
 class AlterPartitionChannel(Protocol):
-    """The part of the channel to the controller (broker/controller/channel.py, once it has it) that is needed here."""
+    """The part of the channel to the controller (broker/controller/channel.py) that is needed here."""
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """The controller's answer. OSError when there was none; KafkaError and DecodeError when it cannot be asked, or not be read."""

@@ -1,0 +1,52 @@
+"""FetchState: how far a fetcher is with one partition. Owned by its LeaderFetcher.
+
+Source: org.apache.kafka.server.PartitionFetchState, ReplicaState.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from broker.replication.fetcher_control import FollowedPartition, InitialFetch
+
+PartitionKey = tuple[bytes, int]
+"""Topic id and partition index."""
+
+NOT_DELAYED = 0
+
+
+class Phase(Enum):
+    """TRUNCATING → FETCHING ⇄ LOOKING_UP_END → LOOKING_UP_START → FETCHING.
+
+    Only a log without epochs begins with TRUNCATING; the leader tells any other where to cut, in answer to a Fetch."""
+
+    TRUNCATING = "cut to the high watermark"
+    FETCHING = "fetch"
+    LOOKING_UP_END = "out of range: ask where the leader's log ends"
+    LOOKING_UP_START = "out of range: ask where the leader's log starts"
+
+
+class FetchState:
+    """One partition. `fetch_offset` is its log's end but while it is TRUNCATING; times are monotonic milliseconds."""
+
+    __slots__ = ("delayed_until_ms", "fetch_offset", "key", "last_fetched_epoch", "leader_epoch", "partition", "phase")
+
+    def __init__(self, partition: FollowedPartition, start: InitialFetch) -> None:
+        self.partition = partition
+        self.key: PartitionKey = (start.topic_id, partition.partition)
+        self.leader_epoch = start.leader_epoch
+        self.fetch_offset = start.fetch_offset
+        self.last_fetched_epoch = start.last_fetched_epoch
+        self.phase = Phase.FETCHING if start.last_fetched_epoch >= 0 else Phase.TRUNCATING
+        self.delayed_until_ms = NOT_DELAYED
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is to be fetched now, as far as the leader is concerned."""
+        return self.phase is Phase.FETCHING and self.delayed_until_ms == NOT_DELAYED
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """With flush.messages=1 a fetch tells the leader that everything before its offset is durable here."""
+        partition = self.partition
+        return partition.waits_for_flush and partition.log.durable_end_offset < partition.log.log_end_offset

@@ -1,0 +1,365 @@
+"""LeaderFetcher: what a follower asks of one leader next, and what it does with the answers. Sends nothing and knows no clock.
+
+The partitions of one fetcher share one Fetch at a time. The owner asks `next_request`, sends it, and gives the answer to `take_answer`
+or, if there is none, to `note_failure`; then it asks again. Between an answer and the request that it belongs to, partitions may have
+been removed or begun anew: a part of an answer counts only if its partition still stands at the offset and leader epoch asked for.
+
+Source: kafka.server.AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.limited_log import LimitedLog
+from broker.replication.fetcher.fetch_state import NOT_DELAYED, FetchState, PartitionKey, Phase
+from broker.replication.fetcher.leader_session import LeaderSession, SessionStep, is_session_error
+from broker.replication.fetcher.truncation import find_truncation_offset
+from broker.replication.fetcher_control import FollowedPartition, InitialFetch
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from storage.errors import StorageError
+
+logger = logging.getLogger("barnabas.replication")
+
+REPLICA_STATE_VERSION_MIN = 15
+LATEST_TIMESTAMP = -1
+EARLIEST_LOCAL_TIMESTAMP = -4  # what is on the leader's disk: anything before it cannot be fetched from there
+EARLIEST_LOCAL_VERSION_MIN = 8
+EARLIEST_TIMESTAMP = -2
+NO_EPOCH = -1
+DISK_WAIT_MAX_MS = 5  # how long a fetch without the partitions that wait for their disk keeps them waiting
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """The replica.fetch.* properties."""
+
+    node_id: int
+    max_wait_ms: int
+    min_bytes: int
+    response_max_bytes: int
+    partition_max_bytes: int
+    backoff_ms: int
+
+
+class FollowerEvents(Protocol):
+    """Whom a fetcher tells what happened to the logs."""
+
+    def on_appended(self, partition: FollowedPartition) -> None:
+        """Records were appended; they may be due for a flush."""
+
+    def on_truncated(self, partition: FollowedPartition) -> None:
+        """The log ends earlier than it did."""
+
+    def on_disk_failure(self, partition: FollowedPartition, error: StorageError) -> None:
+        """The partition's disk failed."""
+
+
+class LeaderFetcher:
+    """See the module's docstring. Times are monotonic milliseconds."""
+
+    def __init__(self, settings: FetcherSettings, events: FollowerEvents, log: LimitedLog) -> None:
+        self._settings = settings
+        self._events = events
+        self._log = log
+        self._session = LeaderSession()
+        self._states: dict[PartitionKey, FetchState] = {}
+        self._changed: dict[PartitionKey, None] = {}  # may be asked for differently than the session has it
+        self._delayed: dict[PartitionKey, FetchState] = {}
+        self._waiting_for_disk: dict[PartitionKey, FetchState] = {}
+        self._truncating: dict[PartitionKey, FetchState] = {}
+        self._out_of_range: dict[PartitionKey, FetchState] = {}
+        self._looked_up: dict[tuple[str, int], FetchState] = {}  # by the ListOffsets that is under way
+
+    def __len__(self) -> int:
+        """How many partitions it fetches. One that failed is not among them: newer metadata brings it back."""
+        return len(self._states)
+
+    @property
+    def wakes_at_ms(self) -> int | None:
+        """When the first delay ends; None where nothing is delayed."""
+        return min((state.delayed_until_ms for state in self._delayed.values()), default=None)
+
+    def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
+        """Fetch it from now on; not while it is fetched."""
+        state = FetchState(partition, start)
+        self._forget(state.key)
+        self._states[state.key] = state
+        if state.phase is Phase.TRUNCATING:
+            self._truncating[state.key] = state
+
+    def remove(self, partition: FollowedPartition) -> None:
+        """Fetch it no more. It may not be here."""
+        key = partition.topic_id, partition.partition
+        state = self._states.get(key)
+        if state is not None and state.partition is partition:
+            self._forget(key)
+
+    def _forget(self, key: PartitionKey) -> None:
+        for partitions in (self._states, self._delayed, self._waiting_for_disk, self._truncating, self._out_of_range):
+            partitions.pop(key, None)
+        self._changed[key] = None
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def next_request(self, *, fetch_version: int, list_offsets_version: int, broker_epoch: int, now_ms: int) -> (
+        FetchRequest | ListOffsetsRequest | None
+    ):  # fmt: skip
+        """What to ask now, in that version; None where there is nothing before `wakes_at_ms`, or before partitions that wait for their
+        disk are durable."""
+        self._end_waits(now_ms)
+        self._cut_to_high_watermarks()
+        self._looked_up = {}
+        if self._out_of_range:
+            return self._list_offsets(list_offsets_version)
+        session = self._session
+        keys = self._states if session.is_new else self._changed
+        step = session.next_step({key: self._asked(key) for key in keys})
+        self._changed.clear()
+        if not session.sent and not step.forgotten:
+            return None
+        return self._fetch(step, fetch_version, broker_epoch)
+
+    def _fetch(self, step: SessionStep, version: int, broker_epoch: int) -> FetchRequest:
+        settings = self._settings
+        request = FetchRequest(
+            max_wait_ms=min(settings.max_wait_ms, DISK_WAIT_MAX_MS) if self._waiting_for_disk else settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=step.session_id,
+            session_epoch=step.epoch,
+            topics=step.topics,
+            forgotten_topics_data=step.forgotten,
+        )
+        if version < REPLICA_STATE_VERSION_MIN:
+            request.replica_id = settings.node_id
+        else:
+            request.replica_state = ReplicaState(replica_id=settings.node_id, replica_epoch=broker_epoch)
+        return request
+
+    def _asked(self, key: PartitionKey) -> FetchPartition | None:
+        """What the leader is to be asked of a partition, None while it is left out."""
+        state = self._states.get(key)
+        if state is None or not state.is_ready:
+            return None
+        if state.waits_for_disk:
+            self._waiting_for_disk[key] = state
+            return None
+        return FetchPartition(
+            partition=key[1],
+            current_leader_epoch=state.leader_epoch,
+            fetch_offset=state.fetch_offset,
+            last_fetched_epoch=state.last_fetched_epoch,
+            log_start_offset=state.partition.log.log_start_offset,
+            partition_max_bytes=self._settings.partition_max_bytes,
+        )
+
+    def _end_waits(self, now_ms: int) -> None:
+        for key, state in tuple(self._delayed.items()):
+            if state.delayed_until_ms <= now_ms:
+                state.delayed_until_ms = NOT_DELAYED
+                del self._delayed[key]
+                self._changed[key] = None
+        for key, state in tuple(self._waiting_for_disk.items()):
+            if not state.waits_for_disk:
+                del self._waiting_for_disk[key]
+                self._changed[key] = None
+
+    def _cut_to_high_watermarks(self) -> None:
+        """Logs that know no epochs: the leader cannot tell where they part from its own."""
+        truncating, self._truncating = self._truncating, {}
+        for state in truncating.values():
+            try:
+                self._truncate(state, state.fetch_offset)
+            except StorageError as failure:
+                self._lose_disk(state, failure)
+
+    def _delay(self, state: FetchState, now_ms: int) -> None:
+        if state.delayed_until_ms == NOT_DELAYED:
+            state.delayed_until_ms = now_ms + max(1, self._settings.backoff_ms)
+            self._delayed[state.key] = state
+            self._changed[state.key] = None
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def note_failure(self, now_ms: int) -> None:
+        """There is no answer: nothing is asked for a while."""
+        self.begin_anew()
+        for state in tuple(self._states.values()):
+            self._end_look_up(state)
+            self._delay(state, now_ms)
+
+    def begin_anew(self) -> None:
+        """The connection is another one: the leader may not know the session."""
+        self._session.begin_anew()
+
+    def take_answer(
+        self, request: FetchRequest | ListOffsetsRequest, response: FetchResponse | ListOffsetsResponse, *, now_ms: int, wall_ms: int
+    ) -> Iterator[None]:
+        """Act on an answer, a partition at a time: others may be served at each yield, and `add` and `remove` be called."""
+        if isinstance(request, ListOffsetsRequest):
+            assert isinstance(response, ListOffsetsResponse)
+            yield from self._take_offsets(response, now_ms)
+            return
+        assert isinstance(response, FetchResponse)
+        parts = {(topic.topic_id, data.partition_index): data for topic in response.responses for data in topic.partitions}
+        sent = self._session.sent
+        if not self._session.note_answer(response, parts):
+            if response.error_code != ErrorCode.NONE and not is_session_error(request, response.error_code):
+                self._log.warning("fetch refused", "Fetch refused error=%d partitions=%d", response.error_code, len(self._states))
+                self.note_failure(now_ms)
+            return
+        for key, data in parts.items():
+            state, asked = self._states.get(key), sent.get(key)
+            if (
+                state is not None
+                and asked is not None
+                and state.is_ready
+                and asked.fetch_offset == state.fetch_offset
+                and asked.current_leader_epoch == state.leader_epoch
+            ):
+                self._take_part(state, data, now_ms, wall_ms)
+                yield
+
+    def _take_part(self, state: FetchState, data: PartitionData, now_ms: int, wall_ms: int) -> None:
+        error = data.error_code
+        try:
+            if error == ErrorCode.NONE:
+                if data.diverging_epoch.epoch >= 0:
+                    # Nothing else of this answer counts: our log has to become a prefix of the leader's first.
+                    self._truncate(state, find_truncation_offset(state.partition.log, data.diverging_epoch))
+                else:
+                    self._append(state, data, wall_ms)
+            elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                state.phase = Phase.LOOKING_UP_END
+                self._out_of_range[state.key] = state
+                self._changed[state.key] = None
+            elif error == ErrorCode.FENCED_LEADER_EPOCH:
+                self._fail(state, "the leader has a newer epoch, metadata will tell")
+            else:
+                self._log.info("fetch error", "fetch of %r failed error=%d", state.partition, error)
+                self._delay(state, now_ms)
+        except KafkaError as refusal:
+            # A malformed batch, or metadata that has overtaken the answer: the next fetch may find it mended.
+            self._log.error("append refused", "what was fetched of %r cannot be appended: %s", state.partition, refusal)
+            self._delay(state, now_ms)
+        except StorageError as failure:
+            self._lose_disk(state, failure)
+        except Exception:
+            logger.exception("what was fetched of %r cannot be appended", state.partition)
+            self._fail(state, "an unforeseen error")
+
+    def _append(self, state: FetchState, data: PartitionData, wall_ms: int) -> None:
+        partition = state.partition
+        records = data.records if isinstance(data.records, memoryview) else memoryview(data.records or b"")
+        appended = partition.append_as_follower(
+            records,
+            leader_epoch=state.leader_epoch,
+            fetch_offset=state.fetch_offset,
+            leader_high_watermark=data.high_watermark,
+            leader_log_start_offset=data.log_start_offset,
+            now_ms=wall_ms,
+        )
+        self._changed[state.key] = None  # its log start may have moved
+        if appended.size_bytes:
+            self._note_log_end(state)
+            self._events.on_appended(partition)
+
+    def _note_log_end(self, state: FetchState) -> None:
+        log = state.partition.log
+        latest_epoch = log.leader_epochs.latest_epoch
+        state.fetch_offset = log.log_end_offset
+        state.last_fetched_epoch = NO_EPOCH if latest_epoch is None else latest_epoch
+        self._changed[state.key] = None
+
+    def _truncate(self, state: FetchState, offset: int) -> None:
+        """Cut the log to `offset` and fetch from there. StorageError when the disk fails."""
+        log = state.partition.log
+        if offset < log.high_watermark:
+            logger.warning("truncating %r to %d, below the high watermark %d", state.partition, offset, log.high_watermark)
+        if log.truncate_to(offset):
+            logger.info("truncated %r to %d in leader epoch %d", state.partition, log.log_end_offset, state.leader_epoch)
+            self._events.on_truncated(state.partition)
+        self._resume(state)
+
+    def _resume(self, state: FetchState) -> None:
+        """Fetch from the log's end."""
+        self._out_of_range.pop(state.key, None)
+        state.phase = Phase.FETCHING
+        self._note_log_end(state)
+
+    def _fail(self, state: FetchState, why: str) -> None:
+        self._log.warning("fetcher gave up", "%r is fetched no more: %s", state.partition, why)
+        self._forget(state.key)
+
+    def _lose_disk(self, state: FetchState, failure: StorageError) -> None:
+        self._fail(state, f"its disk failed: {failure}")
+        self._events.on_disk_failure(state.partition, failure)
+
+    # -- out of range --------------------------------------------------------------------------------------------------
+
+    def _list_offsets(self, version: int) -> ListOffsetsRequest:
+        earliest = EARLIEST_LOCAL_TIMESTAMP if version >= EARLIEST_LOCAL_VERSION_MIN else EARLIEST_TIMESTAMP
+        topics: dict[str, ListOffsetsTopic] = {}
+        for state in self._out_of_range.values():
+            name, index = state.partition.topic, state.partition.partition
+            self._looked_up[name, index] = state
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=state.leader_epoch,
+                    timestamp=LATEST_TIMESTAMP if state.phase is Phase.LOOKING_UP_END else earliest,
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._settings.node_id, topics=list(topics.values()))
+
+    def _take_offsets(self, response: ListOffsetsResponse, now_ms: int) -> Iterator[None]:
+        asked, self._looked_up = self._looked_up, {}
+        answers = {(topic.name, found.partition_index): found for topic in response.topics for found in topic.partitions}
+        for key, state in asked.items():
+            if self._states.get(state.key) is not state:
+                continue  # removed, or begun anew
+            found = answers.get(key, ListOffsetsPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+            try:
+                self._take_offset(state, found, now_ms)
+            except StorageError as failure:
+                self._lose_disk(state, failure)
+            yield
+
+    def _take_offset(self, state: FetchState, found: ListOffsetsPartitionResponse, now_ms: int) -> None:
+        """The leader's end is before ours: cut there. Its start is beyond our end: begin anew there. Else we only asked too early."""
+        log = state.partition.log
+        if found.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            self._fail(state, "the leader has a newer epoch, metadata will tell")
+        elif found.error_code != ErrorCode.NONE:
+            self._end_look_up(state)
+            self._delay(state, now_ms)
+        elif state.phase is Phase.LOOKING_UP_END:
+            if found.offset < log.log_end_offset:
+                self._truncate(state, found.offset)
+            else:
+                state.phase = Phase.LOOKING_UP_START
+        elif found.offset > log.log_end_offset:
+            logger.warning("%r begins anew at %d, where its leader's log starts", state.partition, found.offset)
+            log.truncate_fully_and_start_at(found.offset)
+            self._events.on_truncated(state.partition)
+            self._resume(state)
+        else:
+            self._end_look_up(state)
+            self._delay(state, now_ms)  # Kafka asks again at once, for ever if the leader cannot place our last epoch
+
+    def _end_look_up(self, state: FetchState) -> None:
+        if self._out_of_range.pop(state.key, None) is not None:
+            self._resume(state)

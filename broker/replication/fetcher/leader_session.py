@@ -1,0 +1,108 @@
+"""LeaderSession: the follower's side of a fetch session (KIP-227): what of the partitions the next Fetch has to name.
+
+Source: org.apache.kafka.clients.FetchSessionHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from broker.replication.fetcher.fetch_state import PartitionKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+
+SESSION_ERRORS = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStep:
+    """The part of a Fetch that the session decides."""
+
+    session_id: int
+    epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+
+
+class LeaderSession:
+    """`sent` is what the leader was asked last of each partition in the session, also while the answer is under way."""
+
+    def __init__(self) -> None:
+        self.sent: dict[PartitionKey, FetchPartition] = {}
+        self._session_id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request has to name all partitions."""
+        return self._epoch == INITIAL_EPOCH
+
+    def begin_anew(self) -> None:
+        """The next request names all partitions, and ends the session that may still be at the leader."""
+        self._epoch = INITIAL_EPOCH
+
+    def next_step(self, changes: Mapping[PartitionKey, FetchPartition | None]) -> SessionStep:
+        """`changes` are the partitions that are to be asked for differently, None for those that are not to be asked for; with a new
+        session, all that are to be asked for."""
+        sent = self.sent
+        if self.is_new:
+            self.sent = {key: asked for key, asked in changes.items() if asked is not None}
+            return SessionStep(self._session_id, INITIAL_EPOCH, _by_topic(self.sent), [])
+        named: dict[PartitionKey, FetchPartition] = {}
+        forgotten: list[PartitionKey] = []
+        for key, asked in changes.items():
+            if asked is None:
+                if sent.pop(key, None) is not None:
+                    forgotten.append(key)
+            elif asked != sent.get(key):
+                named[key] = sent[key] = asked
+        return SessionStep(self._session_id, self._epoch, _by_topic(named), _forgotten(forgotten))
+
+    def note_answer(self, response: FetchResponse, answered: Iterable[PartitionKey]) -> bool:
+        """Whether the answer is to be used; if not, the next request begins a new session."""
+        error = response.error_code
+        if error != ErrorCode.NONE:
+            if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = NO_SESSION
+            self.begin_anew()
+            return False
+        # A full answer has every partition, any other only some of the session's.
+        is_complete = set(answered) == self.sent.keys() if self.is_new else self.sent.keys() >= set(answered)
+        if not is_complete:
+            self.begin_anew()
+            return False
+        self._session_id = response.session_id
+        if self._session_id == NO_SESSION:
+            self.begin_anew()
+        else:
+            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
+        return True
+
+
+def is_session_error(request: FetchRequest, error_code: int) -> bool:
+    """Whether a new session mends it at once. Without a session in the request it cannot."""
+    return error_code in SESSION_ERRORS and request.session_epoch != INITIAL_EPOCH
+
+
+def _by_topic(partitions: Mapping[PartitionKey, FetchPartition]) -> list[FetchTopic]:
+    topics: dict[bytes, FetchTopic] = {}
+    for (topic_id, _), asked in partitions.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
+        topic.partitions.append(asked)
+    return list(topics.values())
+
+
+def _forgotten(keys: Iterable[PartitionKey]) -> list[ForgottenTopic]:
+    topics: dict[bytes, ForgottenTopic] = {}
+    for topic_id, index in keys:
+        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
+    return list(topics.values())

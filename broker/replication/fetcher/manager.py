@@ -1,0 +1,164 @@
+"""ReplicaFetcherManager: who fetches which partition: num.replica.fetchers connections to each leader, partitions spread by hash.
+
+Satisfies FetcherControl. Owns the fetchers; one without partitions is closed in a later turn.
+
+Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+from zlib import crc32
+
+from broker.clock import Clock, Timer
+from broker.limited_log import LimitedLog
+from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from broker.replication.fetcher.leader_fetcher import FetcherSettings, LeaderFetcher
+from broker.replication.fetcher.replica_fetcher import Connect, Endpoint, ReplicaFetcher
+from broker.replication.fetcher.versions import LeaderVersions, leader_versions
+from broker.replication.fetcher_control import FollowedPartition, InitialFetch
+from broker.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker.metadata.metadata_cache import MetadataCache
+    from config.server import ServerConfig
+    from storage.errors import StorageError
+
+logger = logging.getLogger("barnabas.replication")
+
+FetcherKey = tuple[int, int]
+"""Leader and number."""
+
+
+class Replicas(Protocol):
+    """What the fetchers need of the ReplicaManager."""
+
+    def on_progress(self, partition: Partition) -> None: ...
+
+    def request_flush(self, partitions: Iterable[Partition]) -> None: ...
+
+    def when_flushed(self, callback: Callable[[], None]) -> None: ...
+
+    def fail_log_dir(self, path: Path | str, error: StorageError) -> None: ...
+
+
+class ReplicaFetcherManager:
+    """See the module's docstring."""
+
+    def __init__(self, config: ServerConfig, metadata: MetadataCache, replicas: Replicas, clock: Clock, connect: Connect) -> None:
+        self._config = config
+        self._facts = MetadataFacts(metadata, config.inter_broker_listener_name)
+        self._replicas = replicas
+        self._clock = clock
+        self._connect = connect
+        self._log = LimitedLog(logger, clock)
+        self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
+        self._by_partition: dict[FollowedPartition, ReplicaFetcher] = {}
+        self._closing: Timer | None = None
+
+    def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
+        key = start.leader_id, fetcher_number(partition.topic, partition.partition, self._config.num_replica_fetchers)
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = self._make(*key)
+        self._by_partition[partition] = fetcher
+        fetcher.add(partition, start)
+
+    def remove(self, partition: FollowedPartition) -> None:
+        fetcher = self._by_partition.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+            if not len(fetcher) and self._closing is None:
+                self._closing = self._clock.call_later(0, self._close_idle)
+
+    def close(self) -> None:
+        """Fetch nothing more."""
+        if self._closing is not None:
+            self._closing.cancel()
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._by_partition.clear()
+
+    def _close_idle(self) -> None:
+        self._closing = None
+        in_use = set(map(id, self._by_partition.values()))  # one whose partitions have failed is woken by newer metadata
+        for key, fetcher in tuple(self._fetchers.items()):
+            if id(fetcher) not in in_use:
+                fetcher.close()
+                del self._fetchers[key]
+
+    def _make(self, leader_id: int, number: int) -> ReplicaFetcher:
+        config = self._config
+        settings = FetcherSettings(
+            node_id=config.node_id,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            partition_max_bytes=config.replica_fetch_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+        )
+        events = _Events(self._replicas)
+        fetcher = ReplicaFetcher(
+            leader_id,
+            number,
+            LeaderFetcher(settings, events, self._log),
+            connect=self._connect,
+            facts=self._facts,
+            clock=self._clock,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+        )
+        events.wake = fetcher.wake
+        return fetcher
+
+
+class _Events:
+    """What one fetcher does to logs, told to the rest of the broker. Satisfies FollowerEvents."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self.wake: Callable[[], None] = lambda: None
+
+    def on_appended(self, partition: FollowedPartition) -> None:
+        assert isinstance(partition, Partition)
+        if partition.has_flush_limit and partition.is_flush_due:
+            self._replicas.request_flush([partition])
+            if partition.waits_for_flush:
+                self._replicas.when_flushed(self.wake)
+
+    def on_truncated(self, partition: FollowedPartition) -> None:
+        assert isinstance(partition, Partition)
+        self._replicas.on_progress(partition)
+
+    def on_disk_failure(self, partition: FollowedPartition, error: StorageError) -> None:
+        self._replicas.fail_log_dir(partition.log.directory.parent, error)
+
+
+class MetadataFacts:
+    """The ClusterFacts of this broker's metadata."""
+
+    def __init__(self, metadata: MetadataCache, listener_name: str) -> None:
+        self._metadata = metadata
+        self._listener_name = listener_name
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._metadata.broker_epoch
+
+    @property
+    def versions(self) -> LeaderVersions:
+        return leader_versions(self._metadata.state.features.get(METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL))
+
+    def find_endpoint(self, node_id: int) -> Endpoint | None:
+        broker = self._metadata.brokers.get(node_id)
+        address = None if broker is None else broker.endpoints.get(self._listener_name)
+        return None if address is None else Endpoint(*address)
+
+
+def fetcher_number(topic: str, partition: int, fetchers_count: int) -> int:
+    """Which of a leader's fetchers has the partition: neighbours have different ones."""
+    return (crc32(topic.encode()) + partition) % fetchers_count

@@ -1,0 +1,211 @@
+"""ReplicaFetcher: one connection to one leader, and the LeaderFetcher that it serves: sends what that asks, gives it the answers.
+
+One request is under way at most. The next one leaves when the answer is taken, which goes in slices of the loop's time where it is
+large; where there is nothing to ask, at the end of a delay, or when `wake` tells that something has changed.
+
+Source: kafka.server.ReplicaFetcherThread, BrokerBlockingSender; interrupting a long poll has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from broker.clock import Clock, Timer
+from broker.replication.fetcher.leader_fetcher import LeaderFetcher
+from broker.replication.fetcher.versions import LeaderVersions
+from broker.replication.fetcher_control import FollowedPartition, InitialFetch
+from protocol.framing import keep
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsRequest
+
+SLICE_US = 2_000  # of the loop's time for one answer in one turn
+
+
+class LeaderConnection(Protocol):
+    """The part of a PeerConnection that is needed here."""
+
+    def send(
+        self, message: Any, on_answer: Callable[[Any | None], None], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Endpoint(NamedTuple):
+    """Where a leader is spoken to."""
+
+    host: str
+    port: int
+
+
+class ClusterFacts(Protocol):
+    """What a fetcher needs to know of the cluster, as it is when a request is sent."""
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+    @property
+    def versions(self) -> LeaderVersions: ...
+
+    def find_endpoint(self, node_id: int) -> Endpoint | None:
+        """None while the broker is not registered."""
+
+
+Connect = Callable[[Endpoint, int], LeaderConnection]
+"""A connection to that address for the fetcher of that number."""
+
+
+class ReplicaFetcher:
+    """See the module's docstring. Owner: ReplicaFetcherManager."""
+
+    def __init__(
+        self, leader_id: int, number: int, fetcher: LeaderFetcher, *, connect: Connect, facts: ClusterFacts, clock: Clock, max_wait_ms: int
+    ) -> None:
+        self.leader_id = leader_id
+        self._number = number
+        self._fetcher = fetcher
+        self._connect = connect
+        self._facts = facts
+        self._clock = clock
+        self._max_wait_ms = max_wait_ms
+        self._connection: LeaderConnection | None = None
+        self._endpoint: Endpoint | None = None
+        self._exchange = 0  # the number of the exchange that is under way; an answer to another one is dropped
+        self._is_under_way = False
+        self._is_polling = False
+        self._has_news = False
+        self._interrupted_ms = -max_wait_ms
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._fetcher)
+
+    def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
+        self._fetcher.add(partition, start)
+        self._has_news = True
+        self.wake()
+
+    def remove(self, partition: FollowedPartition) -> None:
+        self._fetcher.remove(partition)
+
+    def wake(self) -> None:
+        """Look in a later turn what is to be asked."""
+        if not self._is_closed and (not self._is_under_way or self._is_polling):
+            self._arm(0)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._disconnect()
+
+    def _arm(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(delay_ms, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._is_polling and self._has_news:
+            self._maybe_interrupt()
+        if not self._is_under_way:
+            self._go_on()
+
+    def _maybe_interrupt(self) -> None:
+        """A new partition does not wait until a long poll ends: after a leader's death its producers wait for this very fetch.
+
+        The connection goes with the poll, for answers come in order. At most once in the time of a poll, so that many new topics, one
+        after the other, cost few connections."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._interrupted_ms >= self._max_wait_ms:
+            self._interrupted_ms = now_ms
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self._exchange += 1
+        self._is_under_way = self._is_polling = False
+        self._fetcher.begin_anew()
+        if connection is not None:
+            connection.close()
+
+    def _find_connection(self) -> LeaderConnection | None:
+        """To where the leader is now; it may have been restarted at another address."""
+        endpoint = self._facts.find_endpoint(self.leader_id)
+        if endpoint != self._endpoint or endpoint is None:
+            self._disconnect()
+        self._endpoint = endpoint
+        if self._connection is None and endpoint is not None:
+            self._connection = self._connect(endpoint, self._number)
+        return self._connection
+
+    def _go_on(self) -> None:
+        """Send the next request, or wait."""
+        if self._is_closed:
+            return
+        connection = self._find_connection()
+        now_ms = self._clock.monotonic_ms()
+        versions = self._facts.versions
+        request = self._fetcher.next_request(
+            fetch_version=versions.fetch,
+            list_offsets_version=versions.list_offsets,
+            broker_epoch=self._facts.broker_epoch,
+            now_ms=now_ms,
+        )
+        self._has_news = False
+        if request is not None and connection is None:
+            self._fetcher.note_failure(now_ms)
+            request = None
+        if request is None:
+            wakes_at_ms = self._fetcher.wakes_at_ms
+            if wakes_at_ms is not None:
+                self._arm(max(1, wakes_at_ms - now_ms))
+            return
+        assert connection is not None
+        self._is_under_way, self._is_polling = True, isinstance(request, FetchRequest)
+        exchange = self._exchange = self._exchange + 1
+        version = versions.fetch if self._is_polling else versions.list_offsets
+        connection.send(request, lambda response: self._take(exchange, request, response), version=version)
+
+    def _take(self, exchange: int, request: FetchRequest | ListOffsetsRequest, response: Any | None) -> None:
+        if exchange != self._exchange or self._is_closed:
+            return
+        self._is_polling = False
+        now_ms = self._clock.monotonic_ms()
+        if response is None:
+            self._fetcher.note_failure(now_ms)
+            self._end_exchange()
+            return
+        steps = self._fetcher.take_answer(request, response, now_ms=now_ms, wall_ms=self._clock.now_ms())
+        if not self._is_done_in_time(steps):
+            if isinstance(response, FetchResponse):
+                _keep_records(response)
+            self._clock.call_later(0, self._take_more, exchange, steps)
+            return
+        self._end_exchange()
+
+    def _take_more(self, exchange: int, steps: Iterator[None]) -> None:
+        if exchange != self._exchange or self._is_closed:
+            return
+        if self._is_done_in_time(steps):
+            self._end_exchange()
+        else:
+            self._clock.call_later(0, self._take_more, exchange, steps)
+
+    def _is_done_in_time(self, steps: Iterator[None]) -> bool:
+        end_us = self._clock.monotonic_us() + SLICE_US
+        return all(self._clock.monotonic_us() < end_us for _ in steps)
+
+    def _end_exchange(self) -> None:
+        self._is_under_way = False
+        self._go_on()
+
+
+def _keep_records(response: FetchResponse) -> None:
+    """The rest is taken after the connection's callback: what lies in its shared buffer, a few KB, is copied."""
+    for topic in response.responses:
+        for data in topic.partitions:
+            if isinstance(data.records, memoryview):
+                data.records = keep(data.records)
