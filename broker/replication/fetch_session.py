@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 
 from broker.context import ConnectionFacts
-from broker.replication.fetch_data import FetchablePartition, FetchIsolation, FetchTarget, PartitionRead
+from broker.replication.fetch_data import UNKNOWN_OFFSET, FetchablePartition, FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import ErrorCode
 
@@ -228,4 +228,8 @@ def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:
     if read.log_start_offset != target.sent_log_start_offset:
         target.sent_log_start_offset = read.log_start_offset
         is_news = True
+    if read.diverging_epoch is not None:
+        # A follower takes nothing but the divergence from this answer. Kafka's leader does not tell the high watermark again, so its
+        # follower does not know it until it moves.
+        target.sent_high_watermark = UNKNOWN_OFFSET
     return is_news

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from broker.clock import Clock, Timer
 from broker.context import ConnectionFacts
 from broker.loop_job import LoopJob
-from broker.replication.fetch_data import FetchIsolation, FetchTarget, PartitionRead
+from broker.replication.fetch_data import UNKNOWN_OFFSET, FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.fetch_session import INITIAL_EPOCH, PARTITIONS_PER_PIECE, FetchSession, PartitionKey, key_of, next_epoch
 from protocol.errors import ErrorCode
 
@@ -353,7 +353,7 @@ def _targets_by_key(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarge
     targets: dict[PartitionKey, FetchTarget] = {}
     for read in reads:
         target = read.target
-        target.sent_high_watermark = read.high_watermark
+        target.sent_high_watermark = read.high_watermark if read.diverging_epoch is None else UNKNOWN_OFFSET
         target.sent_log_start_offset = read.log_start_offset
         targets[key_of(target)] = target
     return targets

@@ -237,7 +237,9 @@ class LeaderFetcher:
         try:
             if error == ErrorCode.NONE:
                 if data.diverging_epoch.epoch >= 0:
-                    # Nothing else of this answer counts: our log has to become a prefix of the leader's first.
+                    # Nothing else of this answer counts: our log has to become a prefix of the leader's first. In a session Kafka's
+                    # leader would not tell the high watermark again.
+                    self._session.begin_anew()
                     self._truncate(state, find_truncation_offset(state.partition.log, data.diverging_epoch))
                 else:
                     self._append(state, data, wall_ms)

@@ -49,6 +49,7 @@ from protocol.messages.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
@@ -78,8 +79,11 @@ class Stored(NamedTuple):
 class Message:
     """Something on its way: `arrive` brings it to its receiver, `vanish` tells the sender that the connection is gone."""
 
-    def __init__(self, sender: Node, receiver: Node | None, arrive: Callable[[], None], vanish: Callable[[], None]) -> None:
+    def __init__(
+        self, sender: Node, receiver: Node | None, arrive: Callable[[], None], vanish: Callable[[], None], *, is_request: bool = False
+    ) -> None:
         self.sender = sender
+        self.is_request = is_request
         self.receiver = receiver
         self.arrive = arrive
         self.vanish = vanish
@@ -92,7 +96,7 @@ class LinkedConnection:
     def __init__(self, cluster: Cluster, sender: Node, receiver_id: int) -> None:
         self._cluster = cluster
         self._sender = sender
-        self._receiver = cluster.nodes[receiver_id]  # this run of it: after a restart the connection is gone
+        self._receiver_id = receiver_id
         self._facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1")
         self._is_closed = False
 
@@ -100,12 +104,13 @@ class LinkedConnection:
         self, message: Any, on_answer: Callable[[Any | None], None], *, version: int | None = None, timeout_ms: int | None = None
     ) -> None:
         assert version is not None
+        receiver = self._cluster.nodes[self._receiver_id]  # this run of it; a later one gets later requests, by a new connection
         api = api_of(message)
         header = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if api.request_header_version(version) >= 2 else b"")
         frame = header + codec.encode(message, version)
 
         def arrive() -> None:
-            answer = self._receiver.apis.handle(memoryview(bytearray(frame)), self._facts)
+            answer = receiver.apis.handle(memoryview(bytearray(frame)), self._facts)
             if isinstance(answer, Deferred):
                 answer.when_done(answered)
             else:
@@ -113,7 +118,7 @@ class LinkedConnection:
 
         def answered(chunks: Any) -> None:
             data = b"".join(bytes(each) if isinstance(each, bytes | bytearray | memoryview) else _read(each) for each in chunks)
-            self._cluster.messages.append(Message(self._receiver, self._sender, lambda: take(data), vanish))
+            self._cluster.messages.append(Message(receiver, self._sender, lambda: take(data), vanish))
 
         def take(data: bytes) -> None:
             position = 8 if api.response_header_version(version) == 0 else skip_tags(memoryview(data), 8)
@@ -127,7 +132,7 @@ class LinkedConnection:
             if not self._is_closed and not self._sender.is_dead:
                 on_answer(response)
 
-        self._cluster.messages.append(Message(self._sender, self._receiver, arrive, vanish))
+        self._cluster.messages.append(Message(self._sender, receiver, arrive, vanish, is_request=True))
 
     def close(self) -> None:
         self._is_closed = True
@@ -296,6 +301,12 @@ class Cluster:
             record = change.build(topic.topic_id, 0)
             self.commit([] if record is None else [record])
 
+    def change_leader(self, name: str, leader_id: int) -> None:
+        """Another member of the ISR leads, and every node hears of it."""
+        topic = self.controller.state.topics[name]
+        self.commit([PartitionChangeRecord(partition_id=0, topic_id=topic.topic_id, leader=leader_id)])
+        self.hear_all()
+
     # -- faults --------------------------------------------------------------------------------------------------------
 
     @property
@@ -328,6 +339,11 @@ class Cluster:
         self.commit([BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, fenced=FENCED)])
         self.elect(is_unclean=is_unclean)
 
+    def unfence(self, node_id: int) -> None:
+        broker = self.controller.state.brokers[node_id]
+        self.commit([BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, fenced=UNFENCED)])
+        self.elect()
+
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def deliver(self, message: Message) -> None:
@@ -356,6 +372,15 @@ class Cluster:
                 return
             self.deliver(self.messages[0])
         raise AssertionError("the nodes talk without end")
+
+    def run_until(self, is_reached: Callable[[], bool]) -> None:
+        """As `run`, up to a moment."""
+        for _ in range(10_000):
+            self.advance(0)
+            if is_reached():
+                return
+            self.deliver(self.messages[0])
+        raise AssertionError("it did not come to that")
 
     def settle(self, rounds: int = 6) -> None:
         """Time passes and everything arrives."""

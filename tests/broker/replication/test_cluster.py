@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from tests.broker.replication.cluster import ROUND_MS, Cluster, stored
 
@@ -184,3 +185,23 @@ def test_a_new_partition_does_not_wait_for_the_end_of_a_long_poll(cluster: Clust
     cluster.run()
 
     assert answers[0].error_code is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("checks_epochs", [True, False])
+def test_a_fetch_of_an_older_leader_epoch_proves_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, checks_epochs: bool) -> None:
+    """The follower may have cut its log since. Without the check the leader takes the old fetch for progress."""
+    cluster.settle()
+    cluster.produce("a", "x", acks=1)
+    cluster.run_until(
+        lambda: any(each.sender.node_id == 2 and each.is_request for each in cluster.messages) and values(cluster, 2) == ["x"]
+    )
+    (old_fetch,) = [each for each in cluster.messages if each.sender.node_id == 2 and each.is_request]
+    cluster.messages.remove(old_fetch)
+    for leader_id in (3, 1):
+        cluster.change_leader("a", leader_id)
+    if not checks_epochs:
+        monkeypatch.setattr(Partition, "check_leader_epoch", lambda self, current_leader_epoch: None)
+
+    old_fetch.arrive()
+
+    assert cluster.nodes[1].partition().followers[2].log_end_offset == (-1 if checks_epochs else 1)

@@ -77,6 +77,21 @@ def test_incremental_answer_has_only_partitions_with_news() -> None:
     assert indexes(answer.reads) == [1, 2, 3, 4, 5]
 
 
+def test_a_follower_that_had_to_cut_its_log_is_told_the_high_watermark_again() -> None:
+    """It took nothing else from the answer that told it where."""
+    room = Room()
+    session_id = room.open(0)
+    diverging = room.go_on(session_id, 1)
+    cut = read(diverging.targets[0])
+    cut.diverging_epoch = DivergingEpoch(0, 0)
+    diverging.answer([cut])
+
+    after = room.go_on(session_id, 2)
+    answer = after.answer([read(after.targets[0])])
+
+    assert indexes(answer.reads) == [0]
+
+
 def test_partition_is_told_of_again_once_its_error_is_over() -> None:
     room = Room()
     session_id = room.open(0)
