@@ -8,7 +8,13 @@ from protocol.errors import DecodeError
 from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol.messages.stored.control_records import decode_control_key
 from protocol.messages.stored.group_records import GroupMetadataKey
-from protocol.messages.stored.metadata_records import TopicRecord, UnknownMetadataRecord, decode_metadata_record, encode_metadata_record
+from protocol.messages.stored.metadata_records import (
+    TopicRecord,
+    UnknownMetadataRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+    forget_record_codecs,
+)
 from protocol.messages.stored.version_prefix import encode_with_version
 from protocol.records import ControlRecordType, encode_control_record_key, encode_end_transaction_value
 from protocol.schema import schema_of
