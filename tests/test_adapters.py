@@ -49,6 +49,7 @@ DISK_NAMES = ("disk", "_disk")
 
 ADAPTERS = {
     "broker/clock.py",
+    "broker/large_works_memory.py",
     "broker/logs.py",
     "broker/network/listening_sockets.py",
     "broker/network/sockets.py",

@@ -80,7 +80,6 @@ class GroupMember(Fetcher):
             raise RejoinError
         self._check("JoinGroup", joined.error_code)
         self._member_id, self._generation = joined.member_id, joined.generation_id
-        self.history.generations_s.append((self.now_s, self._generation))
         assignments = []
         if joined.leader == self._member_id:
             assignments = self._assign([member.member_id for member in joined.members])
@@ -91,6 +90,7 @@ class GroupMember(Fetcher):
         synced = await self.ask(sync, SYNC_VERSION)
         self._check("SyncGroup", synced.error_code)
         keys = [(topic, partition) for topic, partition in json.loads(bytes(synced.assignment) or b"[]")]
+        self.history.generations_s.append((self.now_s, self._generation))
         self.history.saw_assignment(self._member_id, self._generation, keys)
         self.note(f"generation {self._generation}: {keys}")
         await self._fetch_committed(keys)
