@@ -8,10 +8,10 @@ Source: ReplicationControlManager and ControllerApis.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.controller.config_control import changed_configs, validated_topic_configs
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
@@ -50,6 +50,8 @@ USE_DEFAULT = -1
 PARTITIONS_AT_ONCE = 100
 """New partitions of one topic that are computed, encoded and replayed in one step, 14 µs each; records of more are prepared in steps."""
 
+Topic = TypeVar("Topic", CreatableTopic, CreatePartitionsTopic)
+
 Brokers = Mapping[int, BrokerImage]
 """As they were when the computing of a topic's records began; it begins anew when they have changed meanwhile."""
 
@@ -85,8 +87,8 @@ class TopicControl:
         yield from self._check_asked_for(request.topics)
         names, duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
         topics = yield from without(request.topics, duplicates.keys() | {CLUSTER_METADATA_TOPIC})
-        if not (yield from self._fits_if_all_are_accepted(topics)):
-            yield from self._check_fits(topics)
+        if not (yield from self._fits_if_all_are_accepted(topics, self._count_creation_records)):
+            yield from self._check_fits(topics, self._creation_records)
         results = []
         step: list[Any] = []
         pace = Pace()
@@ -158,8 +160,8 @@ class TopicControl:
             CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
             for name in duplicates
         ]
-        if not (yield from self._additions_fit_if_all_are_accepted(topics)):
-            yield from self._check_additions_fit(topics)
+        if not (yield from self._fits_if_all_are_accepted(topics, lambda topic: max(topic.count, 0))):
+            yield from self._check_fits(topics, self._add_partitions)
         step: list[Any] = []
         pace = Pace()
         for topic in topics:
@@ -202,54 +204,37 @@ class TopicControl:
         default = self._config.num_partitions
         return len(topic.assignments) or (default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0))
 
-    def _fits_if_all_are_accepted(self, topics: list[CreatableTopic]) -> Steps[bool]:
+    def _count_creation_records(self, topic: CreatableTopic) -> int:
+        return 1 + len(topic.configs) + self.partitions_asked_for(topic)
+
+    def _creation_records(self, topic: CreatableTopic, records_count: int) -> Steps[Sequence[Any]]:
+        records, _ = yield from self._create_topic(topic, records_count)
+        return records
+
+    def _fits_if_all_are_accepted(self, topics: list[Topic], count_records: Callable[[Topic], int]) -> Steps[bool]:
         """Whether the records of all topics are within the limits, even if none of them is refused."""
         count = 0
         for piece in pieces(topics):
-            for topic in piece:
-                count += 1 + len(topic.configs) + self.partitions_asked_for(topic)
+            count += sum(map(count_records, piece))
             if len(piece) == PIECE_ELEMENTS:
                 yield []
         return count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + count <= self._replicas_max
 
-    def _check_fits(self, topics: list[CreatableTopic]) -> Steps[None]:
-        """Raises KafkaError POLICY_VIOLATION when the topics that are not refused are too much."""
+    def _check_fits(self, topics: list[Topic], compute: Callable[[Topic, int], Steps[Sequence[Any]]]) -> Steps[None]:
+        """Raises KafkaError POLICY_VIOLATION when the topics that are not refused are too much. `compute` is given how many records
+        there are before its own."""
         count = 0
         pace = Pace()
         for topic in topics:
             records: Sequence[Any] = ()
             try:
-                records, _ = yield from self._create_topic(topic, count)
+                records = yield from compute(topic, count)
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
             count += len(records)
             if pace.is_due(len(records) or 1):
                 yield []
-
-    def _additions_fit_if_all_are_accepted(self, topics: list[CreatePartitionsTopic]) -> Steps[bool]:
-        count = 0
-        for piece in pieces(topics):
-            count += sum(max(topic.count, 0) for topic in piece)
-            if len(piece) == PIECE_ELEMENTS:
-                yield []
-        return count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + count <= self._replicas_max
-
-    def _check_additions_fit(self, topics: list[CreatePartitionsTopic]) -> Steps[None]:
-        count = 0
-        pace = Pace()
-        for topic in topics:
-            records: Sequence[Any] = ()
-            try:
-                records = yield from self._add_partitions(topic, count)
-            except KafkaError as error:
-                if error.code is ErrorCode.POLICY_VIOLATION:
-                    raise
-            count += len(records)
-            if pace.is_due(len(records) or 1):
-                yield []
-
-    # Creation
 
     def _takes_steps(self, topic: CreatableTopic) -> bool:
         """Whether others have their turns while its records are computed: those of topics before it have to be appended first."""
