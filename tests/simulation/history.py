@@ -38,7 +38,7 @@ class History:
     are_commits_durable: bool = False
     power_cuts_s: list[float] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    generations_s: list[tuple[float, int]] = field(default_factory=list)  # when a member got its share in one; a crash may undo one before that
+    generations_s: list[tuple[float, int]] = field(default_factory=list)  # when a member got its share in one, which a crash cannot undo
     findings: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     high_watermarks: dict[tuple[str, Key], tuple[float, int]] = field(default_factory=dict)
     owners: dict[tuple[int, Key], str] = field(default_factory=dict)
