@@ -59,6 +59,9 @@ class FollowerEvents(Protocol):
     def on_appended(self, partition: FollowedPartition) -> None:
         """Records were appended; they may be due for a flush."""
 
+    def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
+        """It is fetched again once its log is durable: see to that, and have `next_request` called then."""
+
     def on_truncated(self, partition: FollowedPartition) -> None:
         """The log ends earlier than it did."""
 
@@ -154,7 +157,9 @@ class LeaderFetcher:
         if state is None or not state.is_ready:
             return None
         if state.waits_for_disk:
-            self._waiting_for_disk[key] = state
+            if key not in self._waiting_for_disk:
+                self._waiting_for_disk[key] = state
+                self._events.on_waiting_for_disk(state.partition)
             return None
         return FetchPartition(
             partition=key[1],

@@ -127,8 +127,12 @@ class _Events:
         assert isinstance(partition, Partition)
         if partition.has_flush_limit and partition.is_flush_due:
             self._replicas.request_flush([partition])
-            if partition.waits_for_flush:
-                self._replicas.when_flushed(self.wake)
+
+    def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
+        """Not only after an append: what a start finds in a log need not be durable either."""
+        assert isinstance(partition, Partition)
+        self._replicas.request_flush([partition])
+        self._replicas.when_flushed(self.wake)
 
     def on_truncated(self, partition: FollowedPartition) -> None:
         assert isinstance(partition, Partition)

@@ -140,20 +140,26 @@ class LinkedConnection:
 
 @stands_for(DirectoryLogs)
 class KeptLogs(DirectoryLogs):
-    """Logs that a restarted node finds again."""
+    """Logs that a restarted node finds again; after a power cut, what it finds is on the disk."""
+
+    def __init__(self, directory: Path, *, is_durable: bool) -> None:
+        super().__init__(directory)
+        self._is_durable = is_durable
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
         directory = self.directory / f"{topic}-{partition}"
         if not directory.exists():
             return super().create_log(topic, partition, topic_id, config, now_ms)
         log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
+        if self._is_durable:
+            log.flush()
         return log
 
 
 class Node:
     """One run of one broker, from its start to its death."""
 
-    def __init__(self, cluster: Cluster, node_id: int, directory: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, directory: Path, settings: dict[str, Any], *, is_durable: bool) -> None:
         self.node_id = node_id
         self.is_dead = False
         self.clock = ManualClock()
@@ -163,7 +169,7 @@ class Node:
         self._cluster = cluster
         config = ServerConfig(node_id=node_id, **settings)
         self.metadata = MetadataCache(cluster.controller.state.copy(), cluster_id="cluster", node_id=node_id, config=config)
-        self.logs = KeptLogs(directory)
+        self.logs = KeptLogs(directory, is_durable=is_durable)
         metrics = Metrics()
         self.fetchers: ReplicaFetcherManager | None = None
         self._config = config
@@ -225,6 +231,7 @@ class Cluster:
         self.controller = Controller(ServerConfig(), node_id=0, random_source=random.Random(1))
         self.batches: list[list[Any]] = []
         self.messages: list[Message] = []
+        self._without_power: set[int] = set()
         self.nodes: dict[int, Node] = {}
         self.commit([FeatureLevelRecord(name="metadata.version", feature_level=25)])
         for node_id in NODE_IDS:
@@ -322,8 +329,21 @@ class Cluster:
         epoch = 100 + len(self.batches)
         self.commit([RegisterBrokerRecord(broker_id=node_id, broker_epoch=epoch, end_points=[endpoint], fenced=False)])
         self.elect()
-        node = self.nodes[node_id] = Node(self, node_id, self._directory / str(node_id), self._settings)
+        node = self.nodes[node_id] = Node(
+            self, node_id, self._directory / str(node_id), self._settings, is_durable=node_id in self._without_power
+        )
+        self._without_power.discard(node_id)
         return node
+
+    def cut_power(self, node_id: int) -> None:
+        """As `kill`, and what was not durable is gone."""
+        logs = [(log, log.durable_end_offset) for log in self.nodes[node_id].logs.logs.values()]
+        self.kill(node_id)
+        self._without_power.add(node_id)
+        for log, durable_end_offset in logs:
+            left = Log.open(log.directory, log.topic, log.partition, log.topic_id, log.config, now_ms=0)
+            left.truncate_to(durable_end_offset)
+            left.close()
 
     def kill(self, node_id: int) -> None:
         """The process is gone; the controller has not noticed yet."""

@@ -158,6 +158,21 @@ def test_a_partition_with_flush_messages_1_is_acknowledged_when_it_is_durable_on
     assert [cluster.nodes[node_id].log().durable_end_offset for node_id in (1, 2, 3)] == [1, 1, 1]
 
 
+def test_a_follower_with_flush_messages_1_makes_durable_what_it_finds_at_its_start(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create_topic("a", flush_messages="1")
+    cluster.produce("a", "x")
+    cluster.settle()
+    cluster.kill(3)
+
+    cluster.start(3)
+    assert cluster.nodes[3].log().durable_end_offset == 0
+    cluster.settle()
+
+    assert cluster.nodes[3].log().durable_end_offset == 1
+    assert set(cluster.isr()) == {1, 2, 3}
+
+
 def test_a_lost_answer_is_asked_for_again_after_the_back_off(cluster: Cluster) -> None:
     cluster.settle()
     answers = cluster.produce("a", "x")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from broker.metadata.image import NO_LEADER
+from broker.replication.fetcher.fetch_state import FetchState
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
 from broker.replication.fetcher_control import InitialFetch
 from broker.replication.in_sync_replicas import InSyncReplicas
@@ -25,10 +26,11 @@ from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from tests.broker.replication.cluster import NODE_IDS, Cluster, Node, Stored, stored
 
-SEEDS = 40
+SEEDS = 30
 ABLATION_SEEDS = 300
 STEPS = 500
 LAG_MAX_MS = 30_000
+DISK_SEED = 18  # shows that a follower has to wait for its disk
 ROUNDS_TO_HEAL = 14
 
 
@@ -39,10 +41,10 @@ class LostRecordError(AssertionError):
 class History:
     """One history. `acknowledged` are the values by their offsets."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, **config: str) -> None:
         self.random = random.Random(seed)
         self.cluster = Cluster(directory)
-        self.cluster.create_topic("a", min_insync_replicas="2")
+        self.cluster.create_topic("a", min_insync_replicas="2", **config)
         self.acknowledged: dict[int, str] = {}
         self.acknowledged_count = 0
         self._produced_count = 0
@@ -168,6 +170,32 @@ class History:
             assert node.log().high_watermark == len(expected)
 
 
+class PowerCutHistory(History):
+    """With flush.messages=1, and brokers that lose what was not durable, now and then all at once."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        super().__init__(directory, seed, flush_messages="1")
+        self.steps |= {self.write_to_disk: 12, self.cut_all: 1}
+
+    def kill(self) -> None:
+        if self.cluster.alive:
+            self.cluster.cut_power(self.random.choice(self.cluster.alive).node_id)
+
+    def cut_all(self) -> None:
+        if self.random.random() < 0.3:
+            for node in self.cluster.alive:
+                self.cluster.cut_power(node.node_id)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_with_flush_messages_1_acknowledged_records_survive_the_power_of_all_brokers(tmp_path: Path, seed: int) -> None:
+    history = PowerCutHistory(tmp_path, seed)
+
+    history.run()
+
+    assert set(history.cluster.isr()) == set(NODE_IDS)
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_acknowledged_records_survive_and_logs_become_one(tmp_path: Path, seed: int) -> None:
     history = History(tmp_path, seed)
@@ -249,10 +277,10 @@ FAILING_SEEDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
 """For each rule that is left out a seed that shows it. One that passes by now is searched anew."""
 
 
-def find_failure(directory: Path, seeds: Iterable[int]) -> AssertionError | None:
+def find_failure(directory: Path, seeds: Iterable[int], kind: Callable[[Path, int], History] = History) -> AssertionError | None:
     for seed in seeds:
         try:
-            History(directory / str(seed), seed).run()
+            kind(directory / str(seed), seed).run()
         except AssertionError as error:
             return error
     return None
@@ -263,3 +291,9 @@ def test_each_rule_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abla
     ablation(monkeypatch)
 
     assert find_failure(tmp_path, (FAILING_SEEDS[ablation], *range(ABLATION_SEEDS))) is not None
+
+
+def test_a_follower_that_does_not_wait_for_its_disk_loses_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FetchState, "waits_for_disk", False)
+
+    assert find_failure(tmp_path, (DISK_SEED, *range(ABLATION_SEEDS)), PowerCutHistory) is not None

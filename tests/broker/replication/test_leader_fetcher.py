@@ -44,6 +44,9 @@ class NotedEvents:
     def on_appended(self, partition: FollowedPartition) -> None:
         self.told.append(f"appended {partition!r}")
 
+    def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
+        self.told.append(f"waiting {partition!r}")
+
     def on_truncated(self, partition: FollowedPartition) -> None:
         self.told.append(f"truncated {partition!r}")
 
