@@ -25,7 +25,7 @@ from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
 from broker.metrics import RequestMetrics
 from broker.network.request_pipeline import Chunks
-from broker.services import Handler, Services
+from broker.services import ControllerServices, Handler, Services
 from broker.turns import Turns, Work
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
@@ -190,7 +190,7 @@ class _Answering:
 class KafkaApis:
     """Dispatches the request frames of one kind of listeners. `handle` is what every connection's pipeline calls."""
 
-    def __init__(self, services: Services, turns: Turns, kind: ListenerKind = ListenerKind.CLIENT) -> None:
+    def __init__(self, services: Services | ControllerServices, turns: Turns, kind: ListenerKind = ListenerKind.CLIENT) -> None:
         self._services = services
         self._kind = kind
         self._apis = apis_of(kind)

@@ -14,10 +14,10 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.background import Background
 from broker.context import ListenerFacts
@@ -55,7 +55,7 @@ from broker.quorum.driver import QuorumDriver
 from broker.quorum.opening import RecordFormats, open_quorum
 from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
-from broker.services import Services
+from broker.services import ControllerServices, Services
 from broker.turns import Turns
 from broker.unused_memory import UnusedMemory
 from broker.version import VERSION
@@ -63,6 +63,7 @@ from broker.worker.jobs import Worker
 from config.endpoints import Endpoint
 from config.loading import log_warnings
 from config.server import ServerConfig
+from protocol.apis import ListenerKind
 from protocol.codec_in_turns import clear_arrays_in_turns
 from protocol.compression import Compression
 from protocol.errors import KafkaError
@@ -74,10 +75,17 @@ from storage.log import Log
 from storage.log_manager import LogManager
 from storage.meta_properties import MetaProperties
 
+if TYPE_CHECKING:
+    from broker.cluster.links import ClusterLinks
+
 log = logging.getLogger("barnabas.server")
 
 PREPARATION_MS = 1_000
 """After the broker is ready: a client that waits for that comes first."""
+
+WAIT_FOREVER_MS = 2**31
+"""From here on server.max.startup.time.ms, which Kafka sets to the end of time, bounds nothing."""
+
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 
 
@@ -103,15 +111,20 @@ class Broker:
         self._stopped: asyncio.Future[int] = self._loop.create_future()
         self._undo: list[Callable[[], Any]] = []  # what `stop` does, last first; each may return an awaitable
         self.listeners: list[Listener] = []
+        self.controller_listeners: list[Listener] = []
         self._registry: ConnectionRegistry | None = None
         self._replica_manager: ReplicaManager | None = None
         self._controller: ControllerClient | None = None
         self._local_controller: LocalController | None = None
         self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
         self._directory_ids: dict[str, bytes] = {}
+        self._links: ClusterLinks | None = None
+        on_busy = partial(self._collection_pause.note, "requests")
+        self._turns = Turns(self._loop.call_soon, self._clock.monotonic_us, on_busy, clear_arrays_in_turns)
         self._apis: KafkaApis | None = None
         self._log_manager: LogManager | None = None
         self._metadata_log: Log | None = None
+        self._controller_apis: KafkaApis | None = None
         self._failed_directories: set[Path] = set()
         self._descriptors = divide_descriptors(platform.descriptors_max)
         self.node_id = config.node_id
@@ -122,6 +135,9 @@ class Broker:
         """Raises StartError; what was begun is then undone."""
         try:
             await self._start()
+        except StartError:
+            await self.stop()
+            raise
         except (ListenError, StorageError, KafkaError, OSError) as e:
             await self.stop()
             raise StartError(str(e)) from e
@@ -185,14 +201,23 @@ class Broker:
         config = self.config
         self._undo.append(self._executor.shutdown)
         self._registry = registry = self._make_registry()
+        if config.controller_listener_names:
+            from broker.cluster.links import ClusterLinks  # a node on its own starts without it
+
+            self._links = ClusterLinks(self._platform, registry.pool, config)
+        for endpoint in config.controller_listeners:
+            self.controller_listeners.append(self._bind(endpoint, registry, ListenerKind.CONTROLLER))
         for endpoint in config.client_listeners:
-            self._bind(endpoint, registry)
+            self.listeners.append(self._bind(endpoint, registry))
         self._log_manager = log_manager = self._open_directories()
         metadata, quorum, channel, publisher = await self._load_metadata(log_manager)
+        if "broker" not in config.process_roles:
+            return
         await open_logs(quorum, metadata, log_manager, now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
         lifecycle = await self._register(channel, metadata, publisher, log_manager)
-        controller = self._controller = ControllerClient(channel, metadata, config, self._clock, on_busy=self._collection_pause.note)
+        forwarding = self._make_channel(quorum, config.controller_socket_timeout_ms)
+        controller = self._controller = ControllerClient(forwarding, metadata, config, self._clock, on_busy=self._collection_pause.note)
         self._undo.append(controller.close)
         # Subscribed now, they see each partition once, with the leader epoch of this start.
         replica_manager = self._make_replica_manager(metadata, log_manager, channel)
@@ -236,9 +261,10 @@ class Broker:
         self._undo.append(registry.close)
         return registry
 
-    def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry) -> None:
+    def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry, kind: ListenerKind = ListenerKind.CLIENT) -> Listener:
         facts = ListenerFacts(
             endpoint.listener_name,
+            kind=kind,
             security_protocol=endpoint.security_protocol,
             max_frame_size=self.config.socket_request_max_bytes,
         )
@@ -252,8 +278,8 @@ class Broker:
             ),
         )
         self._undo.append(listener.stop)
-        self.listeners.append(listener)
         listener.bind(endpoint.host, endpoint.port)
+        return listener
 
     def _open_directories(self) -> LogManager:
         """Lock the log directories and find out who we are, formatting empty ones where that is asked for."""
@@ -308,6 +334,7 @@ class Broker:
             call_soon=self._loop.call_soon,
             run_blocking=self.run_blocking,
             disk=self._platform.disk,
+            peers=None if self._links is None else self._links.quorum_peers(),
             on_failure=self._quorum_failed,
         )
         self._undo.append(quorum.log.close)
@@ -317,24 +344,65 @@ class Broker:
         )
         self._undo.append(snapshots.close)
         publisher = MetadataPublisher(cache, snapshots)
-        controller = LocalController(
-            lambda: self._make_controller(cache.state.copy()),
-            quorum.driver,
-            self._clock,
-            node_id=self.node_id,
-            bootstrap=lambda: read_bootstrap_records(root, self._platform.disk),
-            on_busy=self._collection_pause.note,
-        )
-        self._local_controller = controller
         quorum.driver.register(publisher)
-        quorum.driver.register(controller)
+        controller = self._make_local_controller(cache, quorum.driver)
         self._undo.append(quorum.driver.close)
         quorum.driver.start()
-        await quorum.driver.caught_up()
+        if self._controller_apis is not None:
+            for listener in self.controller_listeners:
+                listener.listen()
+                await listener.start(self._controller_apis.handle)
+        await self._unless_stopped(quorum.driver.caught_up())
         await publisher.shorten_start()
-        await controller.wait_first_records_committed()
+        if self._links is None and controller is not None:
+            await controller.wait_first_records_committed()
+        return cache, quorum.driver, self._make_channel(quorum.driver, config.broker_session_timeout_ms), publisher
+
+    def _make_local_controller(self, cache: MetadataCache, quorum: QuorumDriver) -> LocalController | None:
+        """The controller in this process; it also serves other nodes where they can reach it."""
+        config = self.config
+        if "controller" not in config.process_roles:
+            return None
+        controller = self._local_controller = LocalController(
+            lambda: self._make_controller(cache.state.copy()),
+            quorum,
+            self._clock,
+            node_id=self.node_id,
+            bootstrap=lambda: read_bootstrap_records(Path(config.metadata_log_dir), self._platform.disk),
+            is_alone=self._links is None,
+            on_busy=self._collection_pause.note,
+        )
+        quorum.register(controller)
         self._undo.append(controller.close)
-        return cache, quorum.driver, controller, publisher
+        if self.controller_listeners:
+            services = ControllerServices(self._clock, self.metrics, cache, controller, quorum.handle_request)
+            self._controller_apis = KafkaApis(services, self._turns, ListenerKind.CONTROLLER)
+            self._undo.append(self._controller_apis.close)
+        return controller
+
+    def _make_channel(self, quorum: QuorumDriver, retry_timeout_ms: int) -> ControllerChannel:
+        """A way to the active controller: directly where no other node can be it."""
+        if self._links is None:
+            assert self._local_controller is not None, "a node that reaches no other is its own controller"
+            return self._local_controller
+        route = self._links.controller_route(quorum, self._local_controller, retry_timeout_ms=retry_timeout_ms)
+        self._undo.append(route.close)
+        return route
+
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for others. Raises StartError when it takes too long, or this node is asked to stop first."""
+        timeout_ms = self.config.server_max_startup_time_ms
+        task = self._loop.create_task(waiting)
+        timeout_s = timeout_ms / 1000 if timeout_ms < WAIT_FOREVER_MS else None
+        try:
+            await asyncio.wait((task, self._stopped), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise StartError(f"stopped by {self.stop_reason}" if self._stopped.done() else "the start took too long")
+            task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     def _make_controller(self, state: ClusterState) -> Controller:
         return Controller(
@@ -410,22 +478,21 @@ class Broker:
         ]
         lifecycle = BrokerLifecycle(channel, metadata, self.config, self._clock, metadata_offset=lambda: publisher.heard.offset - 1)
         self._undo.append(lifecycle.stop)
-        await lifecycle.start(
-            incarnation_id=new_id(self._platform.entropy),
-            endpoints=endpoints,
-            log_dirs=list(directory_ids.values()),
-            replicas=LocalReplicas(
-                directory_ids={(log.topic, log.partition): directory_ids[log.log_dir] for log in log_manager.logs()},
-                online_ids=frozenset(directory_ids.values()),
-                has_offline_directories=len(log_manager.online_directories) < len(log_manager.directories),
-            ),
+        replicas = LocalReplicas(
+            directory_ids={(log.topic, log.partition): directory_ids[log.log_dir] for log in log_manager.logs()},
+            online_ids=frozenset(directory_ids.values()),
+            has_offline_directories=len(log_manager.online_directories) < len(log_manager.directories),
+        )
+        log_dirs = list(directory_ids.values())
+        incarnation_id = new_id(self._platform.entropy)
+        await self._unless_stopped(
+            lifecycle.start(incarnation_id=incarnation_id, endpoints=endpoints, log_dirs=log_dirs, replicas=replicas)
         )
         self._lifecycle = lifecycle
         return lifecycle
 
     async def _serve(self, services: Services, registry: ConnectionRegistry) -> None:
-        on_busy = partial(self._collection_pause.note, "requests")
-        apis = self._apis = KafkaApis(services, Turns(self._loop.call_soon, self._clock.monotonic_us, on_busy, clear_arrays_in_turns))
+        apis = self._apis = KafkaApis(services, self._turns)
         self._undo.append(apis.close)
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:
@@ -533,6 +600,9 @@ async def _run(
     try:
         await broker.start()
     except StartError as e:
+        if broker.stop_reason:
+            log.info("stopped before it was ready %s", Fields(reason=broker.stop_reason))
+            return await broker.wait_stopped()
         console.report_start_failure(str(e))
         return 1
     _say_ready(broker, console, ready_line)
@@ -557,7 +627,9 @@ def _say_ready(broker: Broker, console: Console, ready_line: Callable[[Broker], 
     config = broker.config
     addresses = [
         f"{endpoint.listener_name}://{endpoint.host or socket.gethostname()}:{listener.port}"
-        for endpoint, listener in zip(config.client_listeners, broker.listeners, strict=True)
+        for endpoint, listener in zip(
+            config.client_listeners or config.controller_listeners, broker.listeners or broker.controller_listeners, strict=True
+        )
     ]
     data = ",".join(config.log_dirs)
     line = f"barnabas {VERSION} ready on {' '.join(addresses)} data={data} node={broker.node_id} in {_process_age_s():.2f} s"

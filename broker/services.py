@@ -12,6 +12,7 @@ from broker.deferred import Deferred
 
 if TYPE_CHECKING:
     from broker.clock import Clock
+    from broker.controller.channel import ControllerChannel
     from broker.groups.coordinator import GroupCoordinator
     from broker.lifecycle.controller_client import ControllerClient
     from broker.metadata.metadata_cache import MetadataCache
@@ -43,3 +44,15 @@ class Services(NamedTuple):
     """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
     worker: Worker | None = None
     """Computes outside this process; None (some tests): everything is done on the loop."""
+
+
+class ControllerServices(NamedTuple):
+    """Everything a handler of a controller listener may call: it serves before this node's broker does, and without one."""
+
+    clock: Clock
+    metrics: Metrics
+    metadata: MetadataCache
+    controller: ControllerChannel
+    """The controller in this process, which is the active one or answers NOT_CONTROLLER."""
+    ask_quorum: Callable[[Any, int, str], Deferred]
+    """The quorum's answer to a request, given its version and the name of the listener that it came by."""

@@ -82,15 +82,8 @@ min.compaction.lag.ms  Shortest time that a record stays uncompacted
 = one node has no other broker
 auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself
 controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
-controller.quorum.auto.join.enable  Whether a controller adds itself to a dynamic quorum
-controller.quorum.election.backoff.max.ms  Longest wait before a new election after a lost one
-controller.quorum.election.timeout.ms  Time without hearing of a leader before an election
 controller.quorum.fetch.max.bytes  Most bytes of the metadata log in one fetch
 controller.quorum.fetch.snapshot.max.bytes  Most bytes of a metadata snapshot in one fetch
-controller.quorum.fetch.timeout.ms  Time without a fetch from the leader before a follower becomes a candidate
-controller.quorum.request.timeout.ms  Longest wait for an answer within the quorum
-controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried
-controller.socket.timeout.ms  Longest wait for an answer from the controller
 leader.imbalance.check.interval.seconds  Time between checks whether leaders are balanced
 log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory
 replica.socket.receive.buffer.bytes  Socket receive buffer of replication
@@ -145,8 +138,6 @@ metrics.recording.level  Kafka's metrics sampling
 metrics.sample.window.ms  Kafka's metrics sampling
 = clients' own metrics are not collected
 telemetry.max.bytes  Largest batch of client metrics
-= a start does not wait for others
-server.max.startup.time.ms  Longest start
 = there is nothing unfinished to offer
 unstable.api.versions.enable  Whether unfinished API versions are offered
 unstable.feature.versions.enable  Whether unfinished feature versions are allowed
@@ -179,8 +170,15 @@ config.providers  Sources of indirect config values; setting it stops the start,
 connections.max.idle.ms  Idle time after which a connection is closed.
 controlled.shutdown.enable  Whether a stopping broker hands its leaderships over first.
 controller.listener.names  Listeners that serve the controller quorum; clients are not told of them.
-controller.quorum.bootstrap.servers  Addresses at which the controller quorum is found; here it may name this node only.
-controller.quorum.voters  The quorum's members as id@host:port; here it may name this node only.
+controller.quorum.auto.join.enable  Whether a controller adds itself to a dynamic quorum.
+controller.quorum.bootstrap.servers  Addresses at which the controller quorum is found.
+controller.quorum.election.backoff.max.ms  Longest wait before a new election after a lost one.
+controller.quorum.election.timeout.ms  Time without hearing of a leader before an election.
+controller.quorum.fetch.timeout.ms  Time without a fetch from the leader before a follower becomes a candidate.
+controller.quorum.request.timeout.ms  Longest wait for an answer within the quorum.
+controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried.
+controller.quorum.voters  The quorum's members as id@host:port.
+controller.socket.timeout.ms  Longest wait for an answer from the controller.
 cordoned.log.dirs  Log directories that get no new partitions; setting it stops the start, for it is not supported yet.
 create.topic.policy.class.name  A Java class that may refuse topics; setting it stops the start, for it cannot be loaded.
 default.replication.factor  Replicas of a topic that is created without saying how many.
@@ -238,7 +236,7 @@ offsets.topic.compression.codec  Codec of __consumer_offsets, by its number in t
 offsets.topic.num.partitions  Partitions of __consumer_offsets.
 offsets.topic.replication.factor  Replicas of __consumer_offsets.
 offsets.topic.segment.bytes  Segment size of __consumer_offsets.
-process.roles  What this node is; here it must be both broker and controller.
+process.roles  What this node is: broker, controller, or both.
 producer.id.expiration.check.interval.ms  Time between checks for expired producer ids.
 producer.id.expiration.ms  How long a partition remembers an idle producer.
 queued.max.request.bytes  Bytes of requests held at once, over all connections; -1 leaves it to barnabas.queued.max.request.bytes.
@@ -251,7 +249,6 @@ replica.fetch.response.max.bytes  Bytes a follower asks for in one response.
 replica.fetch.wait.max.ms  Longest wait of a follower's fetch.
 replica.high.watermark.checkpoint.interval.ms  Longest time between checkpoints of high watermarks; the others write them too.
 replica.lag.time.max.ms  How long a follower may lag before it leaves the in-sync replicas.
-unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
 replica.selector.class  A Java class that picks the replica to fetch from; setting it stops the start, for it cannot be loaded.
 replica.socket.timeout.ms  Longest wait for a leader's answer.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
@@ -261,6 +258,7 @@ segment.bytes  Size at which a new segment is begun.
 segment.index.bytes  Size of a segment's offset index.
 segment.jitter.ms  Random time by which rolling is brought forward, so that segments do not all roll at once.
 segment.ms  Age at which a new segment is begun.
+server.max.startup.time.ms  Longest wait of a start for the metadata quorum and the controller, 2^31 and more for no limit.
 socket.listen.backlog.size  Connections that the system holds before they are accepted; the default is 1024 (Kafka: 50).
 socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
 socket.request.max.bytes  Largest request.
@@ -269,6 +267,7 @@ transaction.state.log.min.isr  Replicas of __transaction_state that must have a 
 transaction.state.log.num.partitions  Partitions of __transaction_state.
 transaction.state.log.replication.factor  Replicas of __transaction_state.
 transaction.state.log.segment.bytes  Segment size of __transaction_state.
+unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
 """
 
 

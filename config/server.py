@@ -227,6 +227,7 @@ class ServerConfig:
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
     controller_socket_timeout_ms: int = 30_000
+    server_max_startup_time_ms: int = 9_223_372_036_854_775_807
     broker_heartbeat_interval_ms: int = 2000
     broker_session_timeout_ms: int = 9000
     initial_broker_registration_timeout_ms: int = 60_000
@@ -277,6 +278,20 @@ class ServerConfig:
     def client_advertised_listeners(self) -> tuple[Endpoint, ...]:
         """What clients are told, each by the listener they came by."""
         return tuple(endpoint for endpoint in self.advertised_listeners if endpoint.listener_name not in self.controller_listener_names)
+
+    @property
+    def controller_listeners(self) -> tuple[Endpoint, ...]:
+        """The listeners of this node's controller; none where it is no controller, or has nobody to speak to."""
+        return tuple(endpoint for endpoint in self.listeners if endpoint.listener_name in self.controller_listener_names)
+
+    @property
+    def is_own_quorum_server(self) -> bool:
+        """Whether controller.quorum.bootstrap.servers names no other node than this one, by the port of its controller listener."""
+        key = "controller.quorum.bootstrap.servers"
+        own_ports = [endpoint.port for endpoint in self.controller_listeners]
+        own_hosts = {"localhost", "127.0.0.1", *(each.host for each in (*self.listeners, *self.advertised_listeners))}
+        servers = [parse_host_and_port(key, server) for server in self.controller_quorum_bootstrap_servers]
+        return all(port in own_ports and host in own_hosts for host, port in servers)
 
     @property
     def connections_limit(self) -> int:

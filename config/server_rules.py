@@ -139,9 +139,17 @@ def _check_listeners(config: ServerConfig) -> None:
             raise ConfigError("advertised.listeners", endpoint, "cannot use the nonroutable address 0.0.0.0; use a routable address")
         if endpoint.listener_name not in names:
             raise ConfigError("advertised.listeners", endpoint, f"must name a listener defined in listeners ({', '.join(names)})")
+    is_controller = "controller" in config.process_roles
     for name in config.controller_listener_names:
-        if name not in names:
+        if not is_controller and name in names:
+            raise ConfigError("listeners", name, "is a controller listener, and this node is no controller")
+        if is_controller and name not in names:
             raise ConfigError("controller.listener.names", name, f"must name a listener defined in listeners ({', '.join(names)})")
+    if "broker" not in config.process_roles:
+        if config.client_listeners:
+            name = config.client_listeners[0].listener_name
+            raise ConfigError("listeners", name, "is no controller listener, and this node is no broker")
+        return
     advertised_names = [endpoint.listener_name for endpoint in config.client_advertised_listeners]
     if not advertised_names:
         raise ConfigError("advertised.listeners", ",".join(names), "there must be at least one listener that is not the controller's")
@@ -151,21 +159,27 @@ def _check_listeners(config: ServerConfig) -> None:
 
 
 def _check_quorum(config: ServerConfig) -> None:
-    """One node is its own quorum; other voters stop the start rather than being ignored."""
-    if set(config.process_roles) != {"broker", "controller"}:
-        roles = ",".join(config.process_roles)
-        raise ConfigError("process.roles", roles, "clusters are not supported yet; this node must be both: broker,controller")
-    voters = config.controller_quorum_voters
-    if any(voter.node_id != config.node_id for voter in voters) or len(voters) > 1:
-        others = ",".join(_voter_text(voter) for voter in voters)
-        raise ConfigError(
-            "controller.quorum.voters", others, f"clusters are not supported yet; the only voter must be this node ({config.node_id})"
-        )
-    servers = config.controller_quorum_bootstrap_servers
-    ports = [endpoint.port for endpoint in config.listeners if endpoint.listener_name in config.controller_listener_names]
-    key = "controller.quorum.bootstrap.servers"
-    if len(servers) > 1 or any(parse_host_and_port(key, server)[1] not in ports for server in servers):
-        raise ConfigError(key, ",".join(servers), "clusters are not supported yet; it may name only this node's controller listener")
+    """Kafka's rules between a node's roles, its controller listener and the voters (KafkaConfig.validateValues)."""
+    key, voters = "controller.quorum.voters", config.controller_quorum_voters
+    voter_texts = ",".join(_voter_text(voter) for voter in voters)
+    is_voter = any(voter.node_id == config.node_id for voter in voters)
+    if "controller" not in config.process_roles:
+        if not config.controller_listener_names:
+            raise ConfigError("controller.listener.names", "", "must name the controllers' listener on a node that is no controller")
+        if is_voter:
+            raise ConfigError(key, voter_texts, f"must not contain this node ({config.node_id}), which is no controller")
+        if not voters and not config.controller_quorum_bootstrap_servers:
+            raise ConfigError(key, "", "or controller.quorum.bootstrap.servers must be set on a node that is no controller")
+    elif voters and not is_voter:
+        raise ConfigError(key, voter_texts, f"must contain this node ({config.node_id}), which is a controller")
+    for server in config.controller_quorum_bootstrap_servers:
+        parse_host_and_port("controller.quorum.bootstrap.servers", server)
+    if config.controller_listener_names:
+        return
+    if len(voters) > 1:
+        raise ConfigError(key, voter_texts, "others reach this node by a controller listener only; set controller.listener.names")
+    if "broker" not in config.process_roles or config.controller_quorum_bootstrap_servers:
+        raise ConfigError("controller.listener.names", "", "must name the listener of this controller")
 
 
 def _voter_text(voter: Voter) -> str:

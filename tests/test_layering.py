@@ -78,6 +78,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
+    # Other nodes: how this one reaches them.
+    "broker.cluster": (
+        "broker.cluster",
+        "broker.controller.channel",
+        "broker.network.client",
+        "broker.quorum",
+        *FACTS,
+        "protocol",
+        "config",
+    ),
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",

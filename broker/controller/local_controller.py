@@ -73,7 +73,8 @@ class _Leadership:
 class LocalController:
     """Satisfies ControllerChannel, and QuorumListener, to be registered behind the MetadataPublisher.
 
-    `make_controller` makes one of the committed state; `bootstrap` reads what a new cluster's log begins with."""
+    `make_controller` makes one of the committed state; `bootstrap` reads what a new cluster's log begins with. `is_alone`: no
+    other broker can reach this node."""
 
     def __init__(
         self,
@@ -83,10 +84,12 @@ class LocalController:
         *,
         node_id: int,
         bootstrap: Callable[[], Sequence[Any]],
+        is_alone: bool = True,
         on_busy: OnBusy = ignore_busy,
     ) -> None:
         self._make_controller = make_controller
         self._bootstrap = bootstrap
+        self._is_alone = is_alone
         self._leadership: _Leadership | None = None
         self._quorum = quorum
         self._node_id = node_id
@@ -122,7 +125,8 @@ class LocalController:
     def _begin(self) -> None:
         state = self._active.state
         self._append(activation_records(state, [] if state.features else self._bootstrap()), _ignore_outcome)
-        self._append(fencing_records(state, except_node_id=self._node_id), _ignore_outcome)
+        if self._is_alone:
+            self._append(fencing_records(state, except_node_id=self._node_id), _ignore_outcome)
         self._watch_sessions()
 
     def fail(self, error: Exception) -> None:

@@ -16,14 +16,16 @@ Source: KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid (KIP-35, 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from broker.context import RequestContext
 from broker.services import Handler, Services
 from protocol.apis import API_VERSIONS_KEY, DECLARED, ListenerKind, apis_of
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 
 FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_FEATURES_FROM_0 = 4
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -32,15 +34,15 @@ def build(services: Services) -> Handler:
     return build_for(ListenerKind.CLIENT)
 
 
-def build_for(kind: ListenerKind) -> Handler:
-    """The handler for one kind of listeners."""
+def build_for(kind: ListenerKind, features: Sequence[SupportedFeatureKey] = ()) -> Handler:
+    """The handler for one kind of listeners, which tells `features` as supported."""
+    api_keys = [
+        ApiVersion(api_key=api.key, min_version=api.advertised_min_version, max_version=api.max_version)
+        for api in sorted(apis_of(kind).values(), key=lambda api: api.key)
+    ]
     # Built once: nobody changes a response.
-    response = ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(api_key=api.key, min_version=api.advertised_min_version, max_version=api.max_version)
-            for api in sorted(apis_of(kind).values(), key=lambda api: api.key)
-        ]
-    )
+    response = ApiVersionsResponse(api_keys=api_keys, supported_features=list(features))
+    old_response = ApiVersionsResponse(api_keys=api_keys, supported_features=[each for each in features if each.min_version > 0])
 
     def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
@@ -48,7 +50,7 @@ def build_for(kind: ListenerKind) -> Handler:
             if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             context.connection.client_software_name, context.connection.client_software_version = name, version
-        return response
+        return response if context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_0 else old_response
 
     return handle
 

@@ -17,7 +17,7 @@ from broker.clock import Clock, Timer
 from broker.controller.channel import ControllerChannel
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -32,8 +32,6 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest, Fea
 
 logger = logging.getLogger("barnabas.lifecycle")
 
-METADATA_VERSION_MIN = 7
-"""3.3-IV3, the oldest that Kafka 4 reads."""
 RETRY_MS = 100
 """Between two tries to be heard by the controller."""
 RETRIED = (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)

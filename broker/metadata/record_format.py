@@ -22,6 +22,8 @@ from protocol.records import SimpleRecord, append_record, build_batch_of, crc_is
 from storage.errors import StorageError
 
 METADATA_VERSION_FEATURE = "metadata.version"
+METADATA_VERSION_MIN = 7
+"""3.3-IV3, the oldest that Kafka 4 reads."""
 METADATA_VERSION_LEVEL = 25
 """4.0-IV3."""
 

@@ -25,6 +25,7 @@ from broker.quorum.quorum import Batch, QuorumListener
 from broker.quorum.raft import Outgoing, Ready
 from broker.quorum.raft_state import Vote
 from broker.quorum.replica import RaftReplica
+from broker.quorum.voters import Address
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.flush import FlushWork
@@ -107,6 +108,12 @@ class QuorumDriver:
     @property
     def leader_id(self) -> int:
         return self._replica.raft.leader_id
+
+    @property
+    def leader_address(self) -> Address | None:
+        """Where the leader is reached on our controller listener; None when that is not known."""
+        raft = self._replica.raft
+        return raft.state.leader_endpoints.get(raft.config.listener_name)
 
     @property
     def epoch(self) -> int:

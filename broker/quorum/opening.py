@@ -1,6 +1,7 @@
 """Opening this node's part of the metadata quorum: its log, what it remembers, and the driver of its replica.
 
-A quorum of one for now: its only voter is this node, named in server.properties or, with kraft.version 1, in the log by formatting.
+Its voters are those of controller.quorum.voters or, with kraft.version 1, those that the log names. A node without a controller listener,
+as the embedded default is, must be the only one: others could not reach it.
 
 Source: kafka.raft.KafkaRaftManager.
 """
@@ -15,20 +16,22 @@ from typing import Any, NamedTuple
 
 from broker.blocking import RunBlocking
 from broker.clock import Clock
-from broker.quorum.driver import NoPeers, QuorumDriver
+from broker.quorum.driver import NoPeers, Peers, QuorumDriver
 from broker.quorum.listening import BatchReader, DecodeBatches
 from broker.quorum.log import EncodeBatch, QuorumLog, log_config
 from broker.quorum.quorum_state import read_vote, write_vote
 from broker.quorum.raft import RaftConfig
 from broker.quorum.raft_log import ControlRecord
 from broker.quorum.replica import RaftReplica
-from broker.quorum.voters import NO_ENDPOINTS, Endpoints, ReplicaKey, Voter, VoterSet
+from broker.quorum.voters import NO_ENDPOINTS, Address, Endpoints, ReplicaKey, Voter, VoterSet
+from config.endpoints import parse_host_and_port
 from config.server import ServerConfig
 from protocol.records import ControlRecordType
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 
 DEFAULT_LISTENER = "CONTROLLER"
+BOOTSTRAP_KEY = "controller.quorum.bootstrap.servers"
 
 
 class OpenedQuorum(NamedTuple):
@@ -58,9 +61,11 @@ def open_quorum(
     call_soon: Callable[..., Any],
     run_blocking: RunBlocking,
     disk: Disk = SYSTEM_DISK,
+    peers: Peers | None = None,
     on_failure: Callable[[Exception], None],
 ) -> OpenedQuorum:
-    """The quorum whose log is in `root`, the metadata log directory. Blocks. Raises StorageError, also when others vote in it."""
+    """The quorum whose log is in `root`, the metadata log directory. Blocks. Raises StorageError, also when others vote in it and there
+    are no `peers`."""
     settings = log_config(config.metadata_log_segment_bytes, config.metadata_log_segment_ms)
     log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms(), disk=disk)
     try:
@@ -69,7 +74,7 @@ def open_quorum(
         vote = read_vote(log.log.directory, disk)
         replica = RaftReplica(raft_config, log, vote, control_records, random_source=random_source, now_ms=clock.monotonic_ms())
         voters = replica.raft.voters
-        if not voters.is_only_voter(me):
+        if peers is None and not voters.is_only_voter(me):
             names = ", ".join(str(voter.key) for voter in voters)
             raise StorageError(f"{log.log.directory}: the metadata quorum's voters are {names}; the only one must be this node ({me})")
     except BaseException:
@@ -83,27 +88,61 @@ def open_quorum(
         call_soon=call_soon,
         run_blocking=run_blocking,
         write_vote=functools.partial(write_vote, log.log.directory, disk=disk),
-        peers=NoPeers(),
+        peers=peers or NoPeers(),
         on_failure=on_failure,
     )
     return OpenedQuorum(driver, log, replica)
 
 
 def _raft_config(config: ServerConfig, me: ReplicaKey, cluster_id: str, control_records: list[ControlRecord]) -> RaftConfig:
-    static_endpoints = {voter.node_id: {_listener_name(config): (voter.host, voter.port)} for voter in config.controller_quorum_voters}
+    voters = _static_voters(config, me)
     in_log = [record.value for record in control_records if record.type is ControlRecordType.KRAFT_VOTERS]
-    endpoints: Endpoints = static_endpoints.get(me.node_id, NO_ENDPOINTS)
-    if in_log:
-        # What the voters say of this node stays: nobody else asks it yet, and another version of it finds its address there.
+    endpoints = voters.endpoints_of(me.node_id)
+    if in_log and not config.controller_listener_names:
+        # What the voters say of this node stays: nobody else asks it, and another version of it finds its address there.
         endpoints = VoterSet.from_record(in_log[-1]).endpoints_of(me.node_id) or endpoints
     return RaftConfig(
         me=me,
         cluster_id=cluster_id,
         listener_name=_listener_name(config),
-        endpoints=endpoints,
-        bootstrap=(),
-        static_voters=VoterSet([Voter(ReplicaKey(me.node_id), endpoints)]),
+        endpoints=endpoints or _own_endpoints(config),
+        bootstrap=_bootstrap_addresses(config, me),
+        static_voters=voters,
+        can_become_voter="controller" in config.process_roles,
+        auto_join=config.controller_quorum_auto_join_enable,
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        answer_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
     )
+
+
+def _static_voters(config: ServerConfig, me: ReplicaKey) -> VoterSet:
+    """Those of kraft.version 0. Where nobody is named this node is the only one, unless it is told to look for a quorum elsewhere."""
+    name = _listener_name(config)
+    if config.controller_quorum_voters:
+        return VoterSet(Voter(ReplicaKey(each.node_id), {name: (each.host, each.port)}) for each in config.controller_quorum_voters)
+    is_elsewhere = "controller" not in config.process_roles or not config.is_own_quorum_server
+    return VoterSet() if is_elsewhere else VoterSet([Voter(ReplicaKey(me.node_id), _own_endpoints(config))])
+
+
+def _bootstrap_addresses(config: ServerConfig, me: ReplicaKey) -> list[Address]:
+    """Where to ask who leads: who is no voter has no other way to find out."""
+    servers = config.controller_quorum_bootstrap_servers
+    if servers:
+        return [parse_host_and_port(BOOTSTRAP_KEY, server) for server in servers]
+    return [(voter.host, voter.port) for voter in config.controller_quorum_voters if voter.node_id != me.node_id]
+
+
+def _own_endpoints(config: ServerConfig) -> Endpoints:
+    """Where this node is reached by the other replicas."""
+    found = {
+        endpoint.listener_name: (endpoint.host or "localhost", endpoint.port)
+        for endpoint in (*config.listeners, *config.advertised_listeners)
+        if endpoint.listener_name in config.controller_listener_names
+    }
+    return found if "controller" in config.process_roles else NO_ENDPOINTS
 
 
 def _listener_name(config: ServerConfig) -> str:

@@ -113,10 +113,10 @@ def test_a_wrong_value_stops_the_start_with_the_key_and_the_range(tmp_path: Path
     assert "1" in line
 
 
-def test_voters_on_other_hosts_stop_the_start_with_one_line(tmp_path: Path) -> None:
+def test_voters_without_this_node_stop_the_start_with_one_line(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(
-        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093,2@other.example:9093\n"
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=3@localhost:9093,2@other.example:9093\n"
         f"listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\nlog.dirs={tmp_path}\n"
     )
 

@@ -27,10 +27,6 @@ ALSO_MADE_OF = {
 }
 # Checked at the start, which a wrong one stops; nothing else depends on them on a single node.
 CHECKED = {
-    "process.roles",
-    "controller.listener.names",
-    "controller.quorum.bootstrap.servers",
-    "controller.quorum.voters",
     "inter.broker.listener.name",
     "listener.security.protocol.map",
 }

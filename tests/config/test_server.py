@@ -113,12 +113,47 @@ def test_one_port_serves_ipv4_and_ipv6() -> None:
     assert [each.port for each in config.listeners] == [9092, 9092]
 
 
-def test_a_node_that_is_not_its_own_whole_cluster_is_refused() -> None:
-    assert "clusters are not supported yet" in refusal(process_roles="controller")
-    assert "clusters are not supported yet" in refusal(process_roles="broker")
-    assert "clusters are not supported yet" in refusal(controller_quorum_voters="1@a:9093,2@b:9093")
-    assert "clusters are not supported yet" in refusal(controller_quorum_voters="2@b:9093")
-    assert "clusters are not supported yet" in refusal(controller_quorum_bootstrap_servers="other:9093")
+CLUSTER = {"node_id": "1", "listeners": "PLAINTEXT://a:9092,CONTROLLER://a:9093", "controller_listener_names": "CONTROLLER"}
+OTHERS = "2@b:9093,3@c:9093"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"process_roles": "broker"}, "must name the controllers' listener"),
+        ({"process_roles": "controller", "listeners": "PLAINTEXT://a:9092"}, "is no controller listener"),
+        ({"node_id": "1", "controller_quorum_voters": "1@a:9093,2@b:9093"}, "set controller.listener.names"),
+        ({"controller_quorum_bootstrap_servers": "other:9093"}, "must name the listener of this controller"),
+        (CLUSTER | {"controller_quorum_voters": OTHERS}, "must contain this node (1)"),
+        (CLUSTER | {"process_roles": "broker", "controller_quorum_voters": OTHERS}, "is a controller listener"),
+        (CLUSTER | {"process_roles": "controller", "controller_quorum_voters": "1@a:9093"}, "is no controller listener"),
+        (CLUSTER | {"process_roles": "broker", "listeners": "PLAINTEXT://a:9092"}, "must be set"),
+        (
+            CLUSTER | {"process_roles": "broker", "listeners": "PLAINTEXT://a:9092", "controller_quorum_voters": "1@a:9093"},
+            "must not contain this node (1)",
+        ),
+    ],
+)
+def test_roles_listeners_and_voters_that_do_not_fit_are_refused(settings: dict[str, str], why: str) -> None:
+    assert why in refusal(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        CLUSTER | {"controller_quorum_voters": f"1@a:9093,{OTHERS}"},
+        CLUSTER | {"controller_quorum_bootstrap_servers": "b:9093"},
+        CLUSTER | {"process_roles": "broker", "listeners": "PLAINTEXT://a:9092", "controller_quorum_voters": OTHERS},
+        CLUSTER | {"process_roles": "controller", "listeners": "CONTROLLER://a:9093", "controller_quorum_voters": "1@a:9093"},
+        {"node_id": "1", "controller_quorum_voters": "1@a:9093"},
+    ],
+)
+def test_a_node_of_a_cluster_is_accepted(settings: dict[str, str]) -> None:
+    config = server_config({key.replace("_", "."): value for key, value in settings.items()})
+
+    assert [each.listener_name for each in config.controller_listeners] == (
+        ["CONTROLLER"] if "CONTROLLER://" in settings.get("listeners", "") else []
+    )
 
 
 def test_settings_that_would_be_silently_dropped_are_refused() -> None:

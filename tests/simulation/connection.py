@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from protocol import codec
-from protocol.apis import APIS, Api
+from protocol.apis import DECLARED, Api
 from protocol.framing import skip_tags
 from tests.simulation.network import SimulatedNetwork
 
@@ -16,7 +16,7 @@ CLIENT_ID = b"simulated"
 REQUEST_TIMEOUT_S = 2.0
 
 _HEADER = struct.Struct(">ihhih")  # size, API key, API version, correlation id, client id's size
-_API_OF = {api.request_class.__name__: api for api in APIS.values()}
+_API_OF = {f"{api.name}Request": api for api in DECLARED.values()}
 
 
 class LostError(Exception):

@@ -1,0 +1,174 @@
+"""ControllerRoute: the ControllerChannel of a broker in a cluster. It asks the leader of the metadata quorum, whichever node that is.
+
+What this process's own controller leads is asked directly. Another node is asked with the same messages at its controller listener, one
+request at a time and in order, as Kafka does. While there is no active controller, or the one that was asked is none or does not answer,
+the request is asked again until `retry_timeout_ms` are over: it may have been carried out the first time, as with any lost answer.
+
+Clients' requests go on as the broker decoded them, in this broker's name: not in an Envelope (KIP-590) yet.
+
+Source: kafka.server.NodeToControllerChannelManagerImpl, ForwardingManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+from broker.clock import Clock
+from broker.cluster.peer_connections import PeerConnections
+from broker.context import RequestContext
+from broker.controller.channel import ControllerChannel
+from broker.quorum.driver import QuorumDriver
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+Response = TypeVar("Response")
+
+RETRY_MS = 50
+"""Between two tries, as retry.backoff.ms of Kafka's channel begins."""
+
+
+class ActiveController(NamedTuple):
+    """The node that leads the metadata quorum, and where its controller listener is."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+def find_active_controller(quorum: QuorumDriver, node_id: int) -> ActiveController | None:
+    """The leader of the quorum as this node, `node_id`, knows it and can reach it."""
+    leader_id = quorum.leader_id
+    if leader_id == node_id:
+        return ActiveController(node_id, "", 0)
+    address = quorum.leader_address
+    return None if leader_id < 0 or address is None else ActiveController(leader_id, *address)
+
+
+class ControllerRoute:
+    """Satisfies ControllerChannel. Owns `connections`; `local` is the controller in this process, None where there is none."""
+
+    def __init__(
+        self,
+        find_active: Callable[[], ActiveController | None],
+        connections: PeerConnections,
+        clock: Clock,
+        *,
+        local: ControllerChannel | None,
+        node_id: int,
+        retry_timeout_ms: int,
+    ) -> None:
+        self._find_active = find_active
+        self._connections = connections
+        self._clock = clock
+        self._local = local
+        self._node_id = node_id
+        self._retry_timeout_ms = retry_timeout_ms
+        self._turn = asyncio.Lock()
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    # -- ControllerChannel -----------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
+    ) -> CreateTopicsResponse:
+        return await self._ask(request, lambda local: local.create_topics(request, client, is_automatic=is_automatic))
+
+    async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
+        return await self._ask(request, lambda local: local.delete_topics(request, version, client), version=version)
+
+    async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
+        return await self._ask(request, lambda local: local.create_partitions(request, client))
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
+    ) -> IncrementalAlterConfigsResponse:
+        return await self._ask(request, lambda local: local.incremental_alter_configs(request, client))
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        return await self._ask(request, lambda local: local.allocate_producer_ids(request))
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        return await self._ask(request, lambda local: local.register_broker(request))
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        return await self._ask(request, lambda local: local.broker_heartbeat(request))
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        return await self._ask(request, lambda local: local.assign_replicas_to_dirs(request))
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._ask(request, lambda local: local.alter_partition(request))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, request: Any, ask_local: Callable[[ControllerChannel], Awaitable[Response]], *, version: int | None = None
+    ) -> Response:
+        """The response of the active controller; KafkaError as LocalController raises it."""
+        active = self._find_active()
+        if self._local is not None and active is not None and active.node_id == self._node_id and not self._turn.locked():
+            try:
+                return await ask_local(self._local)  # it keeps the order itself, and carries out several at once
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+        deadline_ms = self._clock.monotonic_ms() + self._retry_timeout_ms
+        async with self._turn:
+            while True:
+                try:
+                    return await self._ask_once(request, ask_local, version)
+                except KafkaError as error:
+                    if error.code is not ErrorCode.NOT_CONTROLLER or self._clock.monotonic_ms() >= deadline_ms:
+                        raise
+                await self._pause()
+
+    async def _ask_once(self, request: Any, ask_local: Callable[[ControllerChannel], Awaitable[Response]], version: int | None) -> Response:
+        active = self._find_active()
+        if active is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No active controller is known.")
+        if active.node_id == self._node_id:
+            if self._local is None:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is no controller.")
+            return await ask_local(self._local)
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def on_answer(response: Any | None) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        self._connections.get(active.host, active.port).send(request, on_answer, version=version)
+        response: Response | None = await answered
+        if response is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The active controller, node {active.node_id}, does not answer.")
+        _check(response)
+        return response
+
+    async def _pause(self) -> None:
+        over = asyncio.Event()
+        timer = self._clock.call_later(RETRY_MS, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+
+
+def _check(response: Any) -> None:
+    """Raise what the controller says of the request as a whole. An API without a place for that says it of each part."""
+    code = getattr(response, "error_code", ErrorCode.NONE)
+    if code:
+        raise KafkaError(ErrorCode(code), getattr(response, "error_message", None) or "")
+    parts = next((getattr(response, name) for name in ("topics", "results", "responses") if hasattr(response, name)), ())
+    if any(getattr(part, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER for part in parts):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "The node that was asked is not the active controller.")

@@ -1,0 +1,58 @@
+"""ClusterLinks: makes what this node reaches the other nodes of its cluster by. A node without a controller listener has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.cluster.controller_route import ControllerRoute, find_active_controller
+from broker.cluster.peer_connections import PeerConnections, connection_maker
+from broker.cluster.quorum_peers import QuorumPeers
+from broker.controller.channel import ControllerChannel
+from broker.quorum.driver import QuorumDriver
+from config.server import ServerConfig
+from protocol.framing import BufferPool
+
+if TYPE_CHECKING:
+    from broker.platform import Platform
+
+QUORUM_IN_FLIGHT_MAX = 5
+ROUTE_IN_FLIGHT_MAX = 1  # the next request may go to another node
+
+
+class ClusterLinks:
+    """Owns nothing: what it makes is its caller's to close. `pool` holds the frames that are received."""
+
+    def __init__(self, platform: Platform, pool: BufferPool, config: ServerConfig) -> None:
+        self._platform = platform
+        self._pool = pool
+        self._config = config
+
+    def quorum_peers(self) -> QuorumPeers:
+        """What the replica of the metadata log speaks to the others by."""
+        timeout_ms = self._config.controller_quorum_request_timeout_ms
+        return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX), self._platform.clock)
+
+    def controller_route(self, quorum: QuorumDriver, local: ControllerChannel | None, *, retry_timeout_ms: int) -> ControllerRoute:
+        """A way to the active controller. Requests of one route wait for each other."""
+        node_id = self._config.node_id
+        timeout_ms = min(self._config.controller_socket_timeout_ms, retry_timeout_ms)
+        return ControllerRoute(
+            lambda: find_active_controller(quorum, node_id),
+            self._connections("to-controller", timeout_ms, ROUTE_IN_FLIGHT_MAX),
+            self._platform.clock,
+            local=local,
+            node_id=node_id,
+            retry_timeout_ms=retry_timeout_ms,
+        )
+
+    def _connections(self, purpose: str, request_timeout_ms: int, in_flight_max: int) -> PeerConnections:
+        return PeerConnections(
+            connection_maker(
+                self._platform,
+                self._pool,
+                client_id=f"{purpose}-{self._config.node_id}",
+                request_timeout_ms=request_timeout_ms,
+                max_frame_size=self._config.socket_request_max_bytes,
+                in_flight_max=in_flight_max,
+            )
+        )

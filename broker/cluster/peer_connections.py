@@ -1,0 +1,72 @@
+"""PeerConnections: this node's connections to other nodes, one for each address, made at the first request there.
+
+What is sent over one of them is answered in order. Who must not wait behind another's requests has PeerConnections of his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.network.client import PeerConnection
+from protocol.framing import BufferPool
+
+if TYPE_CHECKING:
+    from broker.platform import Platform
+
+MakeConnection = Callable[[str, int, Callable[[Awaitable[Any]], None]], PeerConnection]
+"""Makes a connection to a host and port, given what runs the connection's tasks."""
+
+
+def connection_maker(
+    platform: Platform, pool: BufferPool, *, client_id: str, request_timeout_ms: int, max_frame_size: int, in_flight_max: int
+) -> MakeConnection:
+    """Makes connections of this machine, with these limits."""
+
+    def make(host: str, port: int, run_in_background: Callable[[Awaitable[Any]], None]) -> PeerConnection:
+        return PeerConnection(
+            host,
+            port,
+            client_id=client_id,
+            network=platform.network,
+            loop=platform.loop,
+            executor=platform.executor,
+            clock=platform.clock,
+            pool=pool,
+            run_in_background=run_in_background,
+            request_timeout_ms=request_timeout_ms,
+            max_frame_size=max_frame_size,
+            in_flight_max=in_flight_max,
+        )
+
+    return make
+
+
+class PeerConnections:
+    """Owns the connections and their tasks."""
+
+    def __init__(self, make: MakeConnection) -> None:
+        self._make = make
+        self._connections: dict[tuple[str, int], PeerConnection] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def get(self, host: str, port: int) -> PeerConnection:
+        """The connection to that address."""
+        connection = self._connections.get((host, port))
+        if connection is None:
+            connection = self._connections[host, port] = self._make(host, port, self._run)
+        return connection
+
+    async def close(self) -> None:
+        """Close all now; what was not answered gets None."""
+        for connection in self._connections.values():
+            connection.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _run(self, work: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,59 @@
+"""QuorumPeers: the other replicas of the metadata log, over the wire. Satisfies the quorum driver's Peers.
+
+The raft core decides whom to ask and when to ask again; each request has at most one answer, in controller.quorum.request.timeout.ms.
+
+Source: org.apache.kafka.raft.KafkaNetworkChannel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from broker.clock import Clock
+from broker.cluster.peer_connections import PeerConnections
+from broker.quorum.raft import Outgoing
+from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+
+FAREWELL_MS = 500
+"""How long a leader that stops waits until the others have heard of it: longer than an election among those that live takes."""
+
+
+class QuorumPeers:
+    """Owns `connections`."""
+
+    def __init__(self, connections: PeerConnections, clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._farewells: set[asyncio.Future[None]] = set()
+
+    def send(self, outgoing: Outgoing, on_answer: Callable[[Any | None], None]) -> None:
+        node = outgoing.node
+        if isinstance(outgoing.request, EndQuorumEpochRequest):
+            on_answer = self._noted(on_answer)
+        self._connections.get(node.host, node.port).send(outgoing.request, on_answer)
+
+    async def close(self) -> None:
+        """Wait a moment until the others know that this node leads no more, then close the connections."""
+        if self._farewells:
+            over = asyncio.Event()
+            timer = self._clock.call_later(FAREWELL_MS, over.set)
+            everyone = asyncio.gather(*self._farewells)
+            everyone.add_done_callback(lambda _: over.set())
+            await over.wait()
+            timer.cancel()
+            everyone.cancel()
+        await self._connections.close()
+
+    def _noted(self, on_answer: Callable[[Any | None], None]) -> Callable[[Any | None], None]:
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._farewells.add(heard)
+
+        def answered(response: Any | None) -> None:
+            self._farewells.discard(heard)
+            if not heard.done():
+                heard.set_result(None)
+            on_answer(response)
+
+        return answered

@@ -1,0 +1,26 @@
+"""CreateTopics (key 19) on controller listeners. Serves v2–v7.
+
+Behaviour: topics are created. The broker that forwards it is answered as its client would be. NOT_CONTROLLER where this node does not
+lead the metadata quorum; the answer comes once the records are committed.
+
+Source: ControllerApis.handleCreateTopics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.context import RequestContext
+from broker.handlers.create_topics import error_response
+from broker.services import ControllerServices, Handler
+from protocol.messages.create_topics import CreateTopicsRequest
+
+__all__ = ["build", "error_response"]
+
+
+def build(services: ControllerServices) -> Handler:
+    def handle(context: RequestContext, request: CreateTopicsRequest) -> Coroutine[Any, Any, Any]:
+        return services.controller.create_topics(request, context)
+
+    return handle

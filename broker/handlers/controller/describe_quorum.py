@@ -1,0 +1,20 @@
+"""DescribeQuorum (key 55) on controller listeners. Serves v0–v2.
+
+Behaviour: the leader tells who votes, who observes, and how far each is. The quorum's replica in this node answers (broker/quorum/).
+
+Source: KafkaRaftClient.handleDescribeQuorumRequest.
+"""
+
+from __future__ import annotations
+
+from broker.context import RequestContext
+from broker.deferred import Deferred
+from broker.services import ControllerServices, Handler
+from protocol.messages.describe_quorum import DescribeQuorumRequest
+
+
+def build(services: ControllerServices) -> Handler:
+    def handle(context: RequestContext, request: DescribeQuorumRequest) -> Deferred:
+        return services.ask_quorum(request, context.api_version, context.connection.listener.name)
+
+    return handle
