@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
-from broker.clock import Clock
+from broker.clock import Clock, Timer
 from broker.cluster.peer_connections import PeerConnections
 from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
@@ -142,18 +142,34 @@ class ControllerRoute:
             if self._local is None:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is no controller.")
             return await ask_local(self._local)
+        response: Response | None = await self._answer_of(active, request, version)
+        if response is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The active controller, node {active.node_id}, does not answer.")
+        _check(response)
+        return response
+
+    async def _answer_of(self, active: ActiveController, request: Any, version: int | None) -> Any | None:
+        """The answer; None when there is none before another node leads. A leader that was paused or cut off would let us wait long."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        timer: Timer
 
         def on_answer(response: Any | None) -> None:
             if not answered.done():
                 answered.set_result(response)
 
-        self._connections.get(active.host, active.port).send(request, on_answer, version=version)
-        response: Response | None = await answered
-        if response is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The active controller, node {active.node_id}, does not answer.")
-        _check(response)
-        return response
+        def look_whether_it_leads() -> None:
+            nonlocal timer
+            now_active = self._find_active()
+            if now_active is not None and now_active != active:
+                self._connections.drop(active.host, active.port)
+            timer = self._clock.call_later(RETRY_MS, look_whether_it_leads)
+
+        timer = self._clock.call_later(RETRY_MS, look_whether_it_leads)
+        try:
+            self._connections.get(active.host, active.port).send(request, on_answer, version=version)
+            return await answered
+        finally:
+            timer.cancel()
 
     async def _pause(self) -> None:
         over = asyncio.Event()

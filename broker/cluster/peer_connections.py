@@ -58,6 +58,12 @@ class PeerConnections:
             connection = self._connections[host, port] = self._make(host, port, self._run)
         return connection
 
+    def drop(self, host: str, port: int) -> None:
+        """Close the connection to that address, if there is one; what was not answered gets None. The next request opens another."""
+        connection = self._connections.pop((host, port), None)
+        if connection is not None:
+            connection.close()
+
     async def close(self) -> None:
         """Close all now; what was not answered gets None."""
         for connection in self._connections.values():

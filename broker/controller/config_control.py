@@ -129,10 +129,10 @@ class ConfigControl:
         if name:
             if not name.removeprefix("-").isdecimal() or not name.isascii():
                 raise _invalid_request(f"Node id must be an integer, but it is: {name}")
-            if int(name) != self._node_id:
+            if int(name) != self._node_id and int(name) not in self._state.brokers:
                 raise _invalid_request(f"Unexpected broker id, expected {self._node_id}, but received {name}")
             # The state and DescribeConfigs know a broker by its id's canonical text.
-            name = str(self._node_id)
+            name = str(int(name))
         current = self._state.broker_overrides(name)
         fixed = [config.name for config in resource.configs if _is_static(config.name)]
         if fixed:

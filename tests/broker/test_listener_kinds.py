@@ -60,6 +60,21 @@ def test_api_versions_tells_exactly_what_the_listener_serves(tmp_path: Path, kin
     run(test)
 
 
+@pytest.mark.parametrize(("version", "names"), [(3, {"metadata.version"}), (4, {"metadata.version", "kraft.version"})])
+def test_a_controller_listener_tells_the_features_that_a_version_can_carry(tmp_path: Path, version: int, names: set[str]) -> None:
+    """Clients of v3 take a minimum of 0 for an error (KAFKA-17011); a leader asks a newcomer with v4."""
+
+    async def test() -> None:
+        async with listening(tmp_path, ListenerKind.CONTROLLER) as harness:
+            request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+            answer = await ask(harness, API_VERSIONS, version, request)
+
+            response, _ = codec.decode(ApiVersionsResponse, version, memoryview(answer), 4)
+            assert {each.name for each in response.supported_features} == names
+
+    run(test)
+
+
 def test_a_controller_listener_closes_the_connection_for_a_client_s_api(tmp_path: Path) -> None:
     async def test() -> None:
         async with listening(tmp_path, ListenerKind.CONTROLLER) as harness:

@@ -251,3 +251,27 @@ def test_a_work_that_waits_for_a_deferred_is_not_finished_and_so_keeps_the_works
     abandoned.abandon()
 
     assert told == [True, False]
+
+
+def test_closing_twice_ends_each_work_once() -> None:
+    """The listeners of a node share the queue, and each closes it."""
+    loop = Loop()
+    ended: list[str] = []
+
+    def work(name: str) -> Generator[None, None, None]:
+        try:
+            while True:
+                loop.now_us += SLICE_US
+                yield
+        finally:
+            ended.append(name)
+
+    for name in ("a", "b"):
+        loop.turns.start(work(name))
+    for _ in range(2):
+        loop.turn()
+    loop.turns.close()
+    loop.turns.close()
+    loop.turn()
+
+    assert sorted(ended) == ["a", "b"] and len(loop.turns) == 0

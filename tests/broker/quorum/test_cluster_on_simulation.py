@@ -19,6 +19,7 @@ from protocol.messages.describe_quorum import (
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
+from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.simulation.connection import ClientConnection, LostError
@@ -30,6 +31,7 @@ from tests.simulation.trace import Trace
 CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 WAIT_MAX_S = 60.0  # of virtual time
 ELECTION_MAX_S = 6.0  # the fetch timeout of 2 s, and a second round of elections
+BROKER_RESOURCE = 4
 NODE_IDS = (1, 2, 3)
 WHO_LEADS = DescribeQuorumRequest(
     topics=[DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()])]
@@ -176,6 +178,42 @@ def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(seed: int) -> 
             await made.create(killed, "after")
             for node_id in NODE_IDS:
                 await made.seen(node_id, {"before", "after", *(f"by-{node_id}" for node_id in left)})
+
+        run(made, test())
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_paused_leader_is_replaced_and_nobody_waits_for_it(seed: int) -> None:
+    """Also a broker that has just asked it for something."""
+    with cluster(seed) as made:
+
+        async def test() -> None:
+            await made.all_live()
+            paused = await made.leader()
+            left = [node_id for node_id in NODE_IDS if node_id != paused]
+
+            made.nodes[paused].pause()
+            for node_id in left:
+                await made.create(node_id, f"by-{node_id}", ELECTION_MAX_S)
+            made.nodes[paused].resume()
+
+            for node_id in NODE_IDS:
+                await made.seen(node_id, {f"by-{node_id}" for node_id in left})
+            await made.create(paused, "after")
+
+        run(made, test())
+
+
+def test_each_broker_sets_its_own_config() -> None:
+    with cluster(13) as made:
+
+        async def test() -> None:
+            await made.all_live()
+            for node_id in NODE_IDS:
+                change = AlterableConfig(name="log.retention.ms", config_operation=0, value=str(node_id * 1_000_000))
+                resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node_id), configs=[change])
+                response = await made.ask(node_id, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+                assert response.responses[0].error_code == ErrorCode.NONE, response.responses[0].error_message
 
         run(made, test())
 
