@@ -32,6 +32,7 @@ CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 WAIT_MAX_S = 60.0  # of virtual time
 ELECTION_MAX_S = 6.0  # the fetch timeout of 2 s, and a second round of elections
 BROKER_RESOURCE = 4
+FETCHED_WITHIN_MS = 2_000  # the fetch timeout
 NODE_IDS = (1, 2, 3)
 WHO_LEADS = DescribeQuorumRequest(
     topics=[DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()])]
@@ -91,9 +92,9 @@ class Cluster:
         for node_id in node_ids:
             await self.until(lambda node_id=node_id: knows(node_id), f"node {node_id} knows {node_ids}")  # type: ignore[misc]
 
-    async def create(self, node_id: int, name: str, within_s: float = WAIT_MAX_S) -> None:
+    async def create(self, node_id: int, name: str, within_s: float = WAIT_MAX_S, *, replicas_count: int = 1) -> None:
         async def is_created() -> bool:
-            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=replicas_count)
             response = await self.ask(node_id, CreateTopicsRequest(topics=[topic], timeout_ms=2_000), 5)
             return response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
@@ -200,6 +201,49 @@ def test_a_paused_leader_is_replaced_and_nobody_waits_for_it(seed: int) -> None:
             for node_id in NODE_IDS:
                 await made.seen(node_id, {f"by-{node_id}" for node_id in left})
             await made.create(paused, "after")
+
+        run(made, test())
+
+
+def test_the_isr_follows_its_members_through_any_leader_s_proposals() -> None:
+    """A killed replica leaves the ISR, be it by its leader's proposal or by its fencing, and comes back to it."""
+    with cluster(14) as made:
+
+        async def has_isr(asked: int, *node_ids: int) -> bool:
+            response = await made.ask(asked, MetadataRequest(topics=None), 9)
+            return [set(topic.partitions[0].isr_nodes) for topic in response.topics] == [set(node_ids)] * len(NODE_IDS)
+
+        async def test() -> None:
+            await made.all_live()
+            for node_id in NODE_IDS:
+                await made.create(node_id, f"by-{node_id}", replicas_count=3)
+            await made.until(lambda: has_isr(1, 1, 2, 3), "all are in sync")
+            killed = await made.leader()
+            left = [node_id for node_id in NODE_IDS if node_id != killed]
+            made.nodes[killed].kill()
+            for node_id in left:
+                await made.until(lambda node_id=node_id: has_isr(node_id, *left), "the killed one is out")  # type: ignore[misc]
+            made.nodes[killed].start()
+            for node_id in NODE_IDS:
+                await made.until(lambda node_id=node_id: has_isr(node_id, 1, 2, 3), "all are in sync again")  # type: ignore[misc]
+
+        run(made, test())
+
+
+def test_the_leader_tells_when_each_voter_has_fetched_by_the_wall_clock() -> None:
+    with cluster(15) as made:
+
+        async def test() -> None:
+            await made.all_live()
+            leader = await made.leader()
+            response = await made.ask(leader, WHO_LEADS, 1, CONTROLLER_PORT)
+            now_ms = made.nodes[leader].clock.now_ms()
+
+            voters = response.topics[0].partitions[0].current_voters
+            assert sorted(voter.replica_id for voter in voters) == list(NODE_IDS)
+            for voter in voters:
+                assert now_ms - FETCHED_WITHIN_MS < voter.last_fetch_timestamp <= now_ms
+                assert now_ms - FETCHED_WITHIN_MS < voter.last_caught_up_timestamp <= now_ms
 
         run(made, test())
 
