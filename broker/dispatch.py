@@ -232,14 +232,7 @@ class KafkaApis:
                 decoding, (request, _) = None, few_elements.value
         else:
             request, _ = route.decode(frame, position)
-        context = RequestContext(
-            api_key,
-            api_version,
-            correlation_id,
-            facts.client_id_text,
-            facts,
-            self._clock.now_ms(),
-        )
+        context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._clock.now_ms())
         if decoding is not None:
             return self._in_turns(route, context, decoding, started_ns)
         try:

@@ -1,19 +1,14 @@
 """The running node: builds every collaborator, starts and stops them in order. Nothing else in broker/ wires objects together.
 
 Start: take the ports (a taken one stops us at once), lock the log directories, load the metadata log, recover the partitions'
-logs, elect ourselves, and only then accept connections. Stop: the reverse; SIGTERM and SIGINT both lead to it.
+logs, elect ourselves, and only then accept connections. Stop: the reverse.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import os
 import random
-import signal
-import socket
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -25,19 +20,15 @@ from broker.controller.channel import ControllerChannel
 from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
-from broker.coordination.java_hash import forget_hashes
 from broker.descriptors import divide_descriptors
 from broker.dispatch import KafkaApis
 from broker.formatting import format_directories, new_id
-from broker.garbage import THRESHOLDS, CollectionPause, GarbageCollection
+from broker.garbage import CollectionPause
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
-from broker.groups.record_table import forget_offset_keys
 from broker.inter_broker import InterBroker
 from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
 from broker.lifecycle.controller_client import ControllerClient
-from broker.log_fields import Fields
-from broker.logs import Console, open_console
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
@@ -57,17 +48,13 @@ from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
 from broker.services import ControllerServices, Services
 from broker.turns import Turns
-from broker.unused_memory import UnusedMemory
-from broker.version import VERSION
 from broker.worker.jobs import Worker
 from config.endpoints import Endpoint
-from config.loading import log_warnings
 from config.server import ServerConfig
 from protocol.apis import ListenerKind
 from protocol.codec_in_turns import clear_arrays_in_turns
 from protocol.compression import Compression
 from protocol.errors import KafkaError
-from protocol.messages.stored.metadata_records import forget_record_codecs
 from protocol.uuids import ZERO_UUID, uuid_to_text
 from storage.errors import StorageError
 from storage.files import META_PROPERTIES
@@ -79,9 +66,6 @@ if TYPE_CHECKING:
     from broker.cluster.links import ClusterLinks
 
 log = logging.getLogger("barnabas.server")
-
-PREPARATION_MS = 1_000
-"""After the broker is ready: a client that waits for that comes first."""
 
 WAIT_FOREVER_MS = 2**31
 """From here on server.max.startup.time.ms, which Kafka sets to the end of time, bounds nothing."""
@@ -551,103 +535,6 @@ def _directory_id(log_manager: LogManager, log_dir: Path) -> bytes:
     """ZERO_UUID where an older version formatted it without one."""
     found = next((directory.meta for directory in log_manager.directories if directory.path == log_dir), None)
     return ZERO_UUID if found is None or found.directory_id is None else found.directory_id
-
-
-def run(
-    config: ServerConfig,
-    *,
-    log_level: int = logging.INFO,
-    log_format: str = "text",
-    new_cluster_id: str = "",
-    on_start: Callable[[Broker], None] | None = None,
-    ready_line: Callable[[Broker], str] | None = None,
-) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code.
-
-    `on_start` is called before the broker starts, `ready_line` once it serves: for the line on stdout. Both on the loop.
-    """
-    import uvloop
-
-    console = open_console(log_level, log_format)
-    try:
-        log_warnings(config)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(config, console, new_cluster_id, on_start, ready_line))
-    except Exception:
-        # The interpreter would wait for the reader of stderr.
-        log.critical("the broker failed", exc_info=True)
-        return 1
-    finally:
-        console.close()
-
-
-async def _run(
-    config: ServerConfig,
-    console: Console,
-    new_cluster_id: str = "",
-    on_start: Callable[[Broker], None] | None = None,
-    ready_line: Callable[[Broker], str] | None = None,
-) -> int:
-    gc.set_threshold(*THRESHOLDS)
-    gc.enable()  # `barnabas serve` imports without it
-    loop = asyncio.get_running_loop()
-    platform = system_platform(loop)
-    broker = Broker(config, new_cluster_id=new_cluster_id, platform=platform)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, broker.request_stop, 0, number.name)
-    if on_start is not None:
-        on_start(broker)
-    try:
-        await broker.start()
-    except StartError as e:
-        if broker.stop_reason:
-            log.info("stopped before it was ready %s", Fields(reason=broker.stop_reason))
-            return await broker.wait_stopped()
-        console.report_start_failure(str(e))
-        return 1
-    _say_ready(broker, console, ready_line)
-    collection = GarbageCollection(platform.clock, broker.idle_ms)
-    collection.start()
-    forget = (forget_hashes, forget_offset_keys, forget_record_codecs, broker.forget_unused_codecs, broker.forget_recent_batches)
-    unused_memory = UnusedMemory(platform.clock, forget, collection.drop_free_lists, broker.run_blocking)
-    unused_memory.start()
-    preparation = platform.clock.call_later(PREPARATION_MS, broker.prepare_for_large_works)
-    exit_code = await broker.wait_stopped()
-    preparation.cancel()
-    collection.stop()
-    unused_memory.stop()
-    log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))
-    await broker.stop()
-    log.info("stopped %s", Fields(exit_code=exit_code))
-    return exit_code
-
-
-def _say_ready(broker: Broker, console: Console, ready_line: Callable[[Broker], str] | None) -> None:
-    """One line on stdout for whoever started us, one in the log with the time."""
-    config = broker.config
-    addresses = [
-        f"{endpoint.listener_name}://{endpoint.host or socket.gethostname()}:{listener.port}"
-        for endpoint, listener in zip(
-            config.client_listeners or config.controller_listeners, broker.listeners or broker.controller_listeners, strict=True
-        )
-    ]
-    data = ",".join(config.log_dirs)
-    line = f"barnabas {VERSION} ready on {' '.join(addresses)} data={data} node={broker.node_id} in {_process_age_s():.2f} s"
-    console.announce(line if ready_line is None else ready_line(broker))
-    facts = Fields(
-        version=VERSION, listeners=",".join(addresses), data=data, node=broker.node_id, cluster=broker.cluster_id, pid=os.getpid()
-    )
-    log.info("ready %s", facts)
-
-
-def _process_age_s() -> float:
-    """Seconds since this process was started, the interpreter's own start included where the system tells."""
-    try:
-        with open("/proc/self/stat", "rb") as stat:
-            started_ticks = int(stat.read().rpartition(b")")[2].split()[19])
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, AttributeError):
-        return time.process_time()
 
 
 async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: LogManager, *, now_ms: int) -> None:

@@ -127,9 +127,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     "broker.server": ("broker", "storage", "protocol", "config"),
+    "broker.process": ("broker", "protocol", "config"),
     "broker.cli": (
         "broker.cli",
         "broker.formatting",
+        "broker.process",
         "broker.server",
         "broker.version",
         "pipeline.cli",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import server
+from broker import process, server
 from broker.garbage import THRESHOLDS
 from broker.logs import Console, TextFormatter
 from config.loading import load_server_config
@@ -231,7 +231,7 @@ def test_a_serving_broker_collects_garbage_by_its_own_thresholds(tmp_path: Path,
     try:
         with open(os.devnull, "wb") as nowhere:
             console = Console(nowhere.fileno(), nowhere.fileno(), TextFormatter())
-            assert asyncio.run(server._run(config, console)) == 0
+            assert asyncio.run(process._run(config, console)) == 0
             console.close()
     finally:
         gc.enable()
