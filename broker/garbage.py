@@ -48,6 +48,8 @@ class CollectionPause:
         self._works: set[object] = set()
         self.memory: LargeWorksMemory | None = None
         """Gives their objects another place than others have; None: the same."""
+        self.on_first_work: Callable[[], object] | None = None
+        """Called once, when the first work begins."""
 
     def note(self, work: object, is_busy: bool) -> None:
         """`work` is not finished, or is. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
@@ -57,6 +59,9 @@ class CollectionPause:
         if is_busy:
             self._works.add(work)
             gc.disable()
+            if self.on_first_work is not None:
+                on_first_work, self.on_first_work = self.on_first_work, None
+                on_first_work()
             if self.memory is not None:
                 self.memory.begin()
         elif work in self._works:

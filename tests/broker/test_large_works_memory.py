@@ -61,6 +61,17 @@ def test_it_lasts_from_the_first_work_in_pieces_to_the_last(memory: LargeWorksMe
     assert seen == [True, True, True, False]
 
 
+def test_its_place_is_found_when_the_first_work_begins() -> None:
+    pause = CollectionPause()
+    found: list[str] = []
+    pause.on_first_work = lambda: found.append("found")
+
+    for is_busy in (True, False, True, False):
+        pause.note("a", is_busy)
+
+    assert found == ["found"]
+
+
 def test_who_has_hooked_in_meanwhile_keeps_its_place(memory: LargeWorksMemory) -> None:
     import tracemalloc
 
