@@ -63,6 +63,7 @@ from storage.log_manager import LogManager
 from storage.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
+    from broker.cluster.controller_route import ControllerRoute
     from broker.cluster.links import ClusterLinks
 
 log = logging.getLogger("barnabas.server")
@@ -103,6 +104,7 @@ class Broker:
         self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
         self._directory_ids: dict[str, bytes] = {}
         self._links: ClusterLinks | None = None
+        self._routes: list[ControllerRoute] = []
         on_busy = partial(self._collection_pause.note, "requests")
         self._turns = Turns(self._loop.call_soon, self._clock.monotonic_us, on_busy, clear_arrays_in_turns)
         self._apis: KafkaApis | None = None
@@ -225,6 +227,7 @@ class Broker:
         )
         await self._serve(services, registry)
         self._undo.append(lifecycle.stop)  # while it still serves: others take over first
+        self._undo += [route.hurry for route in self._routes]
 
     def _make_registry(self) -> ConnectionRegistry:
         config = self.config
@@ -371,6 +374,7 @@ class Broker:
             return self._local_controller
         route = self._links.controller_route(quorum, self._local_controller, retry_timeout_ms=retry_timeout_ms)
         self._undo.append(route.close)
+        self._routes.append(route)
         return route
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
