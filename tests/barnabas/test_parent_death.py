@@ -16,6 +16,8 @@ from tests.support.installed import CHECKOUT, commands_with, wait_until
 TIMEOUT_S = 60
 HOLD = "\nimport sys, time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 
+INTERRUPTIBLE = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""A shell's background job ignores SIGINT, and so do the processes that it starts."""
 RUNNING = "import barnabas\nbroker = barnabas.Broker(topics={'a': 3}).start()"
 KILLED = f"{RUNNING}\nbroker.kill()"
 STOPPED = f"{RUNNING}\nbroker.stop()"
@@ -103,7 +105,7 @@ def test_nothing_is_left_when_the_parent_is_killed(code: str, tmp_path: Path, pa
 
 def test_an_interrupted_program_leaves_nothing(tmp_path: Path, parents: list[Parent]) -> None:
     """Ctrl-C in a terminal reaches the program's whole group; the broker is not in it and ends with the program."""
-    parent = Parent(RUNNING, tmp_path)
+    parent = Parent(INTERRUPTIBLE + RUNNING, tmp_path)
     parents.append(parent)
 
     parent.process.send_signal(signal.SIGINT)
