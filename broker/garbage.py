@@ -35,6 +35,7 @@ DEEP_INTERVAL_MAX_MS = 6 * DEEP_INTERVAL_MS
 BUSY_OBJECTS_MAX = 2 * THRESHOLDS[0]
 """New objects up to which a collection is harmless: Python's own look at as many."""
 IDLE_MS = 1_000
+LARGE_WORK_MS = 30
 
 _OLD = 2
 _MIDDLE = 1
@@ -48,8 +49,10 @@ class CollectionPause:
         self._works: set[object] = set()
         self.memory: LargeWorksMemory | None = None
         """Gives their objects another place than others have; None: the same."""
-        self.on_first_work: Callable[[], object] | None = None
-        """Called once, when the first work begins."""
+        self.on_large_work: Callable[[], object] | None = None
+        """Called once, after the first pause of LARGE_WORK_MS by `clock`: what large works need takes a megabyte."""
+        self.clock: Clock | None = None
+        self._begun_ms: int | None = None
 
     def note(self, work: object, is_busy: bool) -> None:
         """`work` is not finished, or is. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
@@ -59,9 +62,8 @@ class CollectionPause:
         if is_busy:
             self._works.add(work)
             gc.disable()
-            if self.on_first_work is not None:
-                on_first_work, self.on_first_work = self.on_first_work, None
-                on_first_work()
+            if self.clock is not None and self._begun_ms is None:
+                self._begun_ms = self.clock.monotonic_ms()
             if self.memory is not None:
                 self.memory.begin()
         elif work in self._works:
@@ -69,8 +71,17 @@ class CollectionPause:
             if not self._works:
                 if self.memory is not None:
                     self.memory.end()
+                self._note_length()
                 gc.freeze()
                 gc.enable()
+
+    def _note_length(self) -> None:
+        begun_ms, self._begun_ms = self._begun_ms, None
+        if self.on_large_work is None or self.clock is None or begun_ms is None:
+            return
+        if self.clock.monotonic_ms() - begun_ms >= LARGE_WORK_MS:
+            on_large_work, self.on_large_work = self.on_large_work, None
+            on_large_work()
 
 
 class GarbageCollection:

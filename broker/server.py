@@ -155,7 +155,7 @@ class Broker:
                 log.segments.active.forget_recent()
 
     def prepare_for_large_works(self) -> None:
-        """Make what must not come about among their objects; a place for these is found when the first begins, for it takes a megabyte."""
+        """Make what must not come about among their objects; a place for these is found once there was one."""
         start_threads(self._executor)
         pause = self._collection_pause
 
@@ -164,7 +164,8 @@ class Broker:
 
             pause.memory = LargeWorksMemory()
 
-        pause.on_first_work = lambda: self._executor.submit(find_memory)
+        pause.clock = self._clock
+        pause.on_large_work = lambda: self._executor.submit(find_memory)
 
     async def wait_stopped(self) -> int:
         """The exit code, once someone asked the broker to stop."""

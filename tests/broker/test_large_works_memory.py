@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.garbage import CollectionPause
+from broker.garbage import LARGE_WORK_MS, CollectionPause
 from broker.large_works_memory import LargeWorksMemory
+from tests.support.clock import ManualClock
 
 OBJECTS = 50_000
 
@@ -61,15 +62,20 @@ def test_it_lasts_from_the_first_work_in_pieces_to_the_last(memory: LargeWorksMe
     assert seen == [True, True, True, False]
 
 
-def test_its_place_is_found_when_the_first_work_begins() -> None:
+def test_its_place_is_found_once_after_the_first_large_work() -> None:
+    clock = ManualClock()
     pause = CollectionPause()
-    found: list[str] = []
-    pause.on_first_work = lambda: found.append("found")
+    pause.clock = clock
+    found: list[int] = []
+    pause.on_large_work = lambda: found.append(clock.monotonic_ms())
+    begun_ms = clock.monotonic_ms()
 
-    for is_busy in (True, False, True, False):
-        pause.note("a", is_busy)
+    for length_ms in (0, LARGE_WORK_MS - 1, LARGE_WORK_MS, LARGE_WORK_MS):
+        pause.note("a", True)
+        clock.advance(length_ms)
+        pause.note("a", False)
 
-    assert found == ["found"]
+    assert found == [begun_ms + 2 * LARGE_WORK_MS - 1]
 
 
 def test_who_has_hooked_in_meanwhile_keeps_its_place(memory: LargeWorksMemory) -> None:
