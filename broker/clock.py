@@ -55,3 +55,13 @@ class SystemClock:
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
         return self._loop.call_later(delay_ms / 1000, callback, *arguments, context=self._context)
+
+
+async def pause(clock: Clock, delay_ms: float) -> None:
+    """Wait for `delay_ms` of the clock's monotonic time."""
+    over = asyncio.Event()
+    timer = clock.call_later(delay_ms, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()

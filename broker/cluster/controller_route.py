@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
-from broker.clock import Clock, Timer
+from broker.clock import Clock, Timer, pause
 from broker.cluster.peer_connections import PeerConnections
 from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
@@ -139,7 +139,7 @@ class ControllerRoute:
                     waited_ms = self._clock.monotonic_ms() - started_ms
                     if error.code is not ErrorCode.NOT_CONTROLLER or waited_ms >= self._retry_timeout_ms:
                         raise
-                await self._pause()
+                await pause(self._clock, RETRY_MS)
 
     async def _ask_once(self, request: Any, ask_local: Callable[[ControllerChannel], Awaitable[Response]], version: int | None) -> Response:
         active = self._find_active()
@@ -175,14 +175,6 @@ class ControllerRoute:
         try:
             self._connections.get(active.host, active.port).send(request, on_answer, version=version)
             return await answered
-        finally:
-            timer.cancel()
-
-    async def _pause(self) -> None:
-        over = asyncio.Event()
-        timer = self._clock.call_later(RETRY_MS, over.set)
-        try:
-            await over.wait()
         finally:
             timer.cancel()
 

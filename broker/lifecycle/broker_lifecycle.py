@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.clock import Clock, Timer
+from broker.clock import Clock, Timer, pause
 from broker.controller.channel import ControllerChannel
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
@@ -99,7 +99,7 @@ class BrokerLifecycle:
         if replicas is not None:
             await self._assign(self._misplaced(replicas))
         while (await self._send_heartbeat()).is_fenced:
-            await self._pause()
+            await pause(self._clock, RETRY_MS)
         self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
 
     async def _register(self, request: BrokerRegistrationRequest) -> int:
@@ -112,15 +112,7 @@ class BrokerLifecycle:
                 if error.code not in RETRIED or self._clock.monotonic_ms() >= deadline_ms:
                     raise
                 logger.info("the registration of this broker is tried again: %s", error)
-            await self._pause()
-
-    async def _pause(self) -> None:
-        over = asyncio.Event()
-        timer = self._clock.call_later(RETRY_MS, over.set)
-        try:
-            await over.wait()
-        finally:
-            timer.cancel()
+            await pause(self._clock, RETRY_MS)
 
     def _registration(
         self, incarnation_id: bytes, endpoints: Sequence[Endpoint], log_dirs: Sequence[bytes], previous_epoch: int
@@ -233,6 +225,6 @@ class BrokerLifecycle:
             for _ in range(SHUTDOWN_TRIES_MAX):
                 if (await self._send_heartbeat(want_shut_down=True)).should_shut_down:
                     return
-                await self._pause()
+                await pause(self._clock, RETRY_MS)
         except KafkaError as error:
             logger.warning("this broker stops without the controller's leave: %s", error)
