@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
-from tests.support.process import ServerProcess, cache_dir
+from tests.support.process import ServerProcess, cache_dir, checkout
+
+FORMAT_TIMEOUT_S = 60.0
 
 
 class BrokerProcess(ServerProcess):
@@ -21,6 +24,16 @@ class BrokerProcess(ServerProcess):
         }
         overrides = [word for key, value in settings.items() for word in ("--override", f"{key}={value}")]
         return [sys.executable, "-m", "broker.cli.main", "serve", *overrides]
+
+    def format(self, cluster_id: str, *arguments: str) -> None:
+        """`barnabas format` of its directories, for a cluster that others belong to as well. AssertionError if it refuses."""
+        command = self.command()
+        command[command.index("serve")] = "format"
+        done = subprocess.run(
+            [*command, "-t", cluster_id, *arguments], env=self.environment(), cwd=checkout(), capture_output=True, text=True,
+            timeout=FORMAT_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
 
     def environment(self) -> dict[str, str]:
         """Without the caller's KAFKA_… variables: they are configuration to the broker.

@@ -114,6 +114,8 @@ class KafkaServer(ServerProcess):
 
     name = "kafka"
     cluster_id = "MkU3OEVBNTcwNTJENDM2Qk"
+    format_arguments: Sequence[str] = ()
+    """Further words of kafka-storage's `format`: the features of the cluster, or how its quorum begins."""
 
     def command(self) -> list[str]:
         properties = self.directory / "server.properties"
@@ -133,5 +135,7 @@ class KafkaServer(ServerProcess):
             **self.settings,
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        storage_tool = java_command("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties))
+        storage_tool = java_command(
+            "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties), *self.format_arguments
+        )
         subprocess.run(storage_tool, check=True, timeout=FORMAT_TIMEOUT_S, stdout=subprocess.DEVNULL)

@@ -88,6 +88,7 @@ class ServerProcess:
         self.port = free_port()
         self.ready_after_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
+        self._launched_at_s = 0.0
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -111,21 +112,35 @@ class ServerProcess:
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> ServerProcess:
         """Starts the process and returns once it serves. Raises ServerFailedError with the log's tail."""
+        self.launch()
+        return self.wait_ready(timeout_s=timeout_s)
+
+    def launch(self) -> None:
+        """Starts the process and returns at once: a node of a cluster serves only when enough others have been launched."""
         assert not self.is_running, f"{self.name} runs already"
-        started = time.monotonic()
+        command = self.command()
+        self._launched_at_s = time.monotonic()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self.environment(), cwd=_checkout()
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self.environment(), cwd=checkout()
             )
-        while not serves_metadata(self.host, self.port):
+
+    def wait_ready(self, *, timeout_s: float = READY_TIMEOUT_S) -> ServerProcess:
+        """Returns once the launched process serves. Raises ServerFailedError with the log's tail."""
+        assert self._process is not None, f"{self.name} was never started"
+        while not self.serves():
             if self._process.poll() is not None:
                 raise ServerFailedError(f"{self.name} exited with {self._process.returncode} before it served\n{self.log_tail()}")
-            if time.monotonic() - started > timeout_s:
+            if time.monotonic() - self._launched_at_s > timeout_s:
                 self.kill()
                 raise ServerFailedError(f"{self.name} did not serve within {timeout_s} s\n{self.log_tail()}")
             time.sleep(PROBE_INTERVAL_S)
-        self.ready_after_s = time.monotonic() - started
+        self.ready_after_s = time.monotonic() - self._launched_at_s
         return self
+
+    def serves(self) -> bool:
+        """Whether it answers clients now."""
+        return serves_metadata(self.host, self.port)
 
     def stop(self) -> int:
         """SIGTERM, then waits. Returns the exit status; a server that ignores it is killed and fails the test."""
@@ -153,6 +168,10 @@ class ServerProcess:
         while any(state not in FROZEN_STATES for state in _thread_states(self.pid)):
             if time.monotonic() > deadline:
                 raise ServerFailedError(f"{self.name} did not freeze within {STOP_TIMEOUT_S} s")
+
+    def thaw(self) -> None:
+        """SIGCONT: a frozen server goes on where it was."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9, as a crash would; returns when the process is gone."""
@@ -186,7 +205,8 @@ def _thread_states(pid: int) -> list[str]:
     return states
 
 
-def _checkout() -> Path:
+def checkout() -> Path:
+    """The folder that holds broker/, tests/ and the rest."""
     return Path(__file__).resolve().parents[2]
 
 

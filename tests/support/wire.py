@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from protocol import codec
-from protocol.apis import APIS
+from protocol.apis import DECLARED
 from protocol.framing import skip_tags
 
 TIMEOUT_S = 10.0
@@ -38,7 +38,7 @@ class WireClient:
         return self.receive()
 
     def send(self, message: Any, version: int) -> None:
-        key = next(key for key, api in APIS.items() if api.request_class is type(message))
+        key = next(key for key, api in DECLARED.items() if api.request_class is type(message))
         self.send_frame(frame(key, version, codec.encode(message, version), correlation_id=len(self._sent)))
         self._sent.append((key, version))
 
@@ -52,7 +52,7 @@ class WireClient:
     def receive(self) -> Any:
         key, version = self._sent.pop(0)
         answer = memoryview(self.receive_frame())
-        api = APIS[key]
+        api = DECLARED[key]
         position = skip_tags(answer, 4) if api.response_header_version(version) >= 1 else 4
         return codec.decode(api.response_class, version, answer, position)[0]
 
@@ -81,5 +81,5 @@ class WireClient:
 def frame(key: int, version: int, body: bytes, *, correlation_id: int = 0, client_id: bytes = CLIENT_ID.encode()) -> bytes:
     """A request without its size: the header that `version` asks for, then `body`."""
     header = struct.pack(">hhih", key, version, correlation_id, len(client_id)) + client_id
-    api = APIS.get(key)
+    api = DECLARED.get(key)
     return header + (b"\x00" if api is not None and api.request_header_version(version) >= 2 else b"") + body

@@ -1,0 +1,305 @@
+"""A cluster of real processes: nodes of Barnabas, of Apache Kafka, or of both, on this machine.
+
+    with Cluster(tmp_path) as cluster:                      three nodes of ours, each broker and voter
+    with Cluster(tmp_path, [KAFKA, KAFKA, BARNABAS], settings={…}, node_settings={3: {"broker.rack": "b"}}) as cluster:
+
+Node ids count from 1. A node keeps its ports and its data over `stop`, `kill` and `start`. What a test wants to know of the cluster it
+asks over the wire, from whichever node answers.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponsePartitionData,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
+from tests.support.broker import BrokerProcess
+from tests.support.kafka import KafkaServer
+from tests.support.process import READY_TIMEOUT_S, ServerProcess
+from tests.support.wire import WireClient
+
+T = TypeVar("T")
+
+BARNABAS, KAFKA = "barnabas", "kafka"
+KINDS: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = {BARNABAS: BrokerProcess, KAFKA: KafkaServer}
+CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
+HOST = "127.0.0.1"
+COMBINED, BROKER_ONLY, CONTROLLER_ONLY = "broker,controller", "broker", "controller"
+# Below Linux's ephemeral ports: the port of a node that was killed is not taken by a client's outgoing connection, nor by that client
+# connecting to itself, before the node is back.
+PORTS = range(10_000, 32_000)
+# As for Kafka nodes that share a cluster with ours (wire-facts: the features that both have).
+KAFKA_FORMAT = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+WAIT_MAX_S = 60.0
+POLL_INTERVAL_S = 0.05
+ASK_TIMEOUT_S = 3.0
+REPLICATION_FACTOR = 3
+
+
+class Cluster:
+    """Owns the processes of its nodes. `with` starts all of them and kills what still runs at the end."""
+
+    def __init__(
+        self,
+        directory: Path,
+        kinds: Sequence[str] = (BARNABAS, BARNABAS, BARNABAS),
+        *,
+        settings: Mapping[str, str] | None = None,
+        node_settings: Mapping[int, Mapping[str, str]] | None = None,
+        hosts: Mapping[int, str] | None = None,
+    ) -> None:
+        """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
+        `hosts` are the addresses of nodes that are not on 127.0.0.1."""
+        self.cluster_id = CLUSTER_ID
+        self.directory = directory
+        self.nodes: dict[int, ServerProcess] = {}
+        self.controller_ports: dict[int, int] = {}
+        self._settings = {**_replicated(len(kinds)), **(settings or {})}
+        node_settings, hosts = node_settings or {}, hosts or {}
+        ports = iter(free_ports(2 * len(kinds)))
+        self.controller_ports = {
+            node_id: next(ports) for node_id in _ids(kinds) if "controller" in _roles(node_settings.get(node_id, {})).split(",")
+        }
+        self.voters = ",".join(f"{node_id}@{hosts.get(node_id, HOST)}:{port}" for node_id, port in self.controller_ports.items())
+        for node_id, kind in zip(_ids(kinds), kinds, strict=True):
+            self.add_node(node_id, kind, node_settings.get(node_id, {}), host=hosts.get(node_id, HOST), port=next(ports))
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- its nodes ------------------------------------------------------------------------------------------------
+
+    def add_node(
+        self, node_id: int, kind: str = BARNABAS, settings: Mapping[str, str] | None = None, *, host: str = HOST, port: int | None = None
+    ) -> ServerProcess:
+        """A formatted node that was not started yet; one that comes later is a broker unless `settings` say otherwise."""
+        settings = dict(settings or {})
+        roles = settings.setdefault("process.roles", COMBINED if node_id in self.controller_ports else BROKER_ONLY)
+        node = KINDS[kind](self.directory / f"node{node_id}", {**self._settings, **settings})
+        node.name, node.host, node.port = f"{kind} node {node_id}", host, port or free_ports(1)[0]
+        listeners = {"broker": f"PLAINTEXT://{host}:{node.port}", "controller": f"CONTROLLER://{host}:{self.controller_ports.get(node_id)}"}
+        node.settings |= {
+            "node.id": str(node_id),
+            "controller.quorum.voters": self.voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(listeners[role] for role in roles.split(",")),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+        if isinstance(node, BrokerProcess):
+            node.format(self.cluster_id)
+        else:
+            node.cluster_id, node.format_arguments = self.cluster_id, KAFKA_FORMAT  # it is formatted at its first start
+        if roles == CONTROLLER_ONLY:
+            node.port = self.controller_ports[node_id]
+            node.serves = lambda: listens(node.host, node.port)  # type: ignore[method-assign]
+        self.nodes[node_id] = node
+        return node
+
+    def start(self, *node_ids: int, timeout_s: float = READY_TIMEOUT_S) -> Self:
+        """Start these nodes, or all that do not run, together: none is ready before a majority of the voters is there."""
+        nodes = [self.nodes[node_id] for node_id in node_ids] or [node for node in self.nodes.values() if not node.is_running]
+        with ThreadPoolExecutor(max(len(nodes), 1)) as threads:  # a Kafka node is formatted as it is launched
+            list(threads.map(lambda node: node.launch(), nodes))
+        for node in nodes:
+            node.wait_ready(timeout_s=timeout_s)
+        return self
+
+    def stop(self, *node_ids: int) -> dict[int, int]:
+        """SIGTERM to these nodes, or all that run, together. Returns their exit statuses."""
+        stopping = node_ids or self.running
+        with ThreadPoolExecutor(max(len(stopping), 1)) as threads:
+            return dict(zip(stopping, threads.map(lambda node_id: self.nodes[node_id].stop(), stopping), strict=True))
+
+    def kill(self, *node_ids: int) -> None:
+        """kill -9 of these nodes, or of all that run."""
+        for node_id in node_ids or self.running:
+            self.nodes[node_id].kill()
+
+    def pause(self, *node_ids: int) -> None:
+        """SIGSTOP: the nodes keep their connections and answer nothing, until `resume`."""
+        for node_id in node_ids:
+            self.nodes[node_id].freeze()
+
+    def resume(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self.nodes[node_id].thaw()
+
+    def restart(self, node_id: int, *, hard: bool = False) -> None:
+        """Stop (or with `hard` kill) one node and start it again."""
+        self.nodes[node_id].restart(hard=hard)
+
+    def close(self) -> None:
+        """Kill what runs. The data stay."""
+        self.kill()
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The nodes whose process is there, also if it is paused."""
+        return tuple(node_id for node_id, node in self.nodes.items() if node.is_running)
+
+    @property
+    def brokers(self) -> dict[int, ServerProcess]:
+        return {node_id: node for node_id, node in self.nodes.items() if node.settings["process.roles"] != CONTROLLER_ONLY}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.brokers.values())
+
+    # -- what it says ---------------------------------------------------------------------------------------------
+
+    def ask(self, message: Any, version: int) -> Any:
+        """The answer of the first running broker that gives one. OSError when none does."""
+        failure: OSError | EOFError = ConnectionRefusedError("no broker runs")
+        for node_id, node in self.brokers.items():
+            if node_id in self.running:
+                try:
+                    with WireClient(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as client:
+                        return client.request(message, version)
+                except (OSError, EOFError) as e:
+                    failure = e
+        raise OSError(f"no broker answers: {failure}") from failure
+
+    def metadata(self, *topics: str) -> MetadataResponse:
+        """Metadata of these topics, or of all."""
+        response: MetadataResponse = self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics] or None), 12)
+        return response
+
+    def partition(self, topic: str, partition: int = 0) -> MetadataResponsePartition:
+        """One partition as Metadata tells it. LookupError while it is not there."""
+        (answer,) = self.metadata(topic).topics
+        return next((each for each in answer.partitions if each.partition_index == partition), None) or _raise_missing(topic, partition)
+
+    def quorum(self) -> DescribeQuorumResponsePartitionData:
+        """What the active controller says of the metadata quorum. LookupError while there is none."""
+        asked = DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()])
+        for node_id, port in self.controller_ports.items():
+            if node_id not in self.running:
+                continue
+            try:
+                with WireClient(self.nodes[node_id].host, port, timeout_s=ASK_TIMEOUT_S) as client:
+                    response = client.request(DescribeQuorumRequest(topics=[asked]), 1)
+            except (OSError, EOFError):
+                continue
+            partition = response.topics[0].partitions[0] if response.topics else None
+            if response.error_code == ErrorCode.NONE and partition is not None and partition.error_code == ErrorCode.NONE:
+                answer: DescribeQuorumResponsePartitionData = partition
+                return answer
+        raise LookupError("no active controller")
+
+    def controller_id(self) -> int:
+        """The node that leads the metadata quorum. Waits until there is one."""
+        return self.wait_for(lambda: self.quorum().leader_id, "an active controller")
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, replication_factor: int | None = None, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; waits until each partition has a leader and all its replicas in sync."""
+        replicas = min(REPLICATION_FACTOR, len(self.brokers)) if replication_factor is None else replication_factor
+        configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
+
+        def create() -> bool:
+            response = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)
+            return response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+        self.wait_for(create, f"topic {name} to be created")
+        self.wait_in_sync(name)
+
+    def wait_in_sync(self, *topics: str, timeout_s: float = WAIT_MAX_S) -> None:
+        """Wait until every partition of these topics (or of all) has a leader and all its replicas in its ISR."""
+
+        def in_sync() -> bool:
+            return all(
+                topic.error_code == ErrorCode.NONE and topic.partitions and all(map(_is_in_sync, topic.partitions))
+                for topic in self.metadata(*topics).topics
+            )
+
+        self.wait_for(in_sync, f"all replicas of {topics or 'all topics'} to be in sync", timeout_s=timeout_s)
+
+    def wait_for(self, ask: Callable[[], T], what: str, *, timeout_s: float = WAIT_MAX_S) -> T:
+        """What `ask` returns once that is true; until then it may return false, or raise what a cluster in trouble gives rise to."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                if answer := ask():
+                    return answer
+                failure: Exception | None = None
+            except (OSError, EOFError, LookupError) as e:
+                failure = e
+            if time.monotonic() > deadline_s:
+                raise AssertionError(f"waited {timeout_s} s for {what}: {failure}\n{self.log_tails()}") from failure
+            time.sleep(POLL_INTERVAL_S)
+
+    def log_tails(self) -> str:
+        """The end of each node's log, for a failure's message."""
+        return "\n".join(f"--- {node.name}\n{node.log_tail()}" for node in self.nodes.values())
+
+
+def free_ports(count: int, host: str = HOST) -> list[int]:
+    """Ports that nobody listens on, each another."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"fewer than {count} free ports")
+
+
+def listens(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
+
+
+def _ids(kinds: Sequence[str]) -> Iterable[int]:
+    return range(1, len(kinds) + 1)
+
+
+def _roles(settings: Mapping[str, str]) -> str:
+    return settings.get("process.roles", COMBINED)
+
+
+def _replicated(node_count: int) -> dict[str, str]:
+    """Internal topics as replicated as the cluster can have them, rather than the single node's of COMMON_SETTINGS."""
+    factor = str(min(REPLICATION_FACTOR, node_count))
+    return {
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": str(min(2, node_count)),
+        "default.replication.factor": factor,
+        "min.insync.replicas": str(min(2, node_count)),
+    }
+
+
+def _is_in_sync(partition: MetadataResponsePartition) -> bool:
+    return partition.leader_id >= 0 and set(partition.isr_nodes) == set(partition.replica_nodes)
+
+
+def _raise_missing(topic: str, partition: int) -> MetadataResponsePartition:
+    raise LookupError(f"no partition {topic}-{partition}")
