@@ -32,7 +32,7 @@ from broker.lifecycle.controller_client import ControllerClient
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.prepared_records import encode_batch
+from broker.metadata.prepared_records import BatchEncoder
 from broker.metadata.publisher import MetadataPublisher
 from broker.metadata.record_format import read_metadata_batches
 from broker.metadata.snapshot import read_bootstrap_records
@@ -70,6 +70,11 @@ log = logging.getLogger("barnabas.server")
 
 WAIT_FOREVER_MS = 2**31
 """From here on server.max.startup.time.ms, which Kafka sets to the end of time, bounds nothing."""
+
+UNCHECKED_ACLS = (
+    "the cluster has access control entries (ACLs), which this node would not check: there is no authorizer yet. It serves all the same "
+    "with barnabas.serve.without.authorizer=true"
+)
 
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 
@@ -315,7 +320,7 @@ class Broker:
             root,
             config,
             ReplicaKey(self.node_id, _directory_id(log_manager, root)),
-            RecordFormats(encode_batch, read_metadata_batches),
+            RecordFormats(BatchEncoder(lambda: cache.state.metadata_version), read_metadata_batches),
             cluster_id=self.cluster_id,
             clock=self._clock,
             random_source=self._random,
@@ -341,10 +346,19 @@ class Broker:
                 listener.listen()
                 await listener.start(self._controller_apis.handle)
         await self._unless_stopped(quorum.driver.caught_up())
+        self._refuse_access_control(cache, publisher)
         await publisher.shorten_start()
         if self._links is None and controller is not None:
             await controller.wait_first_records_committed()
         return cache, quorum.driver, self._make_channel(quorum.driver, config.broker_session_timeout_ms), publisher
+
+    def _refuse_access_control(self, cache: MetadataCache, publisher: MetadataPublisher) -> None:
+        """Kafka's nodes with an authorizer check what is denied; a node that does not would give it away."""
+        if self.config.barnabas_serve_without_authorizer:
+            return
+        if cache.state.kept.has_access_control_entries:
+            raise StartError(UNCHECKED_ACLS)
+        publisher.on_access_control = lambda: self.request_stop(1, UNCHECKED_ACLS)
 
     def _make_local_controller(self, cache: MetadataCache, quorum: QuorumDriver) -> LocalController | None:
         """The controller in this process; it also serves other nodes where they can reach it."""

@@ -156,6 +156,7 @@ barnabas.max.connections.per.ip  Upper limit of connections from one address whe
 barnabas.metrics.listener  host:port on which Prometheus metrics are served over HTTP; empty serves none.
 barnabas.queued.max.request.bytes  Bytes of requests held at once, over all connections, where queued.max.request.bytes is -1.
 barnabas.record.validation  `header` trusts a batch's header once its CRC holds; `full` walks every record before the append.
+barnabas.serve.without.authorizer  Whether a node serves a cluster that has ACLs, which it does not check; else it does not start there.
 broker.heartbeat.interval.ms  Time between a broker's heartbeats to the controller.
 broker.id  The older name of node.id; if both are set they must agree.
 broker.rack  The rack of this broker, for spreading replicas and for fetching from the nearest.

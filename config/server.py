@@ -259,6 +259,7 @@ class ServerConfig:
     barnabas_metrics_listener: str = ""
     barnabas_queued_max_request_bytes: int = 1_073_741_824
     barnabas_record_validation: str = "header"
+    barnabas_serve_without_authorizer: bool = False
 
     def __init__(self, **settings: Any) -> None:
         for name in settings:

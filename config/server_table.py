@@ -386,4 +386,6 @@ barnabas.metrics.listener                          string   ""                  
 barnabas.queued.max.request.bytes                  long     1073741824           1048576..  -
 # `header` trusts a batch's header once its CRC holds; `full` walks every record of every batch, as Kafka does.
 barnabas.record.validation                         string   header               header|full cluster
+# Serve a cluster that has ACLs, to everyone: there is no authorizer yet.
+barnabas.serve.without.authorizer                  boolean  false                -          -
 """

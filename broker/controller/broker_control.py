@@ -19,6 +19,7 @@ from broker.controller.cluster_control import election_records, lost_replica_rec
 from broker.controller.controller_result import ControllerResult
 from broker.controller.heartbeats import BrokerHeartbeats
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.features import METADATA_VERSION_FEATURE
 from broker.metadata.image import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
@@ -28,7 +29,6 @@ from broker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from broker.metadata.record_format import METADATA_VERSION_FEATURE
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

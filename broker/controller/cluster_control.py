@@ -23,9 +23,6 @@ from protocol.messages.stored.metadata_records import (
 PRODUCER_ID_BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = 2**63 - 1
 
-METADATA_VERSION_MIN = 7
-"""3.3-IV3, the oldest that Kafka 4 reads."""
-
 RECOVERED = 0
 
 _FENCE = 1

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from broker.clock import Clock, Timer, pause
 from broker.controller.channel import ControllerChannel
+from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError

@@ -12,17 +12,23 @@ ProducerIdControlManager and OffsetControlManager (KIP-868 for transactions).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from broker.metadata.features import (
+    KRAFT_VERSION_FEATURE,
+    METADATA_VERSION_FEATURE,
+    METADATA_VERSION_LEVEL,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+)
 from broker.metadata.image import INTERNAL_TOPICS, AddedPartitions, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
+from broker.metadata.kept_records import KeptRecords
 from broker.metadata.prepared_records import PreparedRecords, partition_image
 from broker.metadata.topic_names import collision_key, has_collision_characters
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
-
-logger = logging.getLogger("barnabas.metadata")
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -50,11 +56,10 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.kept = KeptRecords()
+        """What this broker only stores: ACLs, quotas, controllers …"""
         self.is_in_transaction = False
-        self.has_skipped = False
-        """Whether there were records whose content is not kept here: then this state is less than what the log says."""
         self._buffered: list[Any] = []
-        self._warned_types: set[str] = set()
         self._changes = _Changes()
 
     def replay(self, record: Any) -> None:
@@ -108,8 +113,8 @@ class ClusterState:
         copy.configs = {resource: configs.copy() for resource, configs in self.configs.items()}
         copy.features = self.features.copy()
         copy.next_producer_id = self.next_producer_id
+        copy.kept = self.kept.copy()
         copy.is_in_transaction = self.is_in_transaction
-        copy.has_skipped = self.has_skipped
         copy._buffered = self._buffered.copy()
         return copy
 
@@ -134,7 +139,7 @@ class ClusterState:
         self.partitions_count = other.partitions_count
         self.next_producer_id = other.next_producer_id
         self.is_in_transaction, self._buffered = other.is_in_transaction, other._buffered
-        self.has_skipped = other.has_skipped
+        self.kept = other.kept
 
     def _note_differences(self, other: ClusterState) -> None:
         changes = self._changes
@@ -155,6 +160,11 @@ class ClusterState:
         for node_id in self.brokers.keys() | other.brokers.keys():
             if self.brokers.get(node_id) != other.brokers.get(node_id):
                 changes.brokers[node_id] = None
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized level of metadata.version; that of a new cluster before it is finalized."""
+        return self.features.get(METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL)
 
     def topic_overrides(self, name: str) -> dict[str, str]:
         """The topic's own configs; the caller does not change it."""
@@ -181,16 +191,8 @@ class ClusterState:
         apply = _APPLY.get(type(record))
         if apply is not None:
             apply(self, record)
-            return
-        name = type(record).__name__
-        if isinstance(record, records.UnknownMetadataRecord):
-            name = f"{record.key} (version {record.version})"
-        if name in _MEANINGLESS_HERE:
-            return
-        self.has_skipped = True
-        if name not in self._warned_types:
-            self._warned_types.add(name)
-            logger.warning("metadata records of type %s are skipped: what they ask for is not supported", name)
+        elif not self.kept.apply(record) and type(record) not in _MEANINGLESS:
+            raise StorageError(f"the metadata log has a {type(record).__name__}, which nobody knows how to apply")
 
     def _topic_by_id(self, topic_id: bytes, kind: str) -> TopicImage:
         topic = self.topics_by_id.get(topic_id)
@@ -252,6 +254,19 @@ class ClusterState:
         )
         self._changes.partitions[topic.name, record.partition_id] = None
 
+    def _apply_clear_elr(self, record: records.ClearElrRecord) -> None:
+        """Of one topic, or of all where none is named."""
+        topics = list(self.topics.values())
+        if record.topic_name:
+            if record.topic_name not in self.topics:
+                raise StorageError(f"ClearElrRecord for {record.topic_name}, which does not exist")
+            topics = [self.topics[record.topic_name]]
+        for topic in topics:
+            for index, partition in enumerate(topic.partitions):
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    topic.partitions[index] = replace(partition, eligible_leader_replicas=(), last_known_elr=())
+                    self._changes.partitions[topic.name, index] = None
+
     def _apply_remove_topic(self, record: records.RemoveTopicRecord) -> None:
         topic = self._topic_by_id(record.topic_id, "RemoveTopicRecord")
         del self.topics_by_id[record.topic_id]
@@ -285,6 +300,13 @@ class ClusterState:
             self._changes.broker_configs[name] = None
 
     def _apply_feature_level(self, record: records.FeatureLevelRecord) -> None:
+        if record.name == METADATA_VERSION_FEATURE and not METADATA_VERSION_MIN <= record.feature_level <= METADATA_VERSION_MAX:
+            raise StorageError(
+                f"the cluster's metadata.version is {record.feature_level}, and this version of Barnabas supports "
+                f"{METADATA_VERSION_MIN} to {METADATA_VERSION_MAX}"
+            )
+        if record.name == KRAFT_VERSION_FEATURE:
+            return  # control records say it; KAFKA-18979
         if record.feature_level == 0:
             self.features.pop(record.name, None)
         else:
@@ -307,6 +329,7 @@ class ClusterState:
             is_in_controlled_shutdown=record.in_controlled_shutdown,
             incarnation_id=record.incarnation_id,
             log_dirs=tuple(record.log_dirs),
+            cordoned_log_dirs=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
             registration=record,
         )
         self._changes.brokers[record.broker_id] = None
@@ -333,6 +356,8 @@ class ClusterState:
             changes["is_in_controlled_shutdown"] = True
         if record.log_dirs:
             changes["log_dirs"] = tuple(record.log_dirs)
+        if record.cordoned_log_dirs is not None:
+            changes["cordoned_log_dirs"] = tuple(record.cordoned_log_dirs)
         self._replace_broker(broker, **changes)
 
     def _registered(self, node_id: int, epoch: int, kind: str) -> BrokerImage:
@@ -399,14 +424,15 @@ _NO_CONFIGS: dict[str, str] = {}
 
 _TRANSACTION_RECORDS = (records.BeginTransactionRecord, records.EndTransactionRecord, records.AbortTransactionRecord)
 
-_MEANINGLESS_HERE = frozenset({"NoOpRecord", "RegisterControllerRecord", "ZkMigrationStateRecord"})
-"""Record types that ask nothing of this broker, skipped without a word."""
+_MEANINGLESS = frozenset({records.NoOpRecord, records.ZkMigrationStateRecord})
+"""Record types that leave nothing behind in Kafka's image either."""
 
 _APPLY: dict[type, Callable[[ClusterState, Any], None]] = {
     records.TopicRecord: ClusterState._apply_topic,
     records.PartitionRecord: ClusterState._apply_partition,
     records.PartitionChangeRecord: ClusterState._apply_partition_change,
     records.RemoveTopicRecord: ClusterState._apply_remove_topic,
+    records.ClearElrRecord: ClusterState._apply_clear_elr,
     records.ConfigRecord: ClusterState._apply_config,
     records.FeatureLevelRecord: ClusterState._apply_feature_level,
     records.ProducerIdsRecord: ClusterState._apply_producer_ids,

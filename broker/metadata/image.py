@@ -41,6 +41,8 @@ class BrokerImage(NamedTuple):
     is_in_controlled_shutdown: bool = False
     incarnation_id: bytes = bytes(16)
     log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    """Those that get no new replicas; None where nobody said it."""
     registration: Any = None
     """The RegisterBrokerRecord it began with, for what is only stored: security protocols and feature ranges."""
 

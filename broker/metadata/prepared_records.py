@@ -8,10 +8,11 @@ The TopicControl alone makes these. The metadata log takes the payload, the Clus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, overload
 
+from broker.metadata.features import METADATA_VERSION_LEVEL
 from broker.metadata.image import PartitionImage
 from broker.metadata.record_format import append_encoded, batch_of_encoded, build_metadata_batch
 from protocol.messages.stored.metadata_records import PartitionRecord
@@ -60,11 +61,16 @@ class PreparedRecords(Sequence[Any]):
         return partition_record(self.topic_id, self.first_partition + number, self.images[number])
 
 
-def encode_batch(records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
-    """The batch of a proposal: of records that are encoded already, or of others."""
-    if isinstance(records, PreparedRecords):
-        return batch_of_encoded(records.payload, len(records), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
-    return build_metadata_batch(records, base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+class BatchEncoder:
+    """Makes the batches of proposals. Satisfies EncodeBatch. `level` tells the finalized metadata.version."""
+
+    def __init__(self, level: Callable[[], int] = lambda: METADATA_VERSION_LEVEL) -> None:
+        self._level = level
+
+    def __call__(self, records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+        if isinstance(records, PreparedRecords):
+            return batch_of_encoded(records.payload, len(records), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+        return build_metadata_batch(records, base_offset=base_offset, epoch=epoch, now_ms=now_ms, level=self._level())
 
 
 def partition_image(record: PartitionRecord) -> PartitionImage:

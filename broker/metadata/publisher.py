@@ -7,12 +7,12 @@ Source: org.apache.kafka.image.loader.MetadataLoader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.snapshot_generator import SnapshotGenerator, is_complete
+from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.quorum.quorum import SnapshotReader
 from broker.quorum.raft_log import OffsetAndEpoch
 
@@ -29,6 +29,8 @@ class MetadataPublisher:
         self.heard = OffsetAndEpoch(0, 0)
         self.replayed_records_count = 0
         """Of the log, since the start or since the last snapshot that was loaded."""
+        self.on_access_control: Callable[[], None] = lambda: None
+        """Called after each commit while the cluster has access control entries."""
 
     def handle_commit(self, offset: int, epoch: int, records: Sequence[Any]) -> None:
         self.heard = OffsetAndEpoch(offset + 1, epoch)
@@ -36,6 +38,7 @@ class MetadataPublisher:
             self._cache.apply_committed(records)
             self.replayed_records_count += len(records)
             self._snapshots.note_commit(offset + 1, epoch)
+            self._look_for_access_control()
 
     def handle_load_snapshot(self, reader: SnapshotReader) -> None:
         state = ClusterState()
@@ -45,12 +48,17 @@ class MetadataPublisher:
         self._cache.replace_state(state)
         self.heard = reader.snapshot
         self.replayed_records_count = 0
+        self._look_for_access_control()
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
         """Clients send admin requests to any broker, so the cache does not tell who leads the quorum (KIP-590)."""
 
+    def _look_for_access_control(self) -> None:
+        if self._cache.state.kept.has_access_control_entries:
+            self.on_access_control()
+
     async def shorten_start(self) -> None:
         """Write a snapshot where this start had to replay a long log: the next will be faster. Raises StorageError."""
-        if self.replayed_records_count >= SNAPSHOT_RECORDS_MIN and is_complete(self._cache.state):
+        if self.replayed_records_count >= SNAPSHOT_RECORDS_MIN and not self._cache.state.is_in_transaction:
             await self._snapshots.write(self.heard, self._cache.state.copy())
             self.replayed_records_count = 0

@@ -1,6 +1,6 @@
 """Metadata records in batches: the record versions this broker writes, and batches to records and back.
 
-The versions are those of metadata.version 4.0-IV3, which is also what a new cluster is finalized at; Kafka 4.0 to 4.3 reads them all.
+The versions are those of the finalized metadata.version, at least those of 4.0-IV3: Kafka 4.0 to 4.3 reads these all.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from broker.metadata.features import METADATA_VERSION_LEVEL
 from broker.quorum.quorum import Batch
 from protocol.errors import DecodeError
 from protocol.messages.stored.metadata_records import (
@@ -15,17 +16,12 @@ from protocol.messages.stored.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    UnknownMetadataRecord,
     decode_metadata_record,
     encode_metadata_record,
 )
 from protocol.records import SimpleRecord, append_record, build_batch_of, crc_is_valid, iterate_headers, iterate_records
 from storage.errors import StorageError
-
-METADATA_VERSION_FEATURE = "metadata.version"
-METADATA_VERSION_MIN = 7
-"""3.3-IV3, the oldest that Kafka 4 reads."""
-METADATA_VERSION_LEVEL = 25
-"""4.0-IV3."""
 
 _RECORD_VERSIONS: dict[type, int] = {
     PartitionRecord: 2,
@@ -34,22 +30,39 @@ _RECORD_VERSIONS: dict[type, int] = {
     BrokerRegistrationChangeRecord: 2,
 }
 
+CORDONED_DIRECTORIES_LEVEL = 30
+"""4.3-IV0, from where on a registration tells the cordoned log directories."""
+_REGISTER_BROKER_VERSION_WITH_CORDONED = 4
+_REGISTRATION_CHANGE_VERSION_WITH_CORDONED = 3
+
 BATCH_BYTES_MAX = 64 * 1024 * 1024
 """Limit of one batch's records once decompressed; Kafka writes at most 8 MiB."""
 
 
-def build_metadata_batch(records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
-    """The records as one batch with its offsets assigned."""
+def build_metadata_batch(
+    records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int, level: int = METADATA_VERSION_LEVEL
+) -> bytearray:
+    """The records as one batch with its offsets assigned; `level` is the finalized metadata.version."""
     payload = bytearray()
     for offset_delta, record in enumerate(records):
-        append_encoded(payload, record, offset_delta)
+        append_encoded(payload, record, offset_delta, level)
     return batch_of_encoded(payload, len(records), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
 
 
-def append_encoded(payload: bytearray, record: Any, offset_delta: int) -> None:
+def append_encoded(payload: bytearray, record: Any, offset_delta: int, level: int = METADATA_VERSION_LEVEL) -> None:
     """Append to a batch's payload the record that comes `offset_delta` after its first. All records of a batch have one time."""
-    value = encode_metadata_record(record, _RECORD_VERSIONS.get(type(record), 0))
+    value = encode_metadata_record(record, record_version(record, level))
     append_record(payload, SimpleRecord(None, value, (), 0), offset_delta, 0)
+
+
+def record_version(record: Any, level: int) -> int:
+    """The version to write `record` at where metadata.version is `level`."""
+    if level >= CORDONED_DIRECTORIES_LEVEL:
+        if type(record) is RegisterBrokerRecord:
+            return _REGISTER_BROKER_VERSION_WITH_CORDONED
+        if type(record) is BrokerRegistrationChangeRecord and record.cordoned_log_dirs is not None:
+            return _REGISTRATION_CHANGE_VERSION_WITH_CORDONED
+    return _RECORD_VERSIONS.get(type(record), 0)
 
 
 def batch_of_encoded(payload: bytearray, records_count: int, *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
@@ -74,5 +87,12 @@ def _records(buffer: memoryview, position: int) -> list[Any]:
     for record in iterate_records(buffer, position, max_bytes=BATCH_BYTES_MAX):
         if record.value is None:
             raise DecodeError(f"the metadata record at offset {record.offset} has no value")
-        decoded.append(decode_metadata_record(record.value)[0])
+        value, version = decode_metadata_record(record.value)
+        if type(value) is UnknownMetadataRecord:
+            # Going on without it, this node would make something else of the log than the others do.
+            raise StorageError(
+                f"the metadata record at offset {record.offset} is of type {value.key} and version {version}, which this version of "
+                "Barnabas does not know: it was written by a newer one, or by a newer Kafka"
+            )
+        decoded.append(value)
     return decoded

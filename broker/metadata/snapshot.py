@@ -14,7 +14,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, read_metadata_batches
+from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from broker.metadata.record_format import read_metadata_batches
 from broker.quorum.log import check_is_whole
 from broker.quorum.raft_log import OffsetAndEpoch
 from protocol.errors import DecodeError

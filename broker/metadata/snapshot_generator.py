@@ -60,7 +60,7 @@ class SnapshotGenerator:
 
     def note_commit(self, end_offset: int, epoch: int) -> None:
         """The state is that of `end_offset`, the end of a batch of leader epoch `epoch`: begin a snapshot of it if one is due."""
-        if not self._is_due() or self._task is not None or self._is_closed or not is_complete(self._state):
+        if not self._is_due() or self._task is not None or self._is_closed or self._state.is_in_transaction:
             return
         self._bytes_at_last = self._log.appended_bytes
         self._last_ms = self._clock.monotonic_ms()
@@ -77,6 +77,7 @@ class SnapshotGenerator:
             last_timestamp=self._log.last_timestamp,
             now_ms=self._clock.now_ms(),
             quorum_records=self._quorum_records_at(snapshot.offset),
+            level=state.metadata_version,
         ):
             batches.append(batch)
             await asyncio.sleep(0)
@@ -129,9 +130,3 @@ class SnapshotGenerator:
             removed.append(snapshot)
         if removed:
             await self._run_blocking(self._log.take_deletions([snapshot.path for snapshot in removed]))
-
-
-def is_complete(state: ClusterState) -> bool:
-    """Whether a snapshot of `state` would lose nothing: not inside a transaction, and no records were skipped that may matter to
-    another version."""
-    return not state.has_skipped and not state.is_in_transaction

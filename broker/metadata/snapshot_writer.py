@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from broker.metadata.image import BrokerImage
 from broker.metadata.prepared_records import partition_record
-from broker.metadata.record_format import METADATA_VERSION_FEATURE, build_metadata_batch
+from broker.metadata.record_format import build_metadata_batch
 from broker.quorum.log import control_batch
 from broker.quorum.raft_log import OffsetAndEpoch
 from broker.quorum.snapshot_files import snapshot_name
@@ -47,21 +48,30 @@ def state_records(state: ClusterState) -> Iterator[Any]:
     for (resource_type, resource_name), configs in state.configs.items():
         for name, value in configs.items():
             yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+    yield from state.kept
     if state.next_producer_id > 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=state.next_producer_id)
 
 
 def snapshot_batches(
-    records: Iterable[Any], *, epoch: int, last_timestamp: int, now_ms: int, quorum_records: Sequence[tuple[ControlRecordType, Any]] = ()
+    records: Iterable[Any],
+    *,
+    epoch: int,
+    last_timestamp: int,
+    now_ms: int,
+    quorum_records: Sequence[tuple[ControlRecordType, Any]] = (),
+    level: int = METADATA_VERSION_LEVEL,
 ) -> Iterator[bytes | bytearray]:
-    """The file's content: a header with the quorum's records, the cluster's in batches, a footer. Each step encodes one batch."""
+    """The file's content: a header with the quorum's records, the cluster's in batches, a footer. Each step encodes one batch.
+
+    `level` is the finalized metadata.version."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp)
     head = [(ControlRecordType.SNAPSHOT_HEADER, header), *quorum_records]
     yield control_batch(head, base_offset=0, epoch=epoch, now_ms=now_ms)
     base_offset = len(head)
     left = iter(records)
     while batch := list(islice(left, RECORDS_PER_BATCH)):
-        yield build_metadata_batch(batch, base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+        yield build_metadata_batch(batch, base_offset=base_offset, epoch=epoch, now_ms=now_ms, level=level)
         base_offset += len(batch)
     footer = (ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
     yield control_batch([footer], base_offset=base_offset, epoch=epoch, now_ms=now_ms)
@@ -89,4 +99,5 @@ def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.is_in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
+        cordoned_log_dirs=None if broker.cordoned_log_dirs is None else list(broker.cordoned_log_dirs),
     )

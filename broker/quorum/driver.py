@@ -360,7 +360,9 @@ class QuorumDriver:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._caught_up is not None and not self._caught_up.done():
+        is_start = self._caught_up is not None and not self._caught_up.done()
+        if self._caught_up is not None and is_start:
             self._caught_up.set_exception(error)
-        logger.error("the metadata log failed: %s", error, exc_info=None if isinstance(error, StorageError) else error)
+        if not is_start or not isinstance(error, StorageError):  # the start itself says why it ends
+            logger.error("the metadata log failed: %s", error, exc_info=None if isinstance(error, StorageError) else error)
         self._on_failure(error)

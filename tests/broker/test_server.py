@@ -15,10 +15,13 @@ from pathlib import Path
 import pytest
 
 from broker import process, server
+from broker.formatting import format_directories
 from broker.garbage import THRESHOLDS
 from broker.logs import Console, TextFormatter
 from config.loading import load_server_config
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.stored.metadata_records import AccessControlEntryRecord
+from tests.broker.metadata.room import CLUSTER_ID, open_room
 from tests.support.broker import BrokerProcess
 from tests.support.process import free_port
 from tests.support.wire import WireClient
@@ -124,6 +127,41 @@ def test_voters_without_this_node_stop_the_start_with_one_line(tmp_path: Path) -
 
     assert outcome.returncode == 1
     assert "controller.quorum.voters" in one_line(outcome.stderr)
+
+
+async def write_acl(data: Path) -> None:
+    room = await open_room(data)
+    room.quorum.propose(room.quorum.epoch, [AccessControlEntryRecord(id=bytes(15) + b"\x01", principal="User:a")])
+    await room.close()
+
+
+def test_a_cluster_with_acls_is_served_only_if_that_is_asked_for(tmp_path: Path) -> None:
+    format_directories(load_server_config(None, {}, [f"log.dirs={tmp_path}"]), CLUSTER_ID, ignore_formatted=False, random_bytes=os.urandom)
+    asyncio.run(write_acl(tmp_path))
+
+    outcome = serve(listeners(free_port()), f"log.dirs={tmp_path}")
+    broker = BrokerProcess(tmp_path / "told", {"barnabas.serve.without.authorizer": "true"})
+    broker.data_dir = tmp_path
+    broker.start()
+
+    assert outcome.returncode == 1
+    assert "ACLs" in one_line(outcome.stderr) and "barnabas.serve.without.authorizer=true" in outcome.stderr
+    assert broker.stop() == 0
+
+
+async def test_a_node_that_learns_of_an_acl_stops(tmp_path: Path) -> None:
+    config = load_server_config(None, {}, [f"log.dirs={tmp_path}", listeners(0), "barnabas.auto.format=true"])
+    broker = server.Broker(config)
+    await broker.start()
+    try:
+        quorum = broker._local_controller._quorum  # type: ignore[union-attr]
+        quorum.propose(quorum.epoch, [AccessControlEntryRecord(id=bytes(15) + b"\x01", principal="User:a")])
+
+        assert await asyncio.wait_for(broker.wait_stopped(), 10) == 1
+    finally:
+        await broker.stop()
+
+    assert "ACLs" in broker.stop_reason
 
 
 def test_an_unformatted_directory_is_not_served_without_being_asked_to_format(tmp_path: Path) -> None:

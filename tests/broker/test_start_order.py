@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.prepared_records import encode_batch
+from broker.metadata.prepared_records import BatchEncoder
 from broker.metadata.record_format import build_metadata_batch, read_metadata_batches
 from broker.server import open_logs
 from config.server import ServerConfig
@@ -70,7 +70,7 @@ async def test_stale_metadata_does_not_rename_a_live_replica_away(tmp_path: Path
     """This node's metadata log ends before the topic was made: it was copied back, or its tail was lost."""
     make_replica(tmp_path / "data")
     (tmp_path / "metadata").mkdir()
-    node = Node(tmp_path / "metadata", TWO, encode_batch=encode_batch, decode_batches=read_metadata_batches)
+    node = Node(tmp_path / "metadata", TWO, encode_batch=BatchEncoder(), decode_batches=read_metadata_batches)
     cache = MetadataCache(ClusterState(), cluster_id="cluster", node_id=1, config=ServerConfig())
     node.driver.register(CacheListener(cache))
     manager = make_log_manager(tmp_path / "data")

@@ -13,7 +13,7 @@ Source: ControllerApis.handleApiVersionsRequest, SimpleApiVersionManager, Quorum
 from __future__ import annotations
 
 from broker.handlers.api_versions import build_for
-from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
+from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
 from broker.services import ControllerServices, Handler
 from protocol.apis import ListenerKind
 from protocol.messages.api_versions import SupportedFeatureKey

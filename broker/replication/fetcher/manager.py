@@ -14,7 +14,7 @@ from zlib import crc32
 
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
-from broker.metadata.record_format import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from broker.replication.fetcher.leader_fetcher import FetcherSettings, LeaderFetcher
 from broker.replication.fetcher.replica_fetcher import Connect, Endpoint, ReplicaFetcher
 from broker.replication.fetcher.versions import LeaderVersions, leader_versions

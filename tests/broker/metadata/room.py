@@ -18,7 +18,7 @@ from broker.lifecycle.controller_client import ControllerClient
 from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.prepared_records import encode_batch
+from broker.metadata.prepared_records import BatchEncoder
 from broker.metadata.publisher import MetadataPublisher
 from broker.metadata.record_format import read_metadata_batches
 from broker.metadata.snapshot import read_bootstrap_records
@@ -153,7 +153,7 @@ def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: b
         root,
         config,
         ReplicaKey(NODE_ID, directory_id),
-        RecordFormats(encode_batch, read_metadata_batches),
+        RecordFormats(BatchEncoder(lambda: cache.state.metadata_version), read_metadata_batches),
         cluster_id=CLUSTER_ID,
         clock=clock,
         random_source=random.Random(7),

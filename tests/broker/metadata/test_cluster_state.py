@@ -96,15 +96,37 @@ def test_an_aborted_transaction_has_no_effect() -> None:
     assert not state.is_in_transaction
 
 
-def test_unknown_record_types_are_skipped_with_one_warning_each(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "record",
+    [
+        records.UnknownMetadataRecord(99, 0, b""),
+        records.FeatureLevelRecord(name="metadata.version", feature_level=31),
+        records.FeatureLevelRecord(name="metadata.version", feature_level=6),
+    ],
+)
+def test_what_nobody_here_understands_ends_the_replay(record: Any) -> None:
+    """Going on, this node would make something else of the log than the others."""
     state = ClusterState()
 
-    for _ in range(3):
-        state.replay(records.UnknownMetadataRecord(99, 0, b""))
-        state.replay(records.ClientQuotaRecord())
-        state.replay(records.NoOpRecord())
+    with pytest.raises(StorageError):
+        state.replay(record)
 
-    assert len(caplog.records) == 2
+
+def test_eligible_leaders_are_cleared_of_one_topic_or_of_all() -> None:
+    state = _replayed(*_topic("a"), *_topic("b", OTHER_ID))
+    for topic_id in (TOPIC_ID, OTHER_ID):
+        change = records.PartitionChangeRecord(topic_id=topic_id, partition_id=0, eligible_leader_replicas=[2], last_known_elr=[3])
+        state.replay(change)
+    state.take_delta()
+
+    state.replay(records.ClearElrRecord(topic_name="a"))
+    one = [state.topics[name].partitions[0].eligible_leader_replicas for name in "ab"]
+    changed = [change.topic.name for change in state.take_delta().changed_partitions]
+    state.replay(records.ClearElrRecord(topic_name=""))
+
+    assert (one, changed) == ([(), (2,)], ["a"])
+    image = state.topics["b"].partitions[0]
+    assert (image.eligible_leader_replicas, image.last_known_elr, image.partition_epoch) == ((), (), 1)
 
 
 def test_fencing_and_unfencing_follow_the_registration_of_that_epoch() -> None:

@@ -1,0 +1,87 @@
+"""KeptRecords: metadata that this broker stores and hands on, and does nothing with yet: controllers, ACLs, SCRAM credentials, quotas,
+delegation tokens.
+
+Each record is kept whole, under the key that Kafka's image gives it, and returns in snapshots: another node may act on it.
+
+Source: the deltas of org.apache.kafka.image: ClusterDelta, AclsDelta, ScramDelta, ClientQuotasDelta, DelegationTokenDelta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any
+
+from protocol.messages.stored import metadata_records as records
+from storage.errors import StorageError
+
+KeyOf = Callable[[Any], Hashable]
+
+
+def _quota_key(record: records.ClientQuotaRecord) -> Hashable:
+    """A quota of an entity, whose parts may come in any order."""
+    return frozenset((part.entity_type, part.entity_name) for part in record.entity), record.key
+
+
+_KEPT: Mapping[type, KeyOf] = {
+    records.RegisterControllerRecord: attrgetter("controller_id"),
+    records.ClientQuotaRecord: _quota_key,
+    records.AccessControlEntryRecord: attrgetter("id"),
+    records.UserScramCredentialRecord: attrgetter("mechanism", "name"),
+    records.DelegationTokenRecord: attrgetter("token_id"),
+}
+"""What is kept and by which key, in the order of a snapshot."""
+
+_REMOVED: Mapping[type, tuple[type, KeyOf]] = {
+    records.RemoveAccessControlEntryRecord: (records.AccessControlEntryRecord, attrgetter("id")),
+    records.RemoveUserScramCredentialRecord: (records.UserScramCredentialRecord, attrgetter("mechanism", "name")),
+    records.RemoveDelegationTokenRecord: (records.DelegationTokenRecord, attrgetter("token_id")),
+}
+
+
+class KeptRecords:
+    """Owner: ClusterState. The records are nobody's to change."""
+
+    __slots__ = ("_by_type",)
+
+    def __init__(self) -> None:
+        self._by_type: dict[type, dict[Hashable, Any]] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        """All of them, type by type."""
+        for kind in _KEPT:
+            yield from self._by_type.get(kind, {}).values()
+
+    @property
+    def controllers(self) -> Mapping[int, records.RegisterControllerRecord]:
+        """The registrations of the quorum's voters by node id."""
+        return self._by_type.get(records.RegisterControllerRecord, {})  # type: ignore[return-value]
+
+    @property
+    def has_access_control_entries(self) -> bool:
+        return bool(self._by_type.get(records.AccessControlEntryRecord))
+
+    def apply(self, record: Any) -> bool:
+        """Keep the record, or forget what it removes; False for a record of another type. Raises StorageError when what it removes
+        was never there, where Kafka does too."""
+        kind = type(record)
+        if kind in _KEPT:
+            kept = self._by_type.setdefault(kind, {})
+            key = _KEPT[kind](record)
+            if kind is records.ClientQuotaRecord and record.remove:
+                kept.pop(key, None)
+            else:
+                kept[key] = record
+            return True
+        if kind not in _REMOVED:
+            return False
+        removed_kind, key_of = _REMOVED[kind]
+        removed = self._by_type.get(removed_kind, {}).pop(key_of(record), None)
+        if removed is None and removed_kind is records.AccessControlEntryRecord:
+            raise StorageError(f"RemoveAccessControlEntryRecord for id {record.id.hex()}, which does not exist")
+        return True
+
+    def copy(self) -> KeptRecords:
+        copy = KeptRecords()
+        copy._by_type = {kind: kept.copy() for kind, kept in self._by_type.items() if kept}
+        return copy
