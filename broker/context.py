@@ -32,7 +32,8 @@ class ConnectionFacts:
     """What the requests of one connection have in common. Its connection and dispatch write them, handlers read them.
 
     `client_id_bytes` is the client id as the last request had it, `client_id_text` the same decoded and checked. `on_closed` is
-    called once when the connection ends, for whoever keeps something of the client's beyond a request."""
+    called once when the connection ends, for whoever keeps something of the client's beyond a request. `is_forwarded`: they are those of
+    a client of another broker, which has put the request into an Envelope."""
 
     __slots__ = (
         "client_host",
@@ -42,6 +43,7 @@ class ConnectionFacts:
         "client_software_version",
         "connection_id",
         "is_closed",
+        "is_forwarded",
         "listener",
         "on_closed",
         "principal",
@@ -57,6 +59,7 @@ class ConnectionFacts:
         self.client_software_name = "unknown"  # until an ApiVersions request tells, as in Kafka
         self.client_software_version = "unknown"
         self.is_closed = False
+        self.is_forwarded = False
         self.on_closed: Callable[[], object] | None = None
 
     def close(self) -> None:

@@ -325,6 +325,8 @@ class KafkaApis:
                 raise CloseConnection("internal error in a produce request")
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metrics.request_error(route.api_key, error.code)
+        if error.code is ErrorCode.NOT_CONTROLLER and context.connection.is_forwarded:
+            raise error  # said of the Envelope: the broker that forwards looks for another controller, its client hears nothing of it
         if route.encode_error is not None:
             return route.encode_error(request, error)
         response = route.api.response_class()

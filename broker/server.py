@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.background import Background
-from broker.context import ListenerFacts
+from broker.context import ConnectionFacts, ListenerFacts
 from broker.controller.channel import ControllerChannel
 from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
@@ -230,6 +230,7 @@ class Broker:
             group_coordinator=coordinator,
             run_blocking=self.run_blocking,
             worker=self._make_worker(),
+            controller_versions=lambda: self._routes[0].versions if self._routes else None,  # the one of the heartbeats
         )
         await self._serve(services, registry)
         self._undo.append(lifecycle.stop)  # while it still serves: others take over first
@@ -377,7 +378,7 @@ class Broker:
         quorum.register(controller)
         self._undo.append(controller.close)
         if self.controller_listeners:
-            services = ControllerServices(self._clock, self.metrics, cache, controller, quorum.handle_request)
+            services = ControllerServices(self._clock, self.metrics, cache, controller, quorum.handle_request, self._handle_forwarded)
             self._controller_apis = KafkaApis(services, self._turns, ListenerKind.CONTROLLER)
             self._undo.append(self._controller_apis.close)
         return controller
@@ -530,6 +531,11 @@ class Broker:
     def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         """Run `function` in the thread pool."""
         return self._loop.run_in_executor(self._executor, function, *arguments)
+
+    def _handle_forwarded(self, frame: memoryview, facts: ConnectionFacts) -> Any:
+        """A request to the controller that came in an Envelope."""
+        assert self._controller_apis is not None
+        return self._controller_apis.handle(frame, facts)
 
     def _directory_failed(self, path: Path, error: StorageError) -> None:
         """Its partitions go offline. Without the directory of the metadata log, or without any, a broker stops, as Kafka's does."""

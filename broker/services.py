@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.blocking import RunBlocking
-from broker.context import RequestContext
+from broker.context import ConnectionFacts, RequestContext
 from broker.deferred import Deferred
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ broker/turns.py), a coroutine that returns the message (cold APIs only: it costs
 Raises KafkaError for a whole-request error, DecodeError to close the connection."""
 
 
+def _nothing_known() -> None:
+    return None
+
+
 class Services(NamedTuple):
     """Everything a handler may call. Built once by server.py; each handler module's `build(services)` picks what it needs."""
 
@@ -44,6 +48,8 @@ class Services(NamedTuple):
     """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
     worker: Worker | None = None
     """Computes outside this process; None (some tests): everything is done on the loop."""
+    controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = _nothing_known
+    """What the active controller speaks, where that is another node and known: API key → (lowest, highest version)."""
 
 
 class ControllerServices(NamedTuple):
@@ -56,3 +62,5 @@ class ControllerServices(NamedTuple):
     """The controller in this process, which is the active one or answers NOT_CONTROLLER."""
     ask_quorum: Callable[[Any, int, str], Deferred]
     """The quorum's answer to a request, given its version and the name of the listener that it came by."""
+    handle_frame: Callable[[memoryview, ConnectionFacts], Any]
+    """What dispatch makes of a request frame of these listeners, for one that came in an Envelope."""

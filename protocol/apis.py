@@ -78,6 +78,9 @@ class Api:
 
 API_VERSIONS_KEY = 18
 
+FORWARDABLE_KEYS = frozenset((19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81))
+"""What a broker forwards to the active controller in an Envelope (ApiKeys.forwardable)."""
+
 DECLARED: dict[int, Api] = {
     declared.key: declared
     for declared in (
@@ -114,7 +117,7 @@ DECLARED: dict[int, Api] = {
         Api(55, "DescribeQuorum", "describe_quorum", (0, 2), flexible=0, listeners=CONTROLLER),
         Api(56, "AlterPartition", "alter_partition", (2, 3), flexible=0, listeners=CONTROLLER),
         Api(57, "UpdateFeatures", "update_features", (0, 2), flexible=0, listeners=NOWHERE),
-        Api(58, "Envelope", "envelope", (0, 0), flexible=0, listeners=NOWHERE),
+        Api(58, "Envelope", "envelope", (0, 0), flexible=0, listeners=CONTROLLER),
         Api(59, "FetchSnapshot", "fetch_snapshot", (0, 1), flexible=0, listeners=CONTROLLER),
         Api(60, "DescribeCluster", "describe_cluster", (0, 2), flexible=0),
         Api(62, "BrokerRegistration", "broker_registration", (0, 4), flexible=0, listeners=CONTROLLER),

@@ -4,7 +4,7 @@ What this process's own controller leads is asked directly. Another node is aske
 request at a time and in order, as Kafka does. While there is no active controller, or the one that was asked is none or does not answer,
 the request is asked again until `retry_timeout_ms` are over: it may have been carried out the first time, as with any lost answer.
 
-Clients' requests go on as the broker decoded them, in this broker's name: not in an Envelope (KIP-590) yet.
+What a client asks for goes there in an Envelope (KIP-590), with its principal and address; what the broker itself asks for does not.
 
 Source: kafka.server.NodeToControllerChannelManagerImpl, ForwardingManager.
 """
@@ -12,10 +12,11 @@ Source: kafka.server.NodeToControllerChannelManagerImpl, ForwardingManager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from broker.clock import Clock, Timer, pause
+from broker.cluster.envelope import in_envelope, take_out
 from broker.cluster.peer_connections import PeerConnections
 from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
@@ -77,6 +78,14 @@ class ControllerRoute:
         self._retry_timeout_ms = retry_timeout_ms
         self._turn = asyncio.Lock()
 
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """What the active controller speaks, if it is another node that has been asked before: API key → (lowest, highest version)."""
+        active = self._find_active()
+        if active is None or active.node_id == self._node_id:
+            return None
+        return self._connections.get(active.host, active.port).versions or None
+
     def hurry(self) -> None:
         """This broker stops: give requests up sooner, also those that wait."""
         self._retry_timeout_ms = min(self._retry_timeout_ms, HURRIED_MS)
@@ -89,18 +98,18 @@ class ControllerRoute:
     async def create_topics(
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
-        return await self._ask(request, lambda local: local.create_topics(request, client, is_automatic=is_automatic))
+        return await self._ask(request, lambda local: local.create_topics(request, client, is_automatic=is_automatic), client=client)
 
     async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
-        return await self._ask(request, lambda local: local.delete_topics(request, version, client), version=version)
+        return await self._ask(request, lambda local: local.delete_topics(request, version, client), client=client, version=version)
 
     async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
-        return await self._ask(request, lambda local: local.create_partitions(request, client))
+        return await self._ask(request, lambda local: local.create_partitions(request, client), client=client)
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
-        return await self._ask(request, lambda local: local.incremental_alter_configs(request, client))
+        return await self._ask(request, lambda local: local.incremental_alter_configs(request, client), client=client)
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self._ask(request, lambda local: local.allocate_producer_ids(request))
@@ -120,9 +129,15 @@ class ControllerRoute:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _ask(
-        self, request: Any, ask_local: Callable[[ControllerChannel], Awaitable[Response]], *, version: int | None = None
+        self,
+        request: Any,
+        ask_local: Callable[[ControllerChannel], Awaitable[Response]],
+        *,
+        client: RequestContext | None = None,
+        version: int | None = None,
     ) -> Response:
-        """The response of the active controller; KafkaError as LocalController raises it."""
+        """The response of the active controller; KafkaError as LocalController raises it. `client` is whose request it is, None for the
+        broker's own."""
         active = self._find_active()
         if self._local is not None and active is not None and active.node_id == self._node_id and not self._turn.locked():
             try:
@@ -134,14 +149,23 @@ class ControllerRoute:
         async with self._turn:
             while True:
                 try:
-                    return await self._ask_once(request, ask_local, version)
+                    return await self._ask_once(request, ask_local, client, version)
                 except KafkaError as error:
                     waited_ms = self._clock.monotonic_ms() - started_ms
-                    if error.code is not ErrorCode.NOT_CONTROLLER or waited_ms >= self._retry_timeout_ms:
+                    if error.code is not ErrorCode.NOT_CONTROLLER:
                         raise
+                    if waited_ms >= self._retry_timeout_ms:
+                        # Clients ask a broker, which is no controller: they are told that it took too long, as by Kafka.
+                        raise error if client is None else KafkaError(ErrorCode.REQUEST_TIMED_OUT) from error
                 await pause(self._clock, RETRY_MS)
 
-    async def _ask_once(self, request: Any, ask_local: Callable[[ControllerChannel], Awaitable[Response]], version: int | None) -> Response:
+    async def _ask_once(
+        self,
+        request: Any,
+        ask_local: Callable[[ControllerChannel], Awaitable[Response]],
+        client: RequestContext | None,
+        version: int | None,
+    ) -> Response:
         active = self._find_active()
         if active is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "No active controller is known.")
@@ -149,14 +173,15 @@ class ControllerRoute:
             if self._local is None:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is no controller.")
             return await ask_local(self._local)
-        response: Response | None = await self._answer_of(active, request, version)
-        if response is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The active controller, node {active.node_id}, does not answer.")
-        _check(response)
+        if client is None:
+            response: Response = _checked(await self._answer_of(active, request, version))
+        else:
+            response = take_out(await self._answer_of(active, in_envelope(request, client), None), client)
         return response
 
-    async def _answer_of(self, active: ActiveController, request: Any, version: int | None) -> Any | None:
-        """The answer; None when there is none before another node leads. A leader that was paused or cut off would let us wait long."""
+    async def _answer_of(self, active: ActiveController, request: Any, version: int | None) -> Any:
+        """The answer. KafkaError NOT_CONTROLLER when there is none before another node leads: a leader that was paused or cut off would
+        let us wait long."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         timer: Timer
 
@@ -174,16 +199,20 @@ class ControllerRoute:
         timer = self._clock.call_later(RETRY_MS, look_whether_it_leads)
         try:
             self._connections.get(active.host, active.port).send(request, on_answer, version=version)
-            return await answered
+            response = await answered
         finally:
             timer.cancel()
+        if response is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The active controller, node {active.node_id}, does not answer.")
+        return response
 
 
-def _check(response: Any) -> None:
-    """Raise what the controller says of the request as a whole. An API without a place for that says it of each part."""
+def _checked(response: Any) -> Any:
+    """`response`, unless it says something of the request as a whole: KafkaError. An API without a place for that says it of each part."""
     code = getattr(response, "error_code", ErrorCode.NONE)
     if code:
         raise KafkaError(ErrorCode(code), getattr(response, "error_message", None) or "")
     parts = next((getattr(response, name) for name in ("topics", "results", "responses") if hasattr(response, name)), ())
     if any(getattr(part, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER for part in parts):
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "The node that was asked is not the active controller.")
+    return response

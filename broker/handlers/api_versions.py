@@ -3,6 +3,7 @@
 Behaviour:
 - Tells the versions of every API that this kind of listener serves, with the floors that old clients look for (Produce and JoinGroup
   from 0).
+- What is forwarded to the active controller is told at the versions that both speak; what the controller does not serve is left out.
 - An unknown version is answered by dispatch in the layout of v0: UNSUPPORTED_VERSION and the versions of ApiVersions itself.
 - Remembers the client's software of the connection, once it is known to be a name.
 - No features: without `transaction.version` clients use transactions of the first kind, and no share or streams groups.
@@ -16,26 +17,33 @@ Source: KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid (KIP-35, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.context import RequestContext
 from broker.services import Handler, Services
-from protocol.apis import API_VERSIONS_KEY, DECLARED, ListenerKind, apis_of
+from protocol.apis import API_VERSIONS_KEY, DECLARED, FORWARDABLE_KEYS, ListenerKind, apis_of
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_FEATURES_FROM_0 = 4
 
+NO_VERSIONS = (0, -1)
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def build(services: Services) -> Handler:
-    return build_for(ListenerKind.CLIENT)
+    return build_for(ListenerKind.CLIENT, controller_versions=services.controller_versions)
 
 
-def build_for(kind: ListenerKind, features: Sequence[SupportedFeatureKey] = ()) -> Handler:
-    """The handler for one kind of listeners, which tells `features` as supported."""
+def build_for(
+    kind: ListenerKind,
+    features: Sequence[SupportedFeatureKey] = (),
+    controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None,
+) -> Handler:
+    """The handler for one kind of listeners, which tells `features` as supported. `controller_versions()` is what the active controller
+    speaks, None while requests are not forwarded or nothing is known of it."""
     api_keys = [
         ApiVersion(api_key=api.key, min_version=api.advertised_min_version, max_version=api.max_version)
         for api in sorted(apis_of(kind).values(), key=lambda api: api.key)
@@ -50,9 +58,25 @@ def build_for(kind: ListenerKind, features: Sequence[SupportedFeatureKey] = ()) 
             if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             context.connection.client_software_name, context.connection.client_software_version = name, version
-        return response if context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_0 else old_response
+        told = response if context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_0 else old_response
+        versions = controller_versions()
+        return told if versions is None else _at_most(told, versions)
 
     return handle
+
+
+def _at_most(response: ApiVersionsResponse, controller: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
+    """`response` with the versions of forwarded APIs that the controller serves too."""
+    api_keys = []
+    for each in response.api_keys:
+        if each.api_key in FORWARDABLE_KEYS:
+            lowest, highest = controller.get(each.api_key, NO_VERSIONS)
+            lowest, highest = max(lowest, each.min_version), min(highest, each.max_version)
+            if lowest > highest:
+                continue
+            each = ApiVersion(api_key=each.api_key, min_version=lowest, max_version=highest)
+        api_keys.append(each)
+    return ApiVersionsResponse(api_keys=api_keys, supported_features=response.supported_features)
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

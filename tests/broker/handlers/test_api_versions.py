@@ -37,6 +37,20 @@ def test_no_feature_is_told() -> None:
     assert (answer.supported_features, answer.finalized_features, answer.finalized_features_epoch) == ([], [], -1)
 
 
+def test_what_is_forwarded_is_told_at_the_versions_that_the_controller_speaks_too() -> None:
+    """The controller may be an older node, or a newer one: its client would be cut off for a version that only one of both has."""
+    controller = {19: (2, 5), 20: (5, 99), 37: (4, 9)}  # CreateTopics, DeleteTopics, CreatePartitions
+    told: Any = api_versions.build(services(controller_versions=lambda: controller))(context(0), ApiVersionsRequest())
+
+    versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
+    assert (versions[19], versions[20]) == ((2, 5), (5, 6))
+    assert not {37, 44} & set(versions), "nobody serves any version of them"
+    assert versions == {each.api_key: (each.min_version, each.max_version) for each in _ask(0).api_keys if each.api_key in versions} | {
+        19: (2, 5),
+        20: (5, 6),
+    }, "the others are told as ever"
+
+
 @pytest.mark.parametrize("name", ["", "bad name!", "-x", "x-", "ü"])
 @pytest.mark.parametrize("field", ["client_software_name", "client_software_version"])
 def test_software_that_is_no_name_is_refused(name: str, field: str) -> None:
