@@ -35,7 +35,12 @@ MODULES = {
     "time": TIME,
     "uuid": RANDOMNESS,
 }
-HARMLESS_NAMES = {"random.Random"}  # a class, whose seed the caller chooses
+HARMLESS_NAMES = {
+    "random.Random",  # a class, whose seed the caller chooses
+    "socket.AF_INET", "socket.AF_INET6", "socket.inet_ntop", "socket.inet_pton",  # an address as bytes or as text
+}  # fmt: skip
+JUDGED_BY_NAME = ("random", "socket")
+"""Modules whose import says nothing: what is taken of them is judged where it stands."""
 OF_OS = {"urandom": RANDOMNESS, "getrandom": RANDOMNESS, "times": TIME, "sendfile": SOCKETS} | dict.fromkeys(
     ("abort", "cpu_count", "environ", "fork", "getpid", "getppid", "kill", "sched_getaffinity", "sysconf", "_exit", "execv"), PROCESSES
 )
@@ -78,7 +83,7 @@ class Finder(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if alias.name in MODULES and alias.name != "random":  # `random.Random` is judged where it stands
+            if alias.name in MODULES and alias.name not in JUDGED_BY_NAME:
                 self._note(MODULES[alias.name], node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
@@ -91,8 +96,8 @@ class Finder(ast.NodeVisitor):
             module, name = node.value.id, node.attr
             if module == "os" and name.islower() and name not in HARMLESS_OF_OS:
                 self._note(OF_OS.get(name, FILES), node)
-            elif module == "random" and f"random.{name}" not in HARMLESS_NAMES:
-                self._note(RANDOMNESS, node)
+            elif module in JUDGED_BY_NAME and f"{module}.{name}" not in HARMLESS_NAMES:
+                self._note(MODULES[module], node)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -169,6 +174,8 @@ def test_broker_takes_no_more_from_the_machine_than_is_listed() -> None:
         ("from time import monotonic", {TIME}),
         ("import random\nrandom.random()", {RANDOMNESS}),
         ("import random\ndraw: random.Random", set()),
+        ("import socket\nsocket.socket()", {SOCKETS}),
+        ("import socket\nsocket.inet_ntop(socket.AF_INET, packed)", set()),
         ("if TYPE_CHECKING:\n    import socket", set()),
         ("def f():\n    import shutil", {FILES}),
     ],
