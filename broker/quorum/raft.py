@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from broker.quorum.leader_crash import LeaderCrash
 from broker.quorum.leadership import Leadership
 from broker.quorum.peers import NEVER_MS, Node, Peers
 from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch, RaftLog
@@ -111,6 +112,7 @@ class Raft:
         """Called when the high watermark has moved: parked fetches and voter changes look again."""
         self.on_leadership_lost: Callable[[VoterChange | None], None] = lambda change: None
         """Called before the leader's role ends, with the change of voters that was under way."""
+        self._crash: LeaderCrash | None = None  # until somebody leads
         self._random = random_source
         self._ready = Ready()
         self.note_control_records(control_records)
@@ -174,6 +176,8 @@ class Raft:
 
     def draw_election_deadline(self, now_ms: int) -> int:
         timeout_ms = self.config.election_timeout_ms
+        if self._crash is not None:
+            timeout_ms = min(timeout_ms, self._crash.election_timeout_ms)
         return now_ms + timeout_ms + (self._random.randrange(timeout_ms) if timeout_ms else 0)
 
     # -- what the driver calls -------------------------------------------------------------------------------------
@@ -220,12 +224,18 @@ class Raft:
 
     def leader_has_crashed(self, node_id: int, now_ms: int) -> None:
         """It is proven that the leader's process is gone: look for another without waiting for the fetch timeout."""
-        role = self.state.role
-        if isinstance(role, Follower) and self.state.leader_id == node_id:
-            role.has_fetched = False
-            if self.is_voter:
-                # A little apart, or all voters ask at once and each is refused by none and elected by none.
-                role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + self._random.randrange(self.config.retry_backoff_ms + 1))
+        role, epoch = self.state.role, self.epoch
+        if not isinstance(role, Follower) or self.state.leader_id != node_id:
+            return
+        role.has_fetched = False
+        if self.is_voter and (self._crash is None or not self._crash.is_of(node_id, epoch)):
+            self._crash = LeaderCrash(node_id, epoch)
+            delay_ms = self._crash.candidacy_delay_ms(self.voters, self.config.me.node_id)
+            role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + delay_ms)
+
+    def leader_lives(self) -> None:
+        """The leader answers: whatever was proven of it is over."""
+        self._crash = None
 
     # -- transitions -----------------------------------------------------------------------------------------------
 
@@ -243,17 +253,31 @@ class Raft:
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
         self._leave_leadership()
-        self.state.become_follower(epoch, leader_id, endpoints, now_ms=now_ms, fetch_timeout_ms=self.config.fetch_timeout_ms)
+        fetch_timeout_ms = self.config.fetch_timeout_ms
+        if self._crash is not None and self._crash.is_of(leader_id, epoch):
+            fetch_timeout_ms = min(fetch_timeout_ms, self._crash.retry_delay_ms(self.voters, self.config.me.node_id))
+        else:
+            self._crash = None
+        self.state.become_follower(epoch, leader_id, endpoints, now_ms=now_ms, fetch_timeout_ms=fetch_timeout_ms)
         self.peers.reset()
         logger.info("the metadata quorum's epoch %d is led by node %d", epoch, leader_id)
 
     def become_prospective(self, now_ms: int) -> None:
+        if self._crash is not None:
+            self._crash.note_try()
+            self._crash = None if self._crash.is_over else self._crash
         self.state.become_prospective(self.voters, self.draw_election_deadline(now_ms))
-        self.peers.reset()
-        self.maybe_advance_election(now_ms)
+        self._begin_election(now_ms)
 
     def become_candidate(self, now_ms: int) -> None:
         self.state.become_candidate(self.voters, self.draw_election_deadline(now_ms))
+        self._begin_election(now_ms)
+
+    def _begin_election(self, now_ms: int) -> None:
+        role = self.state.role
+        assert isinstance(role, (Prospective, Candidate))
+        if self._crash is not None:
+            role.election.note(self._crash.leader_id, is_granted=False)
         self.peers.reset()
         self.maybe_advance_election(now_ms)
 
@@ -486,6 +510,7 @@ class Raft:
         )
         if self.kraft_version < RECONFIGURABLE:
             leadership.volatile_voters = self.voters.update(me, is_directory_ignored=True)
+        self._crash = None
         self.state.become_leader(leadership, self.config.endpoints)
         self.peers.reset()
         self.log.begin_epoch(epoch)

@@ -170,6 +170,7 @@ class RaftResponses:
 
     def _note_success(self, role: Follower, now_ms: int) -> None:
         role.has_fetched = True
+        self._raft.leader_lives()
         role.fetch_deadline_ms = now_ms + self._raft.config.fetch_timeout_ms
 
     # -- voters ----------------------------------------------------------------------------------------------------

@@ -219,6 +219,71 @@ def test_a_proven_crash_of_the_leader_frees_the_pre_vote_and_starts_an_election(
     assert isinstance(room.raft.state.role, Prospective)
 
 
+def prove_crash(room: Room, leader_id: int) -> None:
+    room.follow(leader_id, 1)
+    room.fetched(leader_id, 1, data())
+    room.replica.leader_has_crashed(leader_id, room.now_ms)
+    room.take()
+
+
+def last_vote_request(room: Room) -> Outgoing:
+    return next(each for each in reversed(room.sent) if isinstance(each.request, VoteRequest))
+
+
+def test_after_a_proven_crash_the_voters_stand_one_after_the_other_and_do_not_ask_the_dead_one() -> None:
+    """Nodes 1 and 3 are left of the three: in the odd epoch node 3 comes first."""
+    room = Room()
+    prove_crash(room, 2)
+    assert isinstance(room.raft.state.role, Follower)
+
+    sent = room.pass_time(20)
+
+    assert isinstance(room.raft.state.role, Prospective)
+    assert [each.node.node_id for each in sent if isinstance(each.request, VoteRequest)] == [3]
+
+
+def test_a_voter_that_was_faster_than_the_others_proofs_asks_them_again_soon() -> None:
+    room = Room()
+    prove_crash(room, 2)
+    room.pass_time(20)
+    facts = messages.LeaderFacts(1, 2, endpoints(2), LISTENER)
+    room.answer(last_vote_request(room), messages.vote_response(facts, 2, ErrorCode.NONE, is_granted=False))
+    assert isinstance(room.raft.state.role, Follower)
+
+    room.sent.clear()
+    room.pass_time(60)
+
+    assert isinstance(room.raft.state.role, Prospective)
+    assert last_vote_request(room).node.node_id == 3
+
+
+def test_elections_without_success_after_a_proven_crash_become_as_patient_as_others_and_ask_everyone() -> None:
+    """The crashed leader may be back, and be the only one that can be elected."""
+    room = Room()
+    prove_crash(room, 2)
+    for _ in range(4 * ELECTION_MS):
+        room.pass_time(10)
+
+    room.sent.clear()
+    for _ in range(2 * ELECTION_MS + FETCH_MS):
+        room.pass_time(1)
+
+    asked = {each.node.node_id for each in room.sent if isinstance(each.request, VoteRequest)}
+    assert asked == {2, 3}
+
+
+def test_a_leader_that_answers_after_all_is_followed_as_before() -> None:
+    room = Room()
+    room.follow(2, 1)
+    room.fetched(2, 1, data())
+    room.replica.leader_has_crashed(2, room.now_ms)
+
+    room.fetched(2, 1, data())
+    room.pass_time(FETCH_MS - 1)
+
+    assert isinstance(room.raft.state.role, Follower) and room.raft.state.role.has_fetched
+
+
 def test_a_request_of_an_older_epoch_is_fenced_and_told_the_leader() -> None:
     room = Room()
     room.follow(2, 7)

@@ -1,0 +1,59 @@
+"""LeaderCrash: the haste of a voter whose leader's process is proven to be gone, until somebody leads.
+
+The quorum's timeouts are made for silence, which may have many causes. After a proof there is nothing to wait for: the crashed leader
+counts as one that refuses, and the others stand for election one after the other, STEP_MS apart, so that they do not share the votes.
+Whoever loses tries again soon, for it may only have been faster than the others' proofs; each try waits longer than the one before.
+
+No counterpart in Kafka, whose voters wait for controller.quorum.fetch.timeout.ms.
+"""
+
+from __future__ import annotations
+
+from broker.quorum.voters import VoterSet
+
+STEP_MS = 20
+"""Between the candidacies of two voters: a pre-vote and a vote, which is written to the disk, take a few milliseconds."""
+ELECTION_MS = 100
+"""How long the first election may take. It is lost, and begun anew, when the votes are shared."""
+TRIES_MAX = 6
+"""After that the quorum's timeouts count again, and the crashed leader as any other voter: its next life may be needed."""
+
+
+class LeaderCrash:
+    """`leader_id` led `epoch`. Owner: Raft."""
+
+    __slots__ = ("_tries", "epoch", "leader_id")
+
+    def __init__(self, leader_id: int, epoch: int) -> None:
+        self.leader_id = leader_id
+        self.epoch = epoch
+        self._tries = 0
+
+    def is_of(self, leader_id: int, epoch: int) -> bool:
+        return (leader_id, epoch) == (self.leader_id, self.epoch)
+
+    def candidacy_delay_ms(self, voters: VoterSet, node_id: int) -> int:
+        """How long this voter waits before it stands. Another one is the first in each epoch: no voter is preferred."""
+        others = [voter_id for voter_id in voters.ids if voter_id != self.leader_id]
+        place = (sum(each < node_id for each in others) + self.epoch) % max(len(others), 1)
+        return (place << self._doublings) * STEP_MS
+
+    def note_try(self) -> None:
+        """This voter stands for election."""
+        self._tries += 1
+
+    @property
+    def is_over(self) -> bool:
+        return self._tries > TRIES_MAX
+
+    def retry_delay_ms(self, voters: VoterSet, node_id: int) -> int:
+        """The same after a lost election."""
+        return (STEP_MS << self._doublings) + self.candidacy_delay_ms(voters, node_id)
+
+    @property
+    def election_timeout_ms(self) -> int:
+        return ELECTION_MS << self._doublings
+
+    @property
+    def _doublings(self) -> int:
+        return max(self._tries - 1, 0)
