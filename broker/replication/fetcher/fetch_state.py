@@ -29,7 +29,7 @@ class Phase(Enum):
 class FetchState:
     """One partition. `fetch_offset` is its log's end but while it is TRUNCATING; times are monotonic milliseconds."""
 
-    __slots__ = ("delayed_until_ms", "fetch_offset", "key", "last_fetched_epoch", "leader_epoch", "partition", "phase")
+    __slots__ = ("delayed_until_ms", "delays_count", "fetch_offset", "key", "last_fetched_epoch", "leader_epoch", "partition", "phase")
 
     def __init__(self, partition: FollowedPartition, start: InitialFetch) -> None:
         self.partition = partition
@@ -39,6 +39,8 @@ class FetchState:
         self.last_fetched_epoch = start.last_fetched_epoch
         self.phase = Phase.FETCHING if start.last_fetched_epoch >= 0 else Phase.TRUNCATING
         self.delayed_until_ms = NOT_DELAYED
+        self.delays_count = 0
+        """In a row, for want of a leader of this epoch."""
 
     @property
     def is_ready(self) -> bool:

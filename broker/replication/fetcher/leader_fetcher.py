@@ -38,6 +38,9 @@ EARLIEST_LOCAL_TIMESTAMP = -4  # what is on the leader's disk: anything before i
 EARLIEST_LOCAL_VERSION_MIN = 8
 EARLIEST_TIMESTAMP = -2
 NO_EPOCH = -1
+LEADER_WAIT_MS = 5  # before the first new try where the leader does not know yet that it is one; each further one waits twice as long
+LEADER_WAIT_DOUBLINGS_MAX = 10
+LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 DISK_WAIT_MAX_MS = 5  # how long a fetch without the partitions that wait for their disk keeps them waiting
 
 
@@ -190,11 +193,18 @@ class LeaderFetcher:
             except StorageError as failure:
                 self._lose_disk(state, failure)
 
-    def _delay(self, state: FetchState, now_ms: int) -> None:
+    def _delay(self, state: FetchState, now_ms: int, backoff_ms: int | None = None) -> None:
+        """Ask nothing of it for `backoff_ms`, by default replica.fetch.backoff.ms."""
         if state.delayed_until_ms == NOT_DELAYED:
-            state.delayed_until_ms = now_ms + max(1, self._settings.backoff_ms)
+            state.delayed_until_ms = now_ms + max(1, self._settings.backoff_ms if backoff_ms is None else backoff_ms)
             self._delayed[state.key] = state
             self._changed[state.key] = None
+
+    def _wait_for_leader(self, state: FetchState, now_ms: int) -> None:
+        """The metadata that made the leader one came to this broker first, a few milliseconds ago. Its producers wait for this fetch."""
+        backoff_ms = LEADER_WAIT_MS << min(state.delays_count, LEADER_WAIT_DOUBLINGS_MAX)
+        state.delays_count += 1
+        self._delay(state, now_ms, min(backoff_ms, self._settings.backoff_ms))
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -254,6 +264,8 @@ class LeaderFetcher:
                 self._changed[state.key] = None
             elif error == ErrorCode.FENCED_LEADER_EPOCH:
                 self._fail(state, "the leader has a newer epoch, metadata will tell")
+            elif error in LEADER_UNAWARE:
+                self._wait_for_leader(state, now_ms)
             else:
                 self._log.info("fetch error", "fetch of %r failed error=%d", state.partition, error)
                 self._delay(state, now_ms)
@@ -269,6 +281,7 @@ class LeaderFetcher:
 
     def _append(self, state: FetchState, data: PartitionData, wall_ms: int) -> None:
         partition = state.partition
+        state.delays_count = 0
         records = data.records if isinstance(data.records, memoryview) else memoryview(data.records or b"")
         appended = partition.append_as_follower(
             records,
