@@ -197,6 +197,7 @@ class Broker:
             from broker.cluster.links import ClusterLinks  # a node on its own starts without it
 
             self._links = ClusterLinks(self._platform, registry.pool, config)
+            self._undo.append(self._links.close)
         for endpoint in config.controller_listeners:
             self.controller_listeners.append(self._bind(endpoint, registry, ListenerKind.CONTROLLER))
         for endpoint in config.client_listeners:
@@ -317,6 +318,7 @@ class Broker:
         config = self.config
         cache = MetadataCache(ClusterState(), cluster_id=self.cluster_id, node_id=self.node_id, config=config)
         root = Path(config.metadata_log_dir)
+        peers = None if self._links is None else self._links.quorum_peers()
         quorum = open_quorum(
             root,
             config,
@@ -328,11 +330,13 @@ class Broker:
             call_soon=self._loop.call_soon,
             run_blocking=self.run_blocking,
             disk=self._platform.disk,
-            peers=None if self._links is None else self._links.quorum_peers(),
+            peers=peers,
             on_failure=self._quorum_failed,
         )
         self._undo.append(quorum.log.close)
         self._metadata_log = quorum.log.log
+        if self._links is not None and peers is not None:
+            self._links.watch_leader(quorum.driver, peers)
         snapshots = SnapshotGenerator(
             quorum.log, cache.state, config, self._clock, self.run_blocking, quorum_records_at=quorum.replica.raft.kraft_records_at
         )
@@ -373,6 +377,8 @@ class Broker:
             node_id=self.node_id,
             bootstrap=lambda: read_bootstrap_records(Path(config.metadata_log_dir), self._platform.disk),
             is_alone=self._links is None,
+            listener_name=config.inter_broker_listener_name,
+            prove=None if self._links is None or self._links.crash_detector is None else self._links.crash_detector.prove,
             on_busy=self._collection_pause.note,
         )
         quorum.register(controller)

@@ -253,6 +253,7 @@ class ServerConfig:
     # Ours; config/server_table.py says what each is for.
     barnabas_auto_format: bool = False
     barnabas_busy_poll_us: int = 50
+    barnabas_fast_fencing: bool = True
     barnabas_frame_deadline_ms: int = 30_000
     barnabas_max_connections: int = 10_000
     barnabas_max_connections_per_ip: int = 5_000

@@ -375,6 +375,8 @@ BARNABAS_TABLE = """
 barnabas.auto.format                               boolean  false                -          -
 # The loop asks for the next request for this many microseconds after an answer, before it sleeps; 0 turns it off.
 barnabas.busy.poll.us                              int      50                   0..1000    -
+# A broker or quorum leader whose connection ended and whose address refuses connections twice counts as gone (Kafka waits for timeouts).
+barnabas.fast.fencing                              boolean  true                 -          -
 # A frame that has begun must be whole within this time (Kafka has no such limit).
 barnabas.frame.deadline.ms                         int      30000                1..        -
 # Limits that Kafka leaves open by default; the smaller of these and max.connections, max.connections.per.ip counts.

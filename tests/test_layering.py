@@ -83,6 +83,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.cluster",
         "broker.controller.channel",
         "broker.network.client",
+        "broker.network.sockets",
         "broker.quorum",
         *FACTS,
         "protocol",

@@ -114,11 +114,11 @@ class ControllerRoute:
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self._ask(request, lambda local: local.allocate_producer_ids(request))
 
-    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        return await self._ask(request, lambda local: local.register_broker(request))
+    async def register_broker(self, request: BrokerRegistrationRequest, client: RequestContext | None = None) -> BrokerRegistrationResponse:
+        return await self._ask(request, lambda local: local.register_broker(request, client))
 
-    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        return await self._ask(request, lambda local: local.broker_heartbeat(request))
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
+        return await self._ask(request, lambda local: local.broker_heartbeat(request, client))
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         return await self._ask(request, lambda local: local.assign_replicas_to_dirs(request))

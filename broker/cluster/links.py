@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.cluster.controller_route import ControllerRoute, find_active_controller
+from broker.cluster.crash_detector import CrashDetector
+from broker.cluster.leader_watch import LeaderWatch
 from broker.cluster.peer_connections import PeerConnections, connection_maker
 from broker.cluster.quorum_peers import QuorumPeers
 from broker.controller.channel import ControllerChannel
@@ -20,12 +22,23 @@ ROUTE_IN_FLIGHT_MAX = 1  # the next request may go to another node
 
 
 class ClusterLinks:
-    """Owns nothing: what it makes is its caller's to close. `pool` holds the frames that are received."""
+    """What it makes is its caller's to close, but for `crash_detector`, None where barnabas.fast.fencing is off: `close` ends that.
+    `pool` holds the frames that are received."""
 
     def __init__(self, platform: Platform, pool: BufferPool, config: ServerConfig) -> None:
         self._platform = platform
         self._pool = pool
         self._config = config
+        self.crash_detector = CrashDetector(platform.network, platform.clock) if config.barnabas_fast_fencing else None
+
+    async def close(self) -> None:
+        if self.crash_detector is not None:
+            await self.crash_detector.close()
+
+    def watch_leader(self, quorum: QuorumDriver, peers: QuorumPeers) -> None:
+        """From now on `quorum` is told when its leader's process is gone."""
+        if self.crash_detector is not None:
+            LeaderWatch(quorum, self.crash_detector.prove).watch(peers)
 
     def quorum_peers(self) -> QuorumPeers:
         """What the replica of the metadata log speaks to the others by."""

@@ -49,6 +49,8 @@ class PeerConnections:
     def __init__(self, make: MakeConnection) -> None:
         self._make = make
         self._connections: dict[tuple[str, int], PeerConnection] = {}
+        self.on_ended: Callable[[str, int], None] = lambda host, port: None
+        """Called when an established connection to that address has ended, not by this node's wish."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def get(self, host: str, port: int) -> PeerConnection:
@@ -56,6 +58,7 @@ class PeerConnections:
         connection = self._connections.get((host, port))
         if connection is None:
             connection = self._connections[host, port] = self._make(host, port, self._run)
+            connection.on_lost = lambda: self.on_ended(host, port)
         return connection
 
     def drop(self, host: str, port: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from broker.clock import Clock
 from broker.cluster.peer_connections import PeerConnections
 from broker.quorum.raft import Outgoing
+from broker.quorum.voters import Address
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 
 FAREWELL_MS = 500
@@ -21,11 +22,13 @@ FAREWELL_MS = 500
 
 
 class QuorumPeers:
-    """Owns `connections`."""
+    """Owns `connections`. `on_connection_ended` is called with the address of a replica that an established connection led to."""
 
     def __init__(self, connections: PeerConnections, clock: Clock) -> None:
         self._connections = connections
         self._clock = clock
+        self.on_connection_ended: Callable[[Address], None] = lambda address: None
+        connections.on_ended = lambda host, port: self.on_connection_ended((host, port))
         self._farewells: set[asyncio.Future[None]] = set()
 
     def send(self, outgoing: Outgoing, on_answer: Callable[[Any | None], None]) -> None:

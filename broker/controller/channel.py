@@ -27,7 +27,8 @@ class ControllerChannel(Protocol):
     """Each operation returns once its records are committed, or raises KafkaError for the whole request: NOT_CONTROLLER when there is
     no active controller at the other end, or none any more; what was asked for may have happened then, or not.
 
-    `client` is whom the broker asks for: its principal and address, as an Envelope carries them (KIP-590)."""
+    `client` is whom the broker asks for: its principal and address, as an Envelope carries them (KIP-590). What a broker asks for itself
+    comes with it from another process only: the end of its connection says something of the broker."""
 
     async def create_topics(
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
@@ -49,9 +50,11 @@ class ControllerChannel(Protocol):
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse: ...
 
-    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse: ...
+    async def register_broker(
+        self, request: BrokerRegistrationRequest, client: RequestContext | None = None
+    ) -> BrokerRegistrationResponse: ...
 
-    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse: ...
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse: ...
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse: ...
 

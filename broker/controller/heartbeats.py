@@ -16,11 +16,12 @@ NO_OFFSET = -1
 
 
 class _Session:
-    __slots__ = ("epoch", "last_contact_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = ("epoch", "is_disconnected", "last_contact_ms", "metadata_offset", "shutdown_offset")
 
     def __init__(self, epoch: int, last_contact_ms: int) -> None:
         self.epoch = epoch
         self.last_contact_ms = last_contact_ms
+        self.is_disconnected = False
         self.metadata_offset = NO_OFFSET
         self.shutdown_offset: int | None = None
 
@@ -44,14 +45,22 @@ class BrokerHeartbeats:
         if session is None or session.epoch != epoch:
             session = self._sessions[node_id] = _Session(epoch, now_ms)
         session.last_contact_ms = now_ms
+        session.is_disconnected = False
         session.metadata_offset = metadata_offset
+
+    def note_disconnection(self, node_id: int, epoch: int) -> None:
+        """The connection of its heartbeats has ended. Until the next contact a new incarnation may take the session's place."""
+        session = self._sessions.get(node_id)
+        if session is not None and session.epoch == epoch:
+            session.is_disconnected = True
 
     def remove(self, node_id: int) -> None:
         self._sessions.pop(node_id, None)
 
     def has_session(self, node_id: int, epoch: int, now_ms: int) -> bool:
+        """Whether that incarnation may still live: a new one is refused meanwhile."""
         session = self._sessions.get(node_id)
-        if session is None or session.epoch != epoch:
+        if session is None or session.epoch != epoch or session.is_disconnected:
             return False
         return node_id == self._embedded_id or now_ms - session.last_contact_ms < self._timeout_ms
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker.controller.cluster_control import activation_records, fencing_records, producer_id_block
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
+from broker.controller.crash_watch import CrashWatch, Prove
 from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog, LogSteps
 from protocol.errors import ErrorCode, KafkaError
@@ -74,7 +75,7 @@ class LocalController:
     """Satisfies ControllerChannel, and QuorumListener, to be registered behind the MetadataPublisher.
 
     `make_controller` makes one of the committed state; `bootstrap` reads what a new cluster's log begins with. `is_alone`: no
-    other broker can reach this node."""
+    other broker can reach this node. `listener_name` is where the others are probed, if `prove` is given."""
 
     def __init__(
         self,
@@ -85,12 +86,17 @@ class LocalController:
         node_id: int,
         bootstrap: Callable[[], Sequence[Any]],
         is_alone: bool = True,
+        listener_name: str = "",
+        prove: Prove | None = None,
         on_busy: OnBusy = ignore_busy,
     ) -> None:
         self._make_controller = make_controller
         self._bootstrap = bootstrap
         self._is_alone = is_alone
+        self._listener_name = listener_name
+        self._prove = prove
         self._leadership: _Leadership | None = None
+        self._crash_watch: CrashWatch | None = None  # while this node leads, unless it is alone
         self._quorum = quorum
         self._node_id = node_id
         self._on_busy = on_busy
@@ -127,6 +133,9 @@ class LocalController:
         self._append(activation_records(state, [] if state.features else self._bootstrap()), _ignore_outcome)
         if self._is_alone:
             self._append(fencing_records(state, except_node_id=self._node_id), _ignore_outcome)
+        else:
+            self._crash_watch = self._make_crash_watch()
+            self._crash_watch.probe_all()
         self._watch_sessions()
 
     def fail(self, error: Exception) -> None:
@@ -138,6 +147,9 @@ class LocalController:
         if self._session_check is not None:
             self._session_check.cancel()
             self._session_check = None
+        if self._crash_watch is not None:
+            self._crash_watch.end()
+            self._crash_watch = None
         if leadership is not None:
             leadership.end(why)
 
@@ -193,14 +205,17 @@ class LocalController:
         response = AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.ids_count)
         return await self._submitted(ControllerResult(records, response))
 
-    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    async def register_broker(self, request: BrokerRegistrationRequest, client: RequestContext | None = None) -> BrokerRegistrationResponse:
         result = self._active.brokers.register(request, self._quorum.end_offset, self._clock.monotonic_ms())
+        self._note_connection(request.broker_id, result.response.broker_epoch, client)
         if self._session_check is None:
             self._watch_sessions()
         return await self._submitted(result)
 
-    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        return await self._submitted(self._active.brokers.heartbeat(request, self._quorum.end_offset, self._clock.monotonic_ms()))
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
+        result = self._active.brokers.heartbeat(request, self._quorum.end_offset, self._clock.monotonic_ms())
+        self._note_connection(request.broker_id, request.broker_epoch, client)
+        return await self._submitted(result)
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         return await self._submitted(self._active.brokers.assign_replicas(request))
@@ -220,10 +235,34 @@ class LocalController:
         self._session_check = self._clock.call_later(controller.heartbeats.check_interval_ms, self._watch_sessions)
         for node_id in controller.brokers.find_expired(self._clock.monotonic_ms()):
             logger.warning("fencing broker %d: it has not been heard of for broker.session.timeout.ms", node_id)
-            try:
-                self._append_all(controller.brokers.fencing_records(node_id))
-            except KafkaError as error:
-                logger.warning("broker %d could not be fenced: %s", node_id, error)
+            self._fence(node_id)
+
+    def _fence(self, node_id: int) -> None:
+        try:
+            self._append_all(self._active.brokers.fencing_records(node_id))
+        except KafkaError as error:
+            logger.warning("broker %d could not be fenced: %s", node_id, error)
+
+    def _make_crash_watch(self) -> CrashWatch:
+        controller = self._active
+
+        def fence(node_id: int) -> None:
+            logger.warning("fencing broker %d: its process is gone", node_id)
+            controller.heartbeats.remove(node_id)
+            self._fence(node_id)
+
+        return CrashWatch(
+            controller.state,
+            controller.heartbeats,
+            fence,
+            node_id=self._node_id,
+            listener_name=self._listener_name,
+            prove=self._prove,
+        )
+
+    def _note_connection(self, node_id: int, epoch: int, client: RequestContext | None) -> None:
+        if self._crash_watch is not None and client is not None:
+            self._crash_watch.note_connection(node_id, epoch, client.connection)
 
     async def close(self) -> None:
         """Stop the periodic work. Operations end with the quorum."""

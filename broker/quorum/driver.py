@@ -116,6 +116,10 @@ class QuorumDriver:
         return raft.state.leader_endpoints.get(raft.config.listener_name)
 
     @property
+    def is_voter(self) -> bool:
+        return self._replica.raft.is_voter
+
+    @property
     def epoch(self) -> int:
         return self._replica.raft.epoch
 

@@ -18,6 +18,6 @@ from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 def build(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> Coroutine[Any, Any, Any]:
-        return services.controller.broker_heartbeat(request)
+        return services.controller.broker_heartbeat(request, context)
 
     return handle

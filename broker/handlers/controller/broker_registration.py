@@ -18,6 +18,6 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest
 
 def build(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: BrokerRegistrationRequest) -> Coroutine[Any, Any, Any]:
-        return services.controller.register_broker(request)
+        return services.controller.register_broker(request, context)
 
     return handle

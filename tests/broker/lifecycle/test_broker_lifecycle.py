@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
 from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
 from broker.metadata.cluster_state import ClusterState
@@ -41,11 +42,11 @@ class Controller:
         if self.errors:
             raise KafkaError(self.errors.pop(0))
 
-    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    async def register_broker(self, request: BrokerRegistrationRequest, client: RequestContext | None = None) -> BrokerRegistrationResponse:
         self._note(request)
         return BrokerRegistrationResponse(broker_epoch=42)
 
-    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
         self._note(request)
         if request.want_shut_down:
             self.shutdowns_refused -= 1
@@ -111,6 +112,19 @@ async def test_a_registration_is_tried_again_until_a_controller_takes_it() -> No
     await world.start()
 
     assert world.kinds == ["BrokerRegistration"] * 3 + ["BrokerHeartbeat"]
+
+
+async def test_a_restarted_broker_waits_for_its_last_session_until_the_registration_timeout() -> None:
+    world = World()
+    world.controller.errors = [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 10_000
+
+    with pytest.raises(KafkaError) as refused:
+        await world.start()
+
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    timeout_ms = ServerConfig().initial_broker_registration_timeout_ms
+    assert timeout_ms <= world.clock.monotonic_ms() <= timeout_ms + 1_000
+    assert len(world.kinds) > timeout_ms // 1_000
 
 
 async def test_a_registration_that_will_never_do_is_told_at_once() -> None:

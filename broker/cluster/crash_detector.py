@@ -1,0 +1,103 @@
+"""CrashDetector: proves that a process is gone, where its connection has ended: nobody listens at its address any more.
+
+A proof takes two probes PROBE_INTERVAL_MS apart that are both refused (ECONNREFUSED): the machine is there, and says that the port is
+closed. No answer in time, no route and no such name prove nothing: the machine, or a network between, may be all that is gone. A probe
+that is accepted may have been faster than the end of the process, which closes one socket after the other; so a few more follow.
+
+A wrong proof is possible (a process that closed its listener and lives), and safe: epochs keep what it does from counting.
+
+No counterpart in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.clock import Clock, pause
+from broker.network.sockets import Network
+
+if TYPE_CHECKING:
+    from broker.quorum.voters import Address
+
+PROBE_INTERVAL_MS = 50
+PROBES_MAX = 5
+PROBE_TIMEOUT_MS = 1_000
+REFUSALS_NEEDED = 2
+
+OnProof = Callable[[], None]
+
+
+class CrashDetector:
+    """Owns the probes that are under way, one series for an address at a time."""
+
+    def __init__(self, network: Network, clock: Clock) -> None:
+        self._network = network
+        self._clock = clock
+        self._waiting: dict[Address, list[OnProof]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def prove(self, address: Address, on_proof: OnProof) -> None:
+        """Call `on_proof` once it is proven that the process at `address` is gone; never, if it is not."""
+        waiting = self._waiting.get(address)
+        if waiting is not None:
+            waiting.append(on_proof)
+            return
+        self._waiting[address] = [on_proof]
+        task = asyncio.get_running_loop().create_task(self._prove(address))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Prove nothing more."""
+        self._waiting.clear()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _prove(self, address: Address) -> None:
+        is_gone = False
+        try:
+            is_gone = await self._is_gone(address)
+        finally:
+            waiting = self._waiting.pop(address, [])
+        if is_gone:
+            for on_proof in waiting:
+                on_proof()
+
+    async def _is_gone(self, address: Address) -> bool:
+        refusals = 0
+        for probe in range(PROBES_MAX):
+            if probe:
+                await pause(self._clock, PROBE_INTERVAL_MS)
+            is_refused = await self._is_refused(address)
+            if is_refused is None:
+                return False
+            refusals = refusals + 1 if is_refused else 0
+            if refusals == REFUSALS_NEEDED:
+                return True
+        return False
+
+    async def _is_refused(self, address: Address) -> bool | None:
+        """None when there was no answer."""
+        connecting = asyncio.ensure_future(self._network.connect(*address, asyncio.Protocol))
+        timer = self._clock.call_later(PROBE_TIMEOUT_MS, connecting.cancel)
+        try:
+            await asyncio.wait((connecting,))
+        finally:
+            timer.cancel()
+            connecting.cancel()
+        if connecting.cancelled():
+            return None
+        error = connecting.exception()
+        if error is None:
+            transport, _ = connecting.result()
+            transport.abort()
+            return False
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        if isinstance(error, OSError):
+            return None
+        raise error

@@ -1,0 +1,39 @@
+"""LeaderWatch: a voter notices that the process of the quorum's leader is gone, without waiting for the fetch timeout.
+
+It is probed when this node's connection to it has ended. No counterpart in Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker.cluster.quorum_peers import QuorumPeers
+from broker.quorum.driver import QuorumDriver
+from broker.quorum.voters import Address
+
+logger = logging.getLogger("barnabas.quorum")
+
+
+class LeaderWatch:
+    """`prove` calls back once it is proven that the process at an address is gone."""
+
+    def __init__(self, quorum: QuorumDriver, prove: Callable[[Address, Callable[[], None]], None]) -> None:
+        self._quorum = quorum
+        self._prove = prove
+
+    def watch(self, peers: QuorumPeers) -> None:
+        peers.on_connection_ended = self._connection_ended
+
+    def _connection_ended(self, address: Address) -> None:
+        quorum = self._quorum
+        if not quorum.is_voter or quorum.leader_address != address:
+            return
+        leader_id, epoch = quorum.leader_id, quorum.epoch
+
+        def proven() -> None:
+            if (quorum.leader_id, quorum.epoch) == (leader_id, epoch):
+                logger.warning("the process of node %d is gone, which led epoch %d of the metadata quorum", leader_id, epoch)
+                quorum.leader_has_crashed(leader_id)
+
+        self._prove(address, proven)
