@@ -1,6 +1,7 @@
 """The one table of APIs: key, versions, where the messages are declared, and which kinds of listeners serve each.
 
-The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1); the declarations may reach further. Message modules are
+The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1), but those between brokers at the metadata.version of 4.3:
+Fetch 18 and ListOffsets 11. The declarations may reach further. Message modules are
 imported at the first use of their API, so that a broker starts without them.
 """
 
@@ -86,8 +87,8 @@ DECLARED: dict[int, Api] = {
     for declared in (
         # librdkafka before 2.8 sends uncompressed, silently, to a broker that does not advertise Produce 0 (KAFKA-18659).
         Api(0, "Produce", "produce", (3, 12), flexible=9, advertised_min_version=0),
-        Api(1, "Fetch", "fetch", (4, 17), flexible=12, listeners=BOTH),
-        Api(2, "ListOffsets", "list_offsets", (1, 10), flexible=6),
+        Api(1, "Fetch", "fetch", (4, 18), flexible=12, listeners=BOTH),
+        Api(2, "ListOffsets", "list_offsets", (1, 11), flexible=6),
         Api(3, "Metadata", "metadata", (0, 13), flexible=9),
         Api(8, "OffsetCommit", "offset_commit", (2, 9), flexible=8),
         Api(9, "OffsetFetch", "offset_fetch", (1, 9), flexible=6),

@@ -1,6 +1,6 @@
 """Fetch: read record batches from partitions, waiting for them if asked to.
 
-Serves v4–v17.
+Serves v4–v18.
 
 Behaviour:
 - Sessions (KIP-227) and long polling: answered at once when min_bytes are there or there is an error or divergence to tell, else
@@ -16,6 +16,7 @@ Behaviour:
 Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320).
 v10 zstd topics. v11 consumers may fetch from followers (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID,
 INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951).
+v17 and v18 add what replicas of the metadata log alone tell: their directory and the high watermark that they know.
 
 Not done: preferred read replicas, quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
 """

@@ -1,6 +1,6 @@
 """ListOffsets: the offset at either end of a partition, of its largest timestamp, or the first one from a timestamp on.
 
-Serves v1–v10.
+Serves v1–v11.
 
 Behaviour:
 - -1 is the end: the high watermark, the last stable offset for READ_COMMITTED, the log end for replicas. -2 is the start.
@@ -13,9 +13,9 @@ Behaviour:
 - A special timestamp that the version does not know: UNSUPPORTED_VERSION.
 
 Version notes: v2 isolation level. v4 leader epochs. v7 -3, the record with the largest timestamp. v8 -4, the start of the local log:
-without tiering the same as -2. v9 -5, the end of the tiered log: -1 without tiering.
+without tiering the same as -2. v9 -5, the end of the tiered log: -1 without tiering. v11 -6, the first offset still to be tiered: -1 too.
 
-Not done: v11 (-6), tiered storage, authorisation.
+Not done: tiered storage, authorisation.
 """
 
 from __future__ import annotations
@@ -58,12 +58,14 @@ EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 SPECIAL_TIMESTAMP_VERSIONS_MIN = {
     LATEST_TIMESTAMP: 1,
     EARLIEST_TIMESTAMP: 1,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 PARTITIONS_AT_ONCE = 64
 """More go in turns: a search by timestamp takes up to 50 µs."""
@@ -197,7 +199,7 @@ def _find(partition: Partition, partition_log: Log, timestamp: int, request: Lis
         if is_lagging:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return _found(NO_TIMESTAMP, end_offset, partition.leader_epoch)
-    if timestamp == LATEST_TIERED_TIMESTAMP:
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return _found(NO_TIMESTAMP, UNKNOWN_OFFSET, NO_EPOCH)
     if timestamp == MAX_TIMESTAMP:
         record = partition_log.find_max_timestamp()

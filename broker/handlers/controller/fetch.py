@@ -1,4 +1,4 @@
-"""Fetch (key 1) on controller listeners. Serves v4–v17.
+"""Fetch (key 1) on controller listeners. Serves v4–v18.
 
 Behaviour: a replica of the metadata log fetches from its leader; the fetch is parked while there is nothing for it. The quorum's replica
 in this node answers (broker/quorum/).

@@ -91,7 +91,7 @@ def test_batch_that_holds_the_fetch_offset_is_returned_whole(world: World) -> No
     assert values(only(response).records) == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize("version", range(4, 18))
+@pytest.mark.parametrize("version", range(4, 19))
 def test_response_can_be_encoded_in_every_version(world: World, version: int) -> None:
     world.produce("a", batch("x"))
     topic_id = world.metadata.topics["a"].topic_id

@@ -89,6 +89,7 @@ def test_max_timestamp_finds_its_record(world: World) -> None:
 def test_without_tiering_the_local_log_is_the_log_and_the_tiered_one_is_empty(world: World) -> None:
     assert ask(world, -4) == ask(world, -2)
     assert ask(world, -5) == NOT_FOUND
+    assert ask(world, -6, version=11) == NOT_FOUND
 
 
 def test_a_local_log_that_starts_later_than_the_log_says_so(world: World) -> None:
@@ -100,12 +101,12 @@ def test_a_local_log_that_starts_later_than_the_log_says_so(world: World) -> Non
     assert ask(world, -4) == (0, -1, 3, 4)
 
 
-@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 10), (-(2**63), 10)])
+@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11), (-(2**63), 11)])
 def test_special_timestamp_is_unsupported_before_its_version(world: World, timestamp: int, version: int) -> None:
     assert ask(world, timestamp, version=version) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_response_can_be_encoded_in_every_version(world: World, version: int) -> None:
     response = ask_all(world, -1, -1, version=version)
 
