@@ -19,10 +19,21 @@ class FormatError(Exception):
     """The directories cannot be formatted; `str()` is the line to print."""
 
 
+Prepare = Callable[[Path], bytes | None]
+"""Writes what else is in a formatted directory; returns the directory's id, or None for a random one."""
+
+
 def format_directories(
-    config: ServerConfig, cluster_id: str, *, ignore_formatted: bool, random_bytes: Callable[[int], bytes], disk: Disk = SYSTEM_DISK
+    config: ServerConfig,
+    cluster_id: str,
+    *,
+    ignore_formatted: bool,
+    random_bytes: Callable[[int], bytes],
+    disk: Disk = SYSTEM_DISK,
+    prepare: Prepare | None = None,
 ) -> list[Path]:
-    """Give every log directory of `config` that has none an identity; returns those directories.
+    """Give every log directory of `config` that has none an identity; returns those directories. `prepare` is called for each just
+    before: the identity is written last, so that a directory which has one is whole.
 
     Raises FormatError before anything is written: for a directory that has an identity already (unless `ignore_formatted`) or has
     that of another cluster or node. As in Kafka since 4.0 any text is a cluster id, and is kept as it is given; but not the empty
@@ -44,7 +55,8 @@ def format_directories(
             raise FormatError(f"log directory {directory} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
     for directory in empty:
         make_directory(directory, disk)
-        write_meta_properties(directory, MetaProperties(cluster_id, config.node_id, new_id(random_bytes)), disk)
+        directory_id = None if prepare is None else prepare(directory)
+        write_meta_properties(directory, MetaProperties(cluster_id, config.node_id, directory_id or new_id(random_bytes)), disk)
     return empty
 
 

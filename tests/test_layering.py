@@ -129,6 +129,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "broker.server": ("broker", "storage", "protocol", "config"),
     "broker.process": ("broker", "protocol", "config"),
+    "broker.cli.formatter": ("broker.formatting", "broker.metadata", "broker.quorum", "storage", "protocol", "config"),
     "broker.cli": (
         "broker.cli",
         "broker.formatting",

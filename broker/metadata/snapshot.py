@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from broker.metadata.record_format import read_metadata_batches
 from broker.quorum.log import check_is_whole
+from broker.quorum.opening import BOOTSTRAP_FILE
 from broker.quorum.raft_log import OffsetAndEpoch
 from protocol.errors import DecodeError
 from protocol.messages.stored.metadata_records import FeatureLevelRecord
@@ -26,8 +27,6 @@ from storage.errors import StorageError, storage_errors
 from storage.files import read_file
 
 logger = logging.getLogger("barnabas.metadata")
-
-BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -82,7 +81,7 @@ def read_newest_snapshot(directory: Path, disk: Disk = SYSTEM_DISK) -> Snapshot 
 
 
 def read_bootstrap_records(directory: Path, disk: Disk = SYSTEM_DISK) -> list[Any]:
-    """What a new cluster starts with: the records that formatting left, else our own."""
+    """What a new cluster starts with: the records that `format` left, else our own."""
     path = directory / BOOTSTRAP_FILE
     if not disk.exists(path):
         return [FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION_LEVEL)]

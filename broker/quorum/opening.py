@@ -31,6 +31,8 @@ from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 
 DEFAULT_LISTENER = "CONTROLLER"
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+"""What formatting leaves in each directory; a start that formats on its own leaves none."""
 BOOTSTRAP_KEY = "controller.quorum.bootstrap.servers"
 
 
@@ -70,7 +72,8 @@ def open_quorum(
     log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms(), disk=disk)
     try:
         control_records = list(log.control_records())
-        raft_config = _raft_config(config, me, cluster_id, control_records)
+        is_formatted = disk.exists(root / BOOTSTRAP_FILE)
+        raft_config = _raft_config(config, me, cluster_id, control_records, is_formatted=is_formatted)
         vote = read_vote(log.log.directory, disk)
         replica = RaftReplica(raft_config, log, vote, control_records, random_source=random_source, now_ms=clock.monotonic_ms())
         voters = replica.raft.voters
@@ -94,8 +97,10 @@ def open_quorum(
     return OpenedQuorum(driver, log, replica)
 
 
-def _raft_config(config: ServerConfig, me: ReplicaKey, cluster_id: str, control_records: list[ControlRecord]) -> RaftConfig:
-    voters = _static_voters(config, me)
+def _raft_config(
+    config: ServerConfig, me: ReplicaKey, cluster_id: str, control_records: list[ControlRecord], *, is_formatted: bool
+) -> RaftConfig:
+    voters = _static_voters(config, me, is_formatted=is_formatted)
     in_log = [record.value for record in control_records if record.type is ControlRecordType.KRAFT_VOTERS]
     endpoints = voters.endpoints_of(me.node_id)
     if in_log and not config.controller_listener_names:
@@ -118,12 +123,14 @@ def _raft_config(config: ServerConfig, me: ReplicaKey, cluster_id: str, control_
     )
 
 
-def _static_voters(config: ServerConfig, me: ReplicaKey) -> VoterSet:
-    """Those of kraft.version 0. Where nobody is named this node is the only one, unless it is told to look for a quorum elsewhere."""
+def _static_voters(config: ServerConfig, me: ReplicaKey, *, is_formatted: bool) -> VoterSet:
+    """Those of kraft.version 0. Where nobody is named this node is the only one, unless it is told to look for a quorum elsewhere, or its
+    directory was formatted by the command: then it is known who votes, and this node, if it is none, waits for their leader."""
     name = _listener_name(config)
     if config.controller_quorum_voters:
         return VoterSet(Voter(ReplicaKey(each.node_id), {name: (each.host, each.port)}) for each in config.controller_quorum_voters)
     is_elsewhere = "controller" not in config.process_roles or not config.is_own_quorum_server
+    is_elsewhere = is_elsewhere or (is_formatted and bool(config.controller_listener_names))
     return VoterSet() if is_elsewhere else VoterSet([Voter(ReplicaKey(me.node_id), _own_endpoints(config))])
 
 

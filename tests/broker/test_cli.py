@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from broker.cli.formatter import parse_voters
 from broker.cli.main import main
 from broker.cli.serve_arguments import ServeOptions, UsageError, parse_arguments
-from broker.formatting import format_directories, new_id
+from broker.formatting import FormatError, format_directories, new_id
 from config.server_rules import server_config
 from protocol.uuids import uuid_from_text, uuid_to_text
 from storage.meta_properties import read_meta_properties
@@ -87,7 +89,7 @@ def test_format_gives_each_directory_the_cluster_and_an_identity_of_its_own(tmp_
     identities = [read_meta_properties(directory) for directory in (first, second)]
     assert [(each.cluster_id, each.node_id) for each in identities if each] == [(CLUSTER_ID, 7)] * 2
     assert len({each.directory_id for each in identities if each}) == 2
-    assert "Formatting directory" in capsys.readouterr().out
+    assert f"Formatting data directory {second} with metadata.version 4.0-IV3." in capsys.readouterr().out
 
 
 def test_format_refuses_a_formatted_directory_unless_told_to_ignore_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,3 +145,41 @@ def test_format_makes_the_metadata_directory_too(tmp_path: Path) -> None:
     formatted = format_directories(config, CLUSTER_ID, ignore_formatted=False, random_bytes=lambda _count: next(draws))
 
     assert formatted == [tmp_path / "meta", tmp_path / "logs"]
+
+
+@pytest.mark.parametrize(
+    ("voters", "why"),
+    [
+        ("", "No voters given."),
+        ("localhost:9093", "No @ found"),
+        ("@localhost:9093", "Invalid @ at beginning"),
+        ("a@localhost:9093:JEXY6aqzQY-32P5TStzaFg", "Failed to parse node id"),
+        ("-1@localhost:9093:JEXY6aqzQY-32P5TStzaFg", "Invalid negative node id"),
+        ("1@", "No hostname found"),
+        ("1@[::1:9093:JEXY6aqzQY-32P5TStzaFg", "no right bracket"),
+        ("1@localhost", "No colon following hostname"),
+        ("1@[::1]9093", "Port section must start"),
+        ("1@localhost:9093", "No colon following port"),
+        ("1@localhost:x:JEXY6aqzQY-32P5TStzaFg", "Failed to parse port"),
+        ("1@localhost:70000:JEXY6aqzQY-32P5TStzaFg", "Invalid port 70000"),
+        ("1@localhost:9093:x", "Failed to parse directory ID"),
+        ("1@a:9093:JEXY6aqzQY-32P5TStzaFg,1@b:9093:JEXY6aqzQY-32P5TStzaFg", "Node id 1 was specified more than once."),
+    ],
+)
+def test_voters_that_cannot_be_read_are_refused_as_kafka_does(voters: str, why: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(why)):
+        parse_voters(voters, "CONTROLLER")
+
+
+def test_voters_are_read_with_their_directories() -> None:
+    text = " 2@[::1]:9094:MvDxzVmcRsaTz33bUuRU6A, 1@localhost:9093:JEXY6aqzQY-32P5TStzaFg"
+
+    voters = parse_voters(text, "CONTROLLER")
+
+    assert [voter.endpoints["CONTROLLER"] for voter in voters] == [("localhost", 9093), ("::1", 9094)]
+    assert [voter.key.directory_id for voter in voters][1] == uuid_from_text("MvDxzVmcRsaTz33bUuRU6A")
+
+
+def test_a_feature_that_is_not_here_cannot_be_finalized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(format_arguments(tmp_path / "d", "--feature", "group.version=1")) == 1
+    assert "group.version 1 is not supported" in capsys.readouterr().err and not (tmp_path / "d").exists()
