@@ -12,6 +12,8 @@ ROW ?= lock-step
 BEFORE ?= HEAD~1
 AFTER ?= HEAD
 SECONDS ?= 900
+MINUTES ?= 10
+CHAOS_ARGS ?=
 PYTEST_ARGS ?=
 
 SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
@@ -19,7 +21,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install test lint bench bench-compare bench-versus profile crash attack simulate clean
+.PHONY: run install test lint bench bench-compare bench-versus profile crash chaos attack simulate clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -55,6 +57,10 @@ simulate: $(VENV)/.installed $(VENV)/.test-dependencies
 
 crash: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.crash --rounds $(ROUNDS)
+
+# Faults on a cluster of three under load: make chaos MINUTES=60; CHAOS_ARGS="--seed 7 --faults kill-leader,restart" and more.
+chaos: $(VENV)/.installed $(VENV)/.test-dependencies
+	$(BIN)/python -m tests.faults.chaos --minutes $(MINUTES) $(CHAOS_ARGS)
 
 # Hostile clients of every kind, with honest ones beside them: make attack SECONDS=3600. 900 seconds are a full campaign.
 attack: $(VENV)/.installed $(VENV)/.test-dependencies

@@ -10,6 +10,8 @@ import json
 import subprocess
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +54,8 @@ class History:
     sends: list[Operation] = field(default_factory=list)
     polls: list[Operation] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    client_errors: Counter[str] = field(default_factory=Counter)
+    """What clients were told while they went on: by role and the error's name. Only for the report."""
 
     def add_send(self, process: str, partition: int, identity: str, offset: int | None, invoked_ns: int, returned_ns: int) -> None:
         """One send: acked at an offset, or (None) given up by its client, so that nobody knows whether it was written."""
@@ -78,9 +82,10 @@ class History:
 class LibrdkafkaProducer:
     """An idempotent confluent-kafka producer on a thread of its own. It starts paused."""
 
-    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+    def __init__(self, name: str, bootstrap: str, history: History, sends_per_second: int = SENDS_PER_SECOND) -> None:
         self.name = name
         self._history = history
+        self._interval_s = 1 / sends_per_second
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -93,6 +98,7 @@ class LibrdkafkaProducer:
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "log_level": 0,
+                "error_cb": error_counter("producer", history),
             }
         )
         self._running = threading.Event()
@@ -134,7 +140,7 @@ class LibrdkafkaProducer:
                     self._idle.set()
                     self._running.wait()
                 continue
-            self._producer.poll(1 / SENDS_PER_SECOND)
+            self._producer.poll(self._interval_s)
             if len(self._producer) < IN_FLIGHT_LIMIT:
                 self._send(number)
                 number += 1
@@ -154,10 +160,10 @@ class LibrdkafkaProducer:
 class JavaProducer:
     """java/AckedProducer.java in its own JVM, with the same manners as LibrdkafkaProducer."""
 
-    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+    def __init__(self, name: str, bootstrap: str, history: History, sends_per_second: int = SENDS_PER_SECOND) -> None:
         self.name = name
         self._history = history
-        arguments = [bootstrap, TOPIC, PARTITIONS, name, SENDS_PER_SECOND, VALUE_SIZE, IN_FLIGHT_LIMIT]
+        arguments = [bootstrap, TOPIC, PARTITIONS, name, sends_per_second, VALUE_SIZE, IN_FLIGHT_LIMIT]
         flags = [*TOOL_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
         self._process = subprocess.Popen(
             ["java", *flags, "-cp", class_path(), java_source("AckedProducer.java"), *map(str, arguments)],
@@ -228,6 +234,7 @@ class GroupMember:
                 "reconnect.backoff.max.ms": 100,
                 "socket.timeout.ms": 10_000,
                 "log_level": 0,
+                "error_cb": error_counter("consumer", history),
             }
         )
         self._closed = False
@@ -243,7 +250,9 @@ class GroupMember:
         last_commit = 0.0
         has_new = False
         while not self._closed:
-            messages = [message for message in self._consumer.consume(POLL_BATCH_SIZE, timeout=0.1) if message.error() is None]
+            polled = self._consumer.consume(POLL_BATCH_SIZE, timeout=0.1)
+            messages = [message for message in polled if message.error() is None]
+            self._history.client_errors.update(f"consumer {message.error().name()}" for message in polled if message.error() is not None)
             if messages:
                 self._history.polls.append(poll_operation(self._name, messages, in_group=True))
                 has_new = True
@@ -255,8 +264,10 @@ class GroupMember:
     def _commit(self) -> bool:
         try:
             answers = self._consumer.commit(asynchronous=False)
-        except confluent_kafka.KafkaException:
+        except confluent_kafka.KafkaException as e:
             # The server is away or the group rebalances: what counts are the commits that were acked.
+            if e.args[0].code() != confluent_kafka.KafkaError._NO_OFFSET:  # nothing new since the last commit
+                self._history.client_errors[f"commit {e.args[0].name()}"] += 1
             return False
         for answer in answers or ():
             if answer.error is None and answer.offset >= 0:
@@ -272,15 +283,25 @@ def poll_operation(process: str, messages: list[Any], *, in_group: bool) -> Oper
     return {"p": process, "t": "ok", "f": "poll", "m": [("poll", positions)], "rebalanced": set(positions) if in_group else set()}
 
 
+def error_counter(role: str, history: History) -> Callable[[confluent_kafka.KafkaError], None]:
+    """librdkafka's error_cb: its own and the broker's errors that it goes on after."""
+
+    def count(error: confluent_kafka.KafkaError) -> None:
+        history.client_errors[f"{role} {error.name()}"] += 1
+
+    return count
+
+
 class Load:
     """All clients of one campaign with their history."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, has_java: bool = True, sends_per_second: int = SENDS_PER_SECOND) -> None:
         self.history = History()
         self.producers: list[LibrdkafkaProducer | JavaProducer] = [
-            *(LibrdkafkaProducer(f"librdkafka-{number}", bootstrap, self.history) for number in range(3)),
-            JavaProducer("java", bootstrap, self.history),
+            LibrdkafkaProducer(f"librdkafka-{number}", bootstrap, self.history, sends_per_second) for number in range(3)
         ]
+        if has_java:
+            self.producers.append(JavaProducer("java", bootstrap, self.history, sends_per_second))
         self.members = [GroupMember(f"member-{number}", bootstrap, self.history) for number in range(2)]
 
     def resume(self) -> None:

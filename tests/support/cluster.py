@@ -171,18 +171,22 @@ class Cluster:
     def ask(self, message: Any, version: int) -> Any:
         """The answer of the first running broker that gives one. OSError when none does."""
         failure: OSError | EOFError = ConnectionRefusedError("no broker runs")
-        for node_id, node in self.brokers.items():
-            if node_id in self.running:
-                try:
-                    with WireClient(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as client:
-                        return client.request(message, version)
-                except (OSError, EOFError) as e:
-                    failure = e
+        for node_id in self._running_brokers():
+            try:
+                return self.ask_node(node_id, message, version)
+            except (OSError, EOFError) as e:
+                failure = e
         raise OSError(f"no broker answers: {failure}") from failure
 
+    def ask_node(self, node_id: int, message: Any, version: int) -> Any:
+        """What this broker answers. OSError or EOFError when it does not."""
+        node = self.nodes[node_id]
+        with WireClient(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as client:
+            return client.request(message, version)
+
     def metadata(self, *topics: str) -> MetadataResponse:
-        """Metadata of these topics, or of all."""
-        response: MetadataResponse = self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics] or None), 12)
+        """Metadata of these topics, or of all, as the first running broker knows it."""
+        response: MetadataResponse = self.ask(_metadata_request(topics), 12)
         return response
 
     def partition(self, topic: str, partition: int = 0) -> MetadataResponsePartition:
@@ -227,12 +231,15 @@ class Cluster:
         self.wait_in_sync(name)
 
     def wait_in_sync(self, *topics: str, timeout_s: float = WAIT_MAX_S) -> None:
-        """Wait until every partition of these topics (or of all) has a leader and all its replicas in its ISR."""
+        """Wait until every partition of these topics (or of all) has a leader and all its replicas in its ISR, as every running broker
+        knows it: one that stood still a moment ago would tell what was so before."""
 
         def in_sync() -> bool:
-            return all(
+            answers = [self.ask_node(node_id, _metadata_request(topics), 12) for node_id in self._running_brokers()]
+            return bool(answers) and all(
                 topic.error_code == ErrorCode.NONE and topic.partitions and all(map(_is_in_sync, topic.partitions))
-                for topic in self.metadata(*topics).topics
+                for answer in answers
+                for topic in answer.topics
             )
 
         self.wait_for(in_sync, f"all replicas of {topics or 'all topics'} to be in sync", timeout_s=timeout_s)
@@ -250,6 +257,9 @@ class Cluster:
             if time.monotonic() > deadline_s:
                 raise AssertionError(f"waited {timeout_s} s for {what}: {failure}\n{self.log_tails()}") from failure
             time.sleep(POLL_INTERVAL_S)
+
+    def _running_brokers(self) -> list[int]:
+        return [node_id for node_id in self.running if node_id in self.brokers]
 
     def log_tails(self) -> str:
         """The end of each node's log, for a failure's message."""
@@ -275,6 +285,10 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
 def listens(host: str, port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((host, port)) == 0
+
+
+def _metadata_request(topics: Iterable[str]) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics] or None)
 
 
 def _ids(kinds: Sequence[str]) -> Iterable[int]:

@@ -1,0 +1,109 @@
+"""Does harm to a cluster of processes under load, and checks that no acked record is lost, doubled or moved.
+
+    python -m tests.faults.chaos --minutes 60 [--seed 7] [--faults kill-leader,restart] [--nodes barnabas,barnabas,kafka] [--directory DIR]
+
+Replication factor 3, min.insync.replicas 2, idempotent producers with acks=all, a consumer group. Prints each fault and each window, and
+ends with status 1 when a window shows an anomaly; the data stay for a look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.faults.cluster_campaign import ClusterCampaign, Window
+from tests.support.cluster import BARNABAS, KINDS, Cluster
+
+WINDOW_S = 30.0
+SENDS_PER_SECOND = 100
+PAUSE_S = 12.0  # broker.session.timeout.ms is 9 s
+FAULTS = ("kill-leader", "kill-follower", "kill-controller", "kill-all", "pause-leader", "pause-controller", "restart")
+
+
+def run(
+    seconds: float,
+    seed: int,
+    directory: Path,
+    *,
+    faults: Sequence[str] = FAULTS,
+    kinds: Sequence[str] = (BARNABAS,) * 3,
+    settings: Mapping[str, str] | None = None,
+    pause_s: float = PAUSE_S,
+    window_s: float = WINDOW_S,
+    has_java: bool = True,
+) -> list[Window]:
+    """The windows, each printed as it ends; stops after the first one with an anomaly, so that its data can be looked at."""
+    end_s = time.monotonic() + seconds
+    with Cluster(directory, kinds, settings=settings) as cluster:
+        campaign = ClusterCampaign(
+            cluster, seed=seed, pause_s=pause_s, has_java=has_java, sends_per_second=SENDS_PER_SECOND, topic_config={}
+        )
+        try:
+            while not campaign.windows or (time.monotonic() < end_s and not campaign.windows[-1].anomalies):
+                print(campaign.run_window(faults, seconds=min(window_s, end_s - time.monotonic())), flush=True)
+            if not campaign.windows[-1].anomalies:
+                campaign.windows[-1].anomalies |= campaign.check_all()
+            print(summary(campaign), flush=True)
+        finally:
+            campaign.close()
+    return campaign.windows
+
+
+def summary(campaign: ClusterCampaign) -> str:
+    """The figures of a run, for the note."""
+    strikes = [strike for window in campaign.windows for strike in window.strikes]
+    counts = Counter(strike.kind for strike in strikes)
+    after_s = sorted(strike.ack_after_s[partition] for strike in strikes if strike.kind == "kill-leader" for partition in strike.led)
+    errors = ", ".join(f"{name} {count}" for name, count in campaign.load.history.client_errors.most_common()) or "none"
+    lines = [
+        f"{sum(window.acked for window in campaign.windows)} acked in {len(campaign.windows)} windows",
+        f"{len(strikes)} faults: {', '.join(f'{kind} {count}' for kind, count in counts.most_common())}",
+        f"errors that clients saw: {errors}",
+    ]
+    if after_s:
+        lines.insert(2, f"kill -9 of a leader to the next ack: p50 {statistics.median(after_s):.2f} s, max {after_s[-1]:.2f} s")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument(
+        "--faults", default=",".join(FAULTS), help="names, separated by commas; one that stands twice is drawn twice as often"
+    )
+    parser.add_argument("--nodes", default=",".join([BARNABAS] * 3), help=f"the kind of each node: {', '.join(KINDS)}")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of every node")
+    parser.add_argument("--pause", type=float, default=PAUSE_S, help="seconds that a node is stopped for; longer than its session timeout")
+    parser.add_argument("--no-java", action="store_true", help="librdkafka's producers alone")
+    parser.add_argument("--directory", type=Path, help="where the data and the logs go (default: a temporary folder)")
+    arguments = parser.parse_args()
+    directory = arguments.directory or Path(tempfile.mkdtemp(prefix="barnabas-chaos-"))
+    print(f"seed {arguments.seed}, data in {directory}", flush=True)
+    windows = run(
+        arguments.minutes * 60,
+        arguments.seed,
+        directory,
+        faults=arguments.faults.split(","),
+        kinds=arguments.nodes.split(","),
+        settings=dict(override.split("=", 1) for override in arguments.override),
+        pause_s=arguments.pause,
+        has_java=not arguments.no_java,
+    )
+    if any(window.anomalies for window in windows):
+        return 1
+    if arguments.directory is None:
+        shutil.rmtree(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

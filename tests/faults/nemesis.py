@@ -1,0 +1,90 @@
+"""What does harm to a cluster of processes, and mends it again: one fault at a time, drawn by its name.
+
+A fault strikes some nodes and is healed later; between the two the others are expected to serve, if they are a majority.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.support.cluster import Cluster
+
+
+@dataclass(slots=True)
+class Strike:
+    """One fault as it happened. `led` are the partitions whose leaders it took away."""
+
+    kind: str
+    nodes: tuple[int, ...]
+    struck_ns: int
+    led: list[int]
+    first_send: int
+    """How many sends had been answered by then."""
+    leaves_majority: bool = True
+    ack_after_s: dict[int, float] = field(default_factory=dict)
+    """By partition: the time from the strike to the first ack of a record that was sent after it."""
+
+    def __str__(self) -> str:
+        slowest = f", acks again after {max(self.ack_after_s.values()):.2f} s" if self.ack_after_s else ""
+        return f"{self.kind} of {', '.join(map(str, self.nodes))}{slowest}"
+
+
+class Nemesis:
+    """Strikes and heals. `topic` is the one whose leaders are meant; `pause_s` is longer than the session timeout."""
+
+    def __init__(self, cluster: Cluster, topic: str, *, seed: int, pause_s: float) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._random = random.Random(seed)
+        self.pause_s = pause_s
+        self._faults: dict[str, tuple[Callable[[], tuple[int, ...]], Callable[..., None], Callable[..., object]]] = {
+            "kill-leader": (self._a_leader, cluster.kill, cluster.start),
+            "kill-follower": (self._a_follower, cluster.kill, cluster.start),
+            "kill-controller": (self._the_controller, cluster.kill, cluster.start),
+            "kill-all": (self._all, cluster.kill, cluster.start),
+            "pause-leader": (self._a_leader, cluster.pause, cluster.resume),
+            "pause-controller": (self._the_controller, cluster.pause, cluster.resume),
+            "restart": (self._any, cluster.stop, cluster.start),
+        }
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(self._faults)
+
+    def strike(self, kind: str, answered_count: Callable[[], int]) -> Strike:
+        """Do that harm now."""
+        choose, harm, _ = self._faults[kind]
+        nodes = choose()
+        leaders = self._leaders()
+        first_send = answered_count()
+        struck_ns = time.monotonic_ns()
+        harm(*nodes)
+        led = [partition for partition, leader in leaders.items() if leader in nodes]
+        return Strike(kind, nodes, struck_ns, led, first_send, leaves_majority=2 * len(nodes) < len(self._cluster.nodes))
+
+    def heal(self, strike: Strike) -> None:
+        """Let the nodes come back, at once."""
+        self._faults[strike.kind][2](*strike.nodes)
+
+    def _leaders(self) -> dict[int, int]:
+        (topic,) = self._cluster.metadata(self._topic).topics
+        return {partition.partition_index: partition.leader_id for partition in topic.partitions}
+
+    def _a_leader(self) -> tuple[int, ...]:
+        return (self._random.choice(sorted(set(self._leaders().values()))),)
+
+    def _a_follower(self) -> tuple[int, ...]:
+        leader = self._random.choice(sorted(self._leaders().values()))
+        return (self._random.choice([node_id for node_id in self._cluster.brokers if node_id != leader]),)
+
+    def _the_controller(self) -> tuple[int, ...]:
+        return (self._cluster.controller_id(),)
+
+    def _any(self) -> tuple[int, ...]:
+        return (self._random.choice(sorted(self._cluster.nodes)),)
+
+    def _all(self) -> tuple[int, ...]:
+        return tuple(self._cluster.nodes)

@@ -1,0 +1,60 @@
+"""A short chaos campaign in every test run, and that its checks see what they are for; `make chaos MINUTES=…` runs long ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.records import SimpleRecord, build_batch
+from tests.faults import chaos
+from tests.faults.replicas import batches, compare
+from tests.support.kafka import missing_java
+
+SECONDS = 45.0
+SEED = 5
+PAUSE_S = 3.0
+SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+
+
+@pytest.mark.timeout(900)
+def test_nothing_acked_is_lost_or_doubled_while_nodes_die_and_stand_still(tmp_path: Path) -> None:
+    """RF 3, min.insync.replicas 2, acks=all, idempotent producers and a committing group, over faults of every kind."""
+    windows = chaos.run(SECONDS, SEED, tmp_path, settings=SETTINGS, pause_s=PAUSE_S, window_s=SECONDS / 2, has_java=missing_java() is None)
+
+    assert [window.anomalies for window in windows] == [{}] * len(windows)
+
+
+def write_segment(directory: Path, base_offset: int, *values: str) -> None:
+    """Each value is a batch of its own."""
+    directory.mkdir(exist_ok=True)
+    written = [build_batch([SimpleRecord(None, value.encode())], base_offset=base_offset + index) for index, value in enumerate(values)]
+    (directory / f"{base_offset:020}.log").write_bytes(b"".join(written))
+
+
+def test_replicas_that_are_cut_into_other_segments_are_equal(tmp_path: Path) -> None:
+    write_segment(tmp_path / "1", 0, "a", "b", "c")
+    write_segment(tmp_path / "2", 1, "b")
+    write_segment(tmp_path / "2", 2, "c")
+
+    assert compare({node_id: batches(tmp_path / str(node_id), 3) for node_id in (1, 2)}) == []
+
+
+def test_a_replica_with_other_bytes_or_without_a_batch_differs(tmp_path: Path) -> None:
+    write_segment(tmp_path / "1", 0, "a", "b", "c")
+    write_segment(tmp_path / "2", 0, "a", "x", "c")
+    write_segment(tmp_path / "3", 0, "a", "b")
+
+    found = compare({node_id: batches(tmp_path / str(node_id), 3) for node_id in (1, 2, 3)})
+
+    assert found == [
+        "nodes 1 and 2 differ at 1 batches, first at offset 1: other bytes",
+        "nodes 1 and 3 differ at 1 batches, first at offset 2: missing on node 3",
+    ]
+
+
+def test_what_is_beyond_the_high_watermark_may_differ(tmp_path: Path) -> None:
+    write_segment(tmp_path / "1", 0, "a", "b")
+    write_segment(tmp_path / "2", 0, "a")
+
+    assert compare({node_id: batches(tmp_path / str(node_id), 1) for node_id in (1, 2)}) == []
