@@ -119,8 +119,11 @@ def _warn_of_duplicates(key: str, text: str) -> None:
 def _warn_of_replicas(config: ServerConfig) -> None:
     """A configuration of three lines gets Kafka's replication factor 3 for internal topics, and consumers would wait without a word.
 
-    More min.insync.replicas than there are replicas do no harm: as in Kafka, a partition asks for no more than it has.
+    More min.insync.replicas than there are replicas do no harm: as in Kafka, a partition asks for no more than it has. A node that names
+    other voters, or a quorum to join, is not single.
     """
+    if len(config.controller_quorum_voters) > 1 or config.controller_quorum_bootstrap_servers or len(config.process_roles) < 2:
+        return
     for key, wanted, consequence in (
         ("offsets.topic.replication.factor", config.offsets_topic_replication_factor, "consumer groups cannot work"),
         ("default.replication.factor", config.default_replication_factor, "topics are created only with a replication factor of their own"),

@@ -190,6 +190,18 @@ def test_replicas_that_a_single_node_cannot_have_warn(tmp_path: Path, caplog: py
     assert topics.startswith("default.replication.factor=2, but this is a single node: ")
 
 
+def test_replicas_of_a_node_that_has_others_do_not_warn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\nlog.dirs=/data\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@localhost:9093,2@other:9093,3@third:9093\n"
+    )
+
+    log_warnings(load_server_config(path, {}, []))
+
+    assert not [record for record in caplog.records if "single node" in record.getMessage()]
+
+
 def test_the_shipped_properties_all_have_an_effect(caplog: pytest.LogCaptureFixture) -> None:
     log_warnings(load_server_config(None, {}, []))
 
