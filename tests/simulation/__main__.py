@@ -1,13 +1,15 @@
-"""`python -m tests.simulation --seeds N [--first S]`, or `--seed S [--trace]` to see one."""
+"""`python -m tests.simulation --seeds N [--first S]`, or `--seed S [--trace]` to see one. `--stock`: with stock clients."""
 
 from __future__ import annotations
 
 import argparse
 import platform
 import sys
+from functools import partial
 
 from tests.simulation.campaign import describe, run_campaign
-from tests.simulation.world import simulate
+from tests.simulation.stock_world import StockWorld
+from tests.simulation.world import World, simulate
 
 
 def main() -> int:
@@ -17,12 +19,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--trace", action="store_true", help="with --seed: print everything that happened")
     parser.add_argument("--hash", action="store_true", help="with --seed: print the hash of its trace and nothing else")
+    parser.add_argument("--stock", action="store_true", help="aiokafka's clients instead of thin ones")
     options = parser.parse_args()
+    run = partial(simulate, make=StockWorld if options.stock else World)
     if options.seed is None:
         print(f"seeds {options.first} to {options.first + options.seeds - 1}, Python {platform.python_version()}", flush=True)
-        totals = run_campaign(range(options.first, options.first + options.seeds), lambda text: print(text, flush=True))
+        totals = run_campaign(range(options.first, options.first + options.seeds), lambda text: print(text, flush=True), run)
         return 1 if totals.failures else 0
-    outcome = simulate(options.seed, keep_all=options.trace)
+    outcome = run(options.seed, keep_all=options.trace)
     if options.hash:
         print(outcome.trace_hash)
         return 0

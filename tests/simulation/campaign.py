@@ -43,8 +43,8 @@ class Totals:
             self.failures.append(outcome)
 
 
-def replay_command(seed: int) -> str:
-    return f"python -m tests.simulation --seed {seed} --trace"
+def replay_command(seed: int, options: str = "") -> str:
+    return f"python -m tests.simulation{options} --seed {seed} --trace"
 
 
 def describe(outcome: Outcome) -> str:
@@ -52,7 +52,7 @@ def describe(outcome: Outcome) -> str:
     lines = [f"seed {outcome.seed} ({outcome.profile}) failed after {outcome.virtual_s:.3f} virtual seconds"]
     for anomaly, evidence in outcome.findings.items():
         lines.append(f"  {anomaly}: {len(evidence)}, first {str(evidence[:3])[:EVIDENCE_CHARACTERS_MAX]}")
-    lines += ["  …", *outcome.lines[-LINES_SHOWN:], f"replay it with: {replay_command(outcome.seed)}"]
+    lines += ["  …", *outcome.lines[-LINES_SHOWN:], f"replay it with: {replay_command(outcome.seed, outcome.options)}"]
     return "\n".join(lines)
 
 
@@ -89,11 +89,11 @@ def report(totals: Totals, elapsed_s: float) -> str:
     )
 
 
-def run_campaign(seeds: Iterable[int], say: Callable[[str], None]) -> Totals:
+def run_campaign(seeds: Iterable[int], say: Callable[[str], None], run: Callable[[int], Outcome] = simulate) -> Totals:
     """Run the seeds on all cores and say what fails when it does, and figures now and then."""
     totals = Totals()
     began = said = time.monotonic()
-    for outcome in run_seeds(seeds):
+    for outcome in run_seeds(seeds, run=run):
         totals.add(outcome)
         if outcome.findings:
             say(describe(outcome))

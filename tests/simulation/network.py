@@ -221,7 +221,7 @@ class SimulatedTransport(asyncio.Transport):
             self._is_closing = True
             self._ends = True
             self.pump()
-            if not self._unsent:
+            if not self._unsent and not self._is_lost:
                 self._lose(None)
 
     def abort(self) -> None:

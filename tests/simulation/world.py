@@ -13,6 +13,7 @@ import logging
 import random
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,13 +60,15 @@ class Outcome:
     operations_count: int
     faults: dict[str, int]
     lines: list[str]
+    options: str = ""
+    """Of the command line, for this kind of world."""
 
 
-def simulate(seed: int, *, keep_all: bool = False) -> Outcome:
-    """Run one seed to its end."""
+def simulate(seed: int, *, keep_all: bool = False, make: Callable[..., World] | None = None) -> Outcome:
+    """Run one seed to its end, in another kind of world if `make` says so."""
     was_enabled = gc.isenabled()
     gc.disable()  # a collection would end what a killed process has left, at a moment that the seed does not determine
-    world = World(seed, keep_all=keep_all)
+    world = (make or World)(seed, keep_all=keep_all)
     try:
         return world.run()
     finally:
@@ -91,13 +94,15 @@ def _collect_what_was_killed() -> None:
 class World:
     """All parts of one run."""
 
+    OPTIONS = ""
+
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         self.seed = seed
         self.loop = SimulatedLoop(Trace(keep_all=keep_all))
         self.network = SimulatedNetwork(self.loop, self._stream("network"))
         self.history = History()
         self._draw = self._stream("world")
-        self.profile = self._draw.choices(list(PROFILES), PROFILE_WEIGHTS)[0]
+        self.profile = self._draw_profile()
         self.node = Node(self.loop, self.network, BROKER, str(seed), self._draw_settings())
         self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
         self.admin: Admin = self._client(Admin, "admin")
@@ -126,6 +131,7 @@ class World:
             operations_count=sum(client.operations_count for client in [self.admin, *self.clients]),
             faults={kind.removeprefix("fault: "): count for kind, count in counts.items() if kind.startswith("fault: ")},
             lines=list(self.loop.trace.lines),
+            options=self.OPTIONS,
         )
 
     def close(self) -> None:
@@ -215,6 +221,9 @@ class World:
 
     def _client(self, kind: type[Any], name: str, **arguments: Any) -> Any:
         return kind(name, self.network, (BROKER, PORT), self.history, self._stream(name), **arguments)
+
+    def _draw_profile(self) -> str:
+        return self._draw.choices(list(PROFILES), PROFILE_WEIGHTS)[0]
 
     def _draw_settings(self) -> dict[str, str]:
         draw = self._draw
