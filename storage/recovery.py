@@ -4,7 +4,14 @@ Only batches are trusted. After an unclean stop every segment from the recovery 
 ascend within the segment's range, epochs that do not fall. The log ends before the first batch that fails, whatever valid data may
 follow it: a torn tail can be a clean cut, zeros to the page's end, or zeros and then valid later pages. What follows is set aside,
 not deleted. A hole between two valid batches ends nothing, as in Kafka: compaction leaves holes, also in a topic whose policy is
-another one by now, and nothing in the files tells them from a loss. Called by Log only.
+another one by now, and nothing in the files tells them from a loss.
+
+So a power cut can leave a hole between two segments. A rolled segment is synchronised after the roll, not by it (UnifiedLog.roll does the
+same): meanwhile the kernel may write the new segment's first pages before the old one's last. Without flush.messages=1 that may be lost
+anyway. With it nothing behind the hole was acknowledged, as a flush synchronises the older segment first; but a producer that sends
+again what fell into the hole gets OUT_OF_ORDER_SEQUENCE_NUMBER, and has to begin a new epoch, when a batch of its own survived behind it.
+To prevent that, each roll would have to wait for the disk before the next append. A follower with such a hole keeps it, as Kafka's does:
+it fetches from its log end offset on. Called by Log only.
 """
 
 from __future__ import annotations

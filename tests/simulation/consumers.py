@@ -188,7 +188,7 @@ class FinalReader(Fetcher):
         self.positions = {key: 0}
         self._session.reset()
         found: list[Position] = []
-        may_end_early = not self.history.is_durable(key) and self.history.power_cuts_s  # at a gap before an empty segment
+        may_end_early = not self.history.is_durable(key) and self.history.power_cuts_s  # at a hole (storage/recovery.py)
         for tries_count in range(FINAL_TRIES_MAX):
             if self.positions[key] >= end_offset or (may_end_early and tries_count > GAP_TRIES_MAX + len(found)):
                 self.note(f"found {len(found)} records in {key[0]}-{key[1]}")
