@@ -2,8 +2,8 @@
 
 A timer on the loop itself ticks every millisecond: no thread competes for the GIL, and no production code knows of it. A tick that
 comes late tells how long the turn before it took. The kernel tells how much of that time the loop's thread ran, and how much it was
-ready to run but another process had the core (/proc/thread-self/schedstat). What is left is the broker's own: it ran, waited for the
-disk, or waited for the GIL. Linux only.
+ready to run but another process had the core (/proc/thread-self/schedstat, whose CPU time is not used: while the thread runs, it is as
+old as the scheduler's last tick, 4 ms). What is left is the broker's own: it ran, waited for the disk, or waited for the GIL. Linux only.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class LoopMeter:
         self._loop.call_later(TICK_S, self._tick)
 
     def _read(self) -> tuple[int, int]:
-        cpu_ns, waited_ns, _ = os.pread(self._schedstat, 64, 0).split()
-        return int(cpu_ns), int(waited_ns)
+        _, waited_ns, _ = os.pread(self._schedstat, 64, 0).split()
+        return time.thread_time_ns(), int(waited_ns)
 
 
 class StackSampler:
