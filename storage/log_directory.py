@@ -267,6 +267,11 @@ class LogDirectory:
         self._checkpoint_sequence += 1
         return RemovalWork(self._writer, self._checkpoint_sequence, departures, orphans)
 
+    def date_removal(self, work: RemovalWork) -> None:
+        """`work` was taken before the last of its logs was closed: no checkpoint that is taken from now on names one of them."""
+        self._checkpoint_sequence += 1
+        work.sequence = self._checkpoint_sequence
+
     def find_orphans(self, partitions: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
         """What the checkpoints name beside `partitions`: a crash, or somebody, came between an entry and its directory."""
         return {key for _, offsets in self.checkpoints.files() for key in offsets if key not in partitions}

@@ -8,7 +8,7 @@ and the logs' FlushWork. `__cluster_metadata-0` is left to the metadata quorum.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from itertools import chain
@@ -214,46 +214,48 @@ class LogManager:
 
     def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
-        out of the way: run it off the loop, then hand it to `removed`. The files go after file.delete.delay.ms.
+        out of the way: run it off the loop, then hand it to `removed_in_pieces`. The files go after file.delete.delay.ms.
 
         Yields after each piece of a millisecond. From the first on until it returns, the caller asks for no log of these names."""
-        departures: dict[str, list[Departure]] = {}
-        fates: dict[tuple[str, int], tuple[str, int]] = {}
-        for count, (topic, partition) in enumerate(partitions, 1):
+        works: dict[str, RemovalWork] = {}  # they grow with each log that is closed: nothing is left to do for thousands at the end
+        for count, key in enumerate(partitions, 1):
             if count % CLOSED_PIECE_LOGS == 0:
                 yield
-            log = self._logs.pop((topic, partition), None)
-            if log is not None:
-                log.abandon()
-                new_name = deleted_directory_name(topic, partition, self._draw_hex())
-                target = log.directory.parent / new_name
-                departures.setdefault(log.log_dir, []).append(Departure((topic, partition), log.directory, target))
-                fates[topic, partition] = new_name, log.config.file_delete_delay_ms
-        works = [each.take_removal(departures[str(each.path)]) for each in self.online_directories if str(each.path) in departures]
-        leaving: dict[RemovalWork, dict[tuple[str, int], _LeavingLog]] = {work: {} for work in works}
-        for work in works:
-            for count, departure in enumerate(work.departures, 1):
-                leaving[work][departure.key] = _LeavingLog(work, *fates[departure.key])
-                if count % LEAVING_PIECE_LOGS == 0:
-                    yield
-        online = {directory.path for directory in self.online_directories}  # one may have failed meanwhile
-        works = [work for work in works if work.path in online]
-        for work in works:
-            self._leaving.update(leaving[work])
-        return works
+            log = self._logs.pop(key, None)
+            if log is None:
+                continue
+            log.abandon()
+            work = works.get(log.log_dir)
+            if work is None:
+                (directory,) = (each for each in self.directories if str(each.path) == log.log_dir)
+                work = works[log.log_dir] = directory.take_removal([])
+            new_name = deleted_directory_name(*key, self._draw_hex())
+            work.departures.append(Departure(key, log.directory, log.directory.parent / new_name))
+            self._leaving[key] = _LeavingLog(work, new_name, log.config.file_delete_delay_ms)
+        online = [directory for directory in self.online_directories if str(directory.path) in works]  # one may have failed meanwhile
+        for directory in online:
+            directory.date_removal(works[str(directory.path)])
+        return [works[str(directory.path)] for directory in online]
 
     def is_leaving(self, topic: str, partition: int) -> bool:
         """Whether a deleted log of that name still blocks a new one."""
         return (topic, partition) in self._leaving
 
     def removed(self, work: RemovalWork) -> None:
-        """`work` ran: its directories wait for their delay. A second call does nothing."""
+        """`removed_in_pieces` at once, for few directories."""
+        deque(self.removed_in_pieces(work), maxlen=0)
+
+    def removed_in_pieces(self, work: RemovalWork) -> Generator[None, None, None]:
+        """`work` ran: its directories wait for their delay, and their names are free, one after the other. Yields after each piece of a
+        millisecond. A second call does nothing."""
         names: dict[int, list[str]] = {}  # by their delays
-        for departure in work.departures:
+        for count, departure in enumerate(work.departures, 1):
             leaving = self._leaving.get(departure.key)
             if leaving is not None and leaving.work is work:
                 del self._leaving[departure.key]
                 names.setdefault(leaving.delay_ms, []).append(leaving.new_name)
+            if count % LEAVING_PIECE_LOGS == 0:
+                yield
         self._deleted += [DeletedDirectories.of(work.path, named, delay_ms) for delay_ms, named in names.items()]
 
     def update_config(self, topic: str, config: LogConfig) -> None:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from broker.loop_job import LoopJob, OnBusy, ignore_busy
 from broker.replication.countdown import countdown
+from broker.replication.partition_role import OFFLINE
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.blocking import BlockingResult, RunBlocking
     from broker.clock import Clock
     from broker.replication.partition import Partition
-    from storage.log_directory import Departure, RemovalWork
+    from storage.log_directory import RemovalWork
     from storage.log_manager import LogManager
 
 CLOSED_PIECE_PARTITIONS = 100
@@ -28,7 +29,6 @@ CLOSED_PIECE_PARTITIONS = 100
 
 PIECES_PER_TURN = 2
 """Pieces in one turn of the loop, a millisecond each."""
-
 
 FREED_PER_TURN = 500
 """Departures of work that is done, with two paths each, that are freed in one turn: 2 µs each."""
@@ -61,23 +61,22 @@ class PartitionRemovals:
         self._when_closed: list[Callable[[], None]] = []
         self._works: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and the callbacks that wait for each
         self._job = LoopJob(clock, self._run_slice, on_busy)
-        self._done: deque[list[Departure]] = deque()  # of works that are done
-        self._freeing = LoopJob(clock, self._free_some, on_busy)
+        self._leaving: deque[Generator[None, None, None]] = deque()  # of works that are done
+        self._leave_job = LoopJob(clock, self._leave_more, on_busy)
 
     def add(self, partitions: Sequence[Partition]) -> None:
         """Close their logs now, as far as a turn allows, unless others are before them."""
         if not partitions:
             return
-        topics = set()
-        keys = []  # of those whose logs exist here
+        offline = {partition for partition in partitions if partition.role is OFFLINE}
         for partition in partitions:
-            if not partition.is_offline:
-                keys.append((partition.topic, partition.partition))
             partition.mark_deleted()
-            topics.add(partition.topic)
+        topics = {partition.topic for partition in partitions}
         self._topics.update(topics)
-        self._closing.append(self._close(deque(partitions), keys, topics))
-        if not self._job.is_waiting and self._run_slice():
+        self._closing.append(self._close(deque(partitions), offline, topics))
+        # Marking thousands has taken a piece's time already.
+        pieces_count = 1 if len(partitions) > CLOSED_PIECE_PARTITIONS else PIECES_PER_TURN
+        if not self._job.is_waiting and self._run_slice(pieces_count):
             self._job.resume()
 
     def is_leaving(self, topic: str, partition: int) -> bool:
@@ -96,13 +95,13 @@ class PartitionRemovals:
     def stop(self) -> None:
         """Close the rest at once: a directory that kept its name would be taken for a stray at the next start."""
         self._job.stop()
-        self._freeing.stop()
+        self._leave_job.stop()
         while self._closing:
             deque(self._closing.popleft(), maxlen=0)
 
-    def _run_slice(self) -> bool:
+    def _run_slice(self, pieces_count: int = PIECES_PER_TURN) -> bool:
         """Close a few; whether there are more."""
-        for _ in range(PIECES_PER_TURN):
+        for _ in range(pieces_count):
             if not self._closing:
                 break
             if next(self._closing[0], self) is self:  # over
@@ -114,8 +113,9 @@ class PartitionRemovals:
             callback()
         return bool(self._closing)
 
-    def _close(self, partitions: deque[Partition], keys: list[tuple[str, int]], topics: set[str]) -> Generator[None, None, None]:
-        """Takes `partitions` one by one in the end: to free thousands at once takes too long."""
+    def _close(self, partitions: deque[Partition], offline: set[Partition], topics: set[str]) -> Generator[None, None, None]:
+        """Takes `partitions` one by one in the end: to free thousands at once takes too long. Those that were `offline` have no log."""
+        keys = ((partition.topic, partition.partition) for partition in partitions if partition not in offline)
         works = yield from self._log_manager.delete_logs_in_pieces(keys)
         for work in works:
             self._works[work] = []
@@ -127,25 +127,32 @@ class PartitionRemovals:
                 yield
 
     def _end(self, work: RemovalWork, done: BlockingResult) -> None:
-        callbacks = self._works.pop(work)
+        is_removed = False
         try:
             done.result()
-            self._log_manager.removed(work)
+            is_removed = True
         except StorageError as error:
             self._on_failure(work.path, error)
         finally:
-            if work.is_done:
-                self._done.append(work.departures)
-                if self._free_some():
-                    self._freeing.resume()
-            self._on_left()
-            for callback in callbacks:
-                callback()
+            leaving = self._leave(work, is_removed)
+            if next(leaving, self) is not self:  # there is more: in later turns, behind others
+                self._leaving.append(leaving)
+                self._leave_job.resume()
 
-    def _free_some(self) -> bool:
-        """Of the works that are done: thousands at once take 17 ms. Whether there are more."""
-        departures = self._done[0]
-        del departures[-FREED_PER_TURN:]
-        if not departures:
-            self._done.popleft()
-        return bool(self._done)
+    def _leave(self, work: RemovalWork, is_removed: bool) -> Generator[None, None, None]:
+        if is_removed:
+            yield from self._log_manager.removed_in_pieces(work)
+        callbacks = self._works.pop(work)
+        self._on_left()
+        for callback in callbacks:
+            callback()
+        while work.is_done and work.departures:
+            del work.departures[-FREED_PER_TURN:]
+            if work.departures:
+                yield
+
+    def _leave_more(self) -> bool:
+        """Whether there is still more."""
+        if next(self._leaving[0], self) is self:  # over
+            self._leaving.popleft()
+        return bool(self._leaving)

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from config.topic import LogConfig
+from storage import log_manager
 from storage.checkpoint import read_offset_checkpoint
 from storage.disk import SYSTEM_DISK
 from storage.log import Log
-from storage.log_manager import LogManager
-from tests.storage.conftest import NOW_MS, TOPIC_ID, append, delete_log, read_all_offsets, write_checkpoints
+from storage.log_manager import CLOSED_PIECE_LOGS, LogManager
+from tests.storage.conftest import NOW_MS, TOPIC_ID, append, delete_log, delete_pending, read_all_offsets, write_checkpoints
 from tests.support.turns import finished, run
 
 CONFIG = replace(LogConfig(), segment_bytes=10_000)
@@ -186,6 +187,44 @@ def test_checkpoint_that_was_taken_before_a_deletion_does_not_bring_the_entry_ba
 
     assert entries(log_dir) == [None] * 3
     assert read_offset_checkpoint(log_dir / CHECKPOINTS[0]) == {("other", 0): 5}
+
+
+def test_checkpoint_that_was_taken_between_two_pieces_of_a_deletion_does_not_bring_entries_back(log_dir: Path) -> None:
+    manager = start(log_dir)
+    keys = [("t", index) for index in range(CLOSED_PIECE_LOGS + 1)]
+    for key in keys:
+        manager.create_log(*key, TOPIC_ID, CONFIG, NOW_MS)
+    deletion = manager.delete_logs_in_pieces(keys)
+    next(deletion)
+    (checkpoint,) = finished(manager.take_checkpoints_in_pieces())
+    (removal,) = finished(deletion)
+
+    removal.run()
+    checkpoint.run()
+
+    assert checkpoint.checkpoints.recovery_points  # of those that were not closed yet
+    assert read_offset_checkpoint(log_dir / CHECKPOINTS[0]) == {}
+
+
+def test_names_of_very_many_deleted_logs_are_free_piece_by_piece(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_manager, "LEAVING_PIECE_LOGS", 2)
+    manager = start(log_dir)
+    keys = [("t", index) for index in range(3)]
+    for key in keys:
+        manager.create_log(*key, TOPIC_ID, CONFIG, NOW_MS)
+    (removal,) = finished(manager.delete_logs_in_pieces(keys))
+    removal.run()
+
+    noting = manager.removed_in_pieces(removal)
+    next(noting)
+    left = [not manager.is_leaving(*key) for key in keys]
+    finished(noting)
+    delete_pending(manager, NOW_MS)
+    delete_pending(manager, NOW_MS + CONFIG.file_delete_delay_ms)
+
+    assert left == [True, True, False]
+    assert not any(manager.is_leaving(*key) for key in keys)
+    assert [path for path in log_dir.iterdir() if path.is_dir()] == []
 
 
 def test_checkpoint_of_the_next_log_of_that_name_counts(log_dir: Path) -> None:
