@@ -496,7 +496,13 @@ class Broker:
         log_dirs = list(directory_ids.values())
         incarnation_id = new_id(self._platform.entropy)
         await self._unless_stopped(
-            lifecycle.start(incarnation_id=incarnation_id, endpoints=endpoints, log_dirs=log_dirs, replicas=replicas)
+            lifecycle.start(
+                incarnation_id=incarnation_id,
+                endpoints=endpoints,
+                log_dirs=log_dirs,
+                replicas=replicas,
+                previous_epoch=log_manager.clean_shutdown_epoch,
+            )
         )
         self._lifecycle = lifecycle
         return lifecycle

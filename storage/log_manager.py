@@ -96,6 +96,15 @@ class LogManager:
         self._deleted: list[DeletedDirectories] = []
         self._open_segments = OpenSegments(open_segments_max)
 
+    @property
+    def clean_shutdown_epoch(self) -> int:
+        """The broker epoch of the clean stop before this start, once open; NO_BROKER_EPOCH unless every directory has had the same."""
+        if any(directory.is_offline for directory in self.directories):
+            return NO_BROKER_EPOCH
+        epochs = {directory.clean_shutdown_epoch for directory in self.directories}
+        epoch = epochs.pop() if len(epochs) == 1 else None
+        return NO_BROKER_EPOCH if epoch is None else epoch
+
     # -- opening ---------------------------------------------------------------------------------------------------
 
     def lock(self) -> None:

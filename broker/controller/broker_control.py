@@ -1,50 +1,38 @@
-"""The controller's decisions about brokers: registration, heartbeats, fencing, controlled shutdown, log directories. Computes records.
+"""The controller's decisions about brokers: registration, heartbeats, fencing, controlled shutdown, leaving for good. Computes records.
 
 A broker registers fenced and is unfenced by a heartbeat once it has heard of its registration; then it is elected where nobody leads.
-One that goes leaves its leaderships to other members of the ISR; where there is none, it stays the ISR's last member.
+One that goes leaves its leaderships to other members of the ISR, or to nobody.
 
-Where a new incarnation registers, or a broker shuts down, and nobody can take a partition over, its record stays as it is, and the
-broker itself is elected anew when it is unfenced: Kafka first writes that nobody leads. Clients see no difference, a fenced broker
-leads nothing; but a single node's start and stop would write one more record for each partition.
+The only broker of a cluster is treated otherwise: where its new incarnation registers, or where it shuts down, its partitions' records
+stay as they are, and it is elected anew when it is unfenced. Kafka first writes that nobody leads. Clients see no difference, a fenced
+broker leads nothing; but a single node's start and stop would write one more record for each partition.
 
-Source: ClusterControlManager, BrokerHeartbeatManager, ReplicationControlManager (handleBroker…, handleDirectoriesOffline).
+Source: ClusterControlManager, BrokerHeartbeatManager, ReplicationControlManager (handleBroker…, processBrokerHeartbeat).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
-from broker.controller.cluster_control import election_records, lost_replica_record, with_directory
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller_result import ControllerResult, Steps
+from broker.controller.directory_control import assign_replicas, offline_steps
+from broker.controller.elections import Elections
 from broker.controller.heartbeats import BrokerHeartbeats
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.features import METADATA_VERSION_FEATURE
-from broker.metadata.image import (
-    LOST_DIRECTORY,
-    MIGRATING_DIRECTORY,
-    NO_LEADER,
-    UNASSIGNED_DIRECTORY,
-    BrokerImage,
-    PartitionImage,
-    TopicImage,
-)
+from broker.metadata.image import BrokerImage
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-    AssignReplicasToDirsResponseDirectoryData,
-    AssignReplicasToDirsResponsePartitionData,
-    AssignReplicasToDirsResponseTopicData,
-)
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from protocol.messages.stored.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
-    PartitionChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 FENCE = 1
@@ -53,14 +41,29 @@ IN_CONTROLLED_SHUTDOWN = 1
 RESERVED_IDS_COUNT = 100
 """Directory ids below it are Kafka's own (DirectoryId.reserved)."""
 
+NextOffset = Callable[[], int]
+"""The offset that the next record gets."""
+
+
+class BrokerState(Enum):
+    """What a broker may do (Kafka's BrokerControlState)."""
+
+    FENCED = "leads nothing and is in no ISR"
+    UNFENCED = "may lead"
+    CONTROLLED_SHUTDOWN = "still serves, while others take over what it leads"
+    SHUTDOWN_NOW = "may stop at once"
+
 
 class BrokerControl:
     """Reads `state`, never changes it; owns the sessions, which are no part of the state."""
 
-    def __init__(self, state: ClusterState, cluster_id: str, heartbeats: BrokerHeartbeats, now_ms: int, *, embedded_id: int) -> None:
+    def __init__(
+        self, state: ClusterState, cluster_id: str, elections: Elections, heartbeats: BrokerHeartbeats, now_ms: int, *, embedded_id: int
+    ) -> None:
         """`embedded_id` is the broker in this process, whose older incarnations are gone: they held its directories' locks."""
         self._state = state
         self._cluster_id = cluster_id
+        self._elections = elections
         self._heartbeats = heartbeats
         for broker in state.brokers.values():
             if not broker.is_fenced and broker.node_id != embedded_id:
@@ -68,8 +71,9 @@ class BrokerControl:
 
     # -- registration ----------------------------------------------------------------------------------------------
 
-    def register(self, request: BrokerRegistrationRequest, new_epoch: int, now_ms: int) -> ControllerResult[BrokerRegistrationResponse]:
-        """`new_epoch` is the offset of the next record. Raises KafkaError."""
+    def register(self, request: BrokerRegistrationRequest, next_offset: NextOffset, now_ms: int) -> Steps[BrokerRegistrationResponse]:
+        """Raises KafkaError. What an older incarnation led goes to others first; if its machine lost its power, as the epoch of its
+        last clean stop tells, it is no eligible leader any more either (KIP-966)."""
         if request.cluster_id != self._cluster_id:
             why = f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
@@ -84,33 +88,25 @@ class BrokerControl:
             raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, why)
         self._check_log_dirs(request)
         self._check_features(request)
-        record = RegisterBrokerRecord(
-            broker_id=node_id,
-            incarnation_id=request.incarnation_id,
-            broker_epoch=new_epoch,
-            end_points=[
-                BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-                for each in request.listeners
-            ],
-            features=[
-                BrokerFeature(
-                    name=each.name, min_supported_version=each.min_supported_version, max_supported_version=each.max_supported_version
-                )
-                for each in request.features
-            ],
-            rack=request.rack,
-            fenced=True,
-            log_dirs=sorted(request.log_dirs),
-        )
-        records: list[Any] = []
-        if is_amended:
-            assert existing is not None
+        record = _registration(request)
+        if existing is not None and is_amended:
             record.broker_epoch, record.fenced = existing.epoch, existing.is_fenced
             record.in_controlled_shutdown = existing.is_in_controlled_shutdown
+            yield [record]
+        elif self._is_alone(node_id):
+            record.broker_epoch = next_offset()
+            yield [record]
         else:
-            records += self._departures(node_id, leaves_leaderless=False)
+
+            def finish(records_count: int) -> list[Any]:
+                record.broker_epoch = next_offset() + records_count
+                return [record]
+
+            is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
+            is_unclean = self._elections.is_elr_enabled and not is_clean
+            yield from self._elections.depart(node_id, finish, is_unclean=is_unclean)
         self._heartbeats.register(node_id, record.broker_epoch, now_ms)
-        return ControllerResult([*records, record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+        return BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
 
     def _check_log_dirs(self, request: BrokerRegistrationRequest) -> None:
         ids = request.log_dirs
@@ -138,55 +134,77 @@ class BrokerControl:
 
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, request: BrokerHeartbeatRequest, next_offset: int, now_ms: int) -> ControllerResult[BrokerHeartbeatResponse]:
-        """What a broker's heartbeat comes to (BrokerHeartbeatManager.calculateNextBrokerState). Raises KafkaError."""
+    def heartbeat(self, request: BrokerHeartbeatRequest, next_offset: NextOffset, now_ms: int) -> Steps[BrokerHeartbeatResponse]:
+        """What a broker's heartbeat comes to. Raises KafkaError."""
         broker = self.checked(request.broker_id, request.broker_epoch)
         node_id = broker.node_id
         is_caught_up = request.current_metadata_offset >= broker.epoch
-        response = BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=broker.is_fenced)
-        records: list[Any] = []
-        if broker.is_fenced:
-            response.should_shut_down = request.want_shut_down
-            if not request.want_shut_down and not request.want_fence and is_caught_up:
-                response.is_fenced = False
-                records = [_change(broker, fenced=UNFENCE), *election_records(self._state, node_id, _OnlineDirectories(broker))]
-        elif request.want_fence and not request.want_shut_down:
-            response.is_fenced = True
-            records = self.fencing_records(node_id)
-        elif request.want_shut_down:
-            response.should_shut_down = request.want_fence or self._may_shut_down(node_id)
-            if response.should_shut_down:
-                # A node that nobody can take over from goes without a word: it registers anew when it comes back.
-                response.is_fenced = True
-                records = self.fencing_records(node_id, leaves_leaderless=False) if self._others_active(node_id) else []
-            elif not broker.is_in_controlled_shutdown:
-                records = [_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN), *self._departures(node_id)]
+        if self._elections.is_departing(node_id):
+            # Its fencing or shutdown goes on, in steps: it may ask again.
+            return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=True)
+        now = self._current_state(broker)
+        following = self._next_state(broker, now, request, is_caught_up=is_caught_up)
         self._heartbeats.note_contact(node_id, broker.epoch, request.current_metadata_offset, now_ms)
-        if request.want_shut_down and records and not response.should_shut_down:
-            self._heartbeats.begin_shutdown(node_id, next_offset + len(records))
+        if following is not now:
+            yield from self._transition(broker, following)
+            if following is BrokerState.CONTROLLED_SHUTDOWN:
+                self._heartbeats.begin_shutdown(node_id, next_offset() - 1)
         offline = [each for each in request.offline_log_dirs if each in broker.log_dirs]
         if offline:
-            records += self._offline_records(broker, offline)
-        return ControllerResult(records, response)
+            yield from offline_steps(self._state, self._elections, broker, offline)
+        return BrokerHeartbeatResponse(
+            is_caught_up=is_caught_up,
+            is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+        )
 
-    def _may_shut_down(self, node_id: int) -> bool:
-        """Whether nobody can take over what the broker leads, or somebody has, and those who live know of it."""
-        return not any(self._departures(node_id)) and self._heartbeats.may_shut_down(node_id, self._others_active(node_id))
+    def _current_state(self, broker: BrokerImage) -> BrokerState:
+        if broker.is_fenced:
+            return BrokerState.FENCED
+        return BrokerState.CONTROLLED_SHUTDOWN if self._heartbeats.is_shutting_down(broker.node_id) else BrokerState.UNFENCED
 
-    def _others_active(self, node_id: int) -> list[int]:
-        return [broker.node_id for broker in self._state.brokers.values() if broker.node_id != node_id and broker.is_active]
+    def _next_state(self, broker: BrokerImage, now: BrokerState, request: BrokerHeartbeatRequest, *, is_caught_up: bool) -> BrokerState:
+        """BrokerHeartbeatManager.calculateNextBrokerState."""
+        node_id = broker.node_id
+        if now is BrokerState.FENCED:
+            if request.want_shut_down:
+                return BrokerState.SHUTDOWN_NOW
+            return BrokerState.UNFENCED if is_caught_up and not request.want_fence else BrokerState.FENCED
+        if now is BrokerState.CONTROLLED_SHUTDOWN:
+            is_done = not self._elections.partitions.leads_any(node_id) and self._heartbeats.may_shut_down(node_id, self._active())
+            return BrokerState.SHUTDOWN_NOW if is_done else BrokerState.CONTROLLED_SHUTDOWN
+        if request.want_fence:
+            return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+        if request.want_shut_down:
+            has_successors = not self._is_alone(node_id) and self._elections.partitions.leads_any(node_id)
+            return BrokerState.CONTROLLED_SHUTDOWN if has_successors else BrokerState.SHUTDOWN_NOW
+        return BrokerState.UNFENCED
 
-    def _offline_records(self, broker: BrokerImage, offline: list[bytes]) -> list[Any]:
-        records: list[Any] = []
-        for topic, index, partition in self._partitions():
-            if broker.node_id in partition.replicas and len(partition.directories) == len(partition.replicas):
-                place = partition.replicas.index(broker.node_id)
-                if partition.directories[place] in offline:
-                    records.append(lost_replica_record(topic, index, partition, broker.node_id))
-        left = [each for each in broker.log_dirs if each not in offline]
-        return [*records, _change(broker, log_dirs=left)]
+    def _transition(self, broker: BrokerImage, following: BrokerState) -> Steps[None]:
+        node_id = broker.node_id
+        if following is BrokerState.UNFENCED:
+            unfencing = change_record(broker, fenced=UNFENCE)
+            if self._is_alone(node_id):
+                yield from self._elections.welcome_alone(node_id, unfencing)
+                return
+            yield from self._elections.prepare()
+            if self._state.brokers.get(node_id) is broker:
+                yield from self._elections.welcome(node_id, unfencing)
+        elif following is BrokerState.CONTROLLED_SHUTDOWN:
+            if not broker.is_in_controlled_shutdown:
+                yield [change_record(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
+            yield from self._elections.depart(node_id, lambda records_count: ())
+        elif not broker.is_fenced and not (following is BrokerState.SHUTDOWN_NOW and self._is_alone(node_id)):
+            yield from self.fence(node_id)
 
-    # -- fencing ---------------------------------------------------------------------------------------------------
+    def _active(self) -> list[int]:
+        return [broker.node_id for broker in self._state.brokers.values() if broker.is_active]
+
+    def _is_alone(self, node_id: int) -> bool:
+        """Whether there is no other broker, alive or not."""
+        return all(each == node_id for each in self._state.brokers)
+
+    # -- fencing, and leaving for good -----------------------------------------------------------------------------
 
     def find_expired(self, now_ms: int) -> list[int]:
         """Brokers to be fenced: they have not been heard of for a session's time."""
@@ -195,61 +213,45 @@ class BrokerControl:
             self._heartbeats.remove(node_id)
         return [node_id for node_id in expired if node_id in self._state.brokers and not self._state.brokers[node_id].is_fenced]
 
-    def fencing_records(self, node_id: int, *, leaves_leaderless: bool = True) -> list[Any]:
+    def fence(self, node_id: int) -> Steps[None]:
         """The broker leads nothing any more."""
-        departures = self._departures(node_id, leaves_leaderless=leaves_leaderless)
-        return [*departures, _change(self._state.brokers[node_id], fenced=FENCE)]
+        self._heartbeats.remove(node_id)
+        fenced = self._state.brokers.get(node_id)
+        if fenced is None:
+            return
 
-    def _departures(self, node_id: int, *, leaves_leaderless: bool = False) -> list[PartitionChangeRecord]:
-        """Others take over what the broker leads, and it leaves the ISRs that have others in them. `leaves_leaderless`: where there is
-        nobody else, nobody leads; the ISR keeps its last member, which has every committed record."""
-        records = []
-        for topic, index, partition in self._partitions():
-            if node_id not in partition.isr and partition.leader != node_id:
-                continue
-            isr = [replica for replica in partition.isr if replica != node_id]
-            successors = [each for each in partition.replicas if each in isr and self._is_active(each)]
-            change = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
-            if partition.leader != node_id:
-                change.isr = isr if isr else None
-            elif successors:
-                change.leader, change.isr = successors[0], isr
-            elif leaves_leaderless:
-                change.leader = NO_LEADER
-            else:
-                continue
-            if change.isr is not None or partition.leader == node_id:
-                records.append(change)
-        return records
+        def finish(records_count: int) -> list[Any]:
+            # Meanwhile it may have registered anew, which fenced it.
+            broker = self._state.brokers.get(node_id)
+            is_same = broker is not None and broker.epoch == fenced.epoch and not broker.is_fenced
+            return [change_record(fenced, fenced=FENCE)] if is_same else []
 
-    def _is_active(self, node_id: int) -> bool:
-        broker = self._state.brokers.get(node_id)
-        return broker is not None and broker.is_active
+        yield from self._elections.depart(node_id, finish)
+
+    def fence_others(self, embedded_id: int) -> Steps[None]:
+        """Fence every other broker: in a quorum of one that nobody can reach no other is alive, whatever an older log says."""
+        for node_id in [broker.node_id for broker in self._state.brokers.values() if not broker.is_fenced]:
+            if node_id != embedded_id:
+                yield from self.fence(node_id)
+
+    def unregister(self, node_id: int) -> Steps[None]:
+        """Forget the broker: it leads nothing, and is in no ISR and no eligible leader replica. Raises KafkaError."""
+        if node_id not in self._state.brokers:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {node_id} is not currently registered")
+
+        def finish(records_count: int) -> list[Any]:
+            broker = self._state.brokers.get(node_id)
+            return [] if broker is None else [UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch)]
+
+        yield from self._elections.depart(node_id, finish, is_unclean=True)
+        self._heartbeats.remove(node_id)
 
     # -- log directories -------------------------------------------------------------------------------------------
 
     def assign_replicas(self, request: AssignReplicasToDirsRequest) -> ControllerResult[AssignReplicasToDirsResponse]:
-        """Note in which directories a broker has its replicas; what is in one that is offline is led by nobody. Raises KafkaError."""
+        """Note in which directories a broker has its replicas. Raises KafkaError."""
         broker = self.checked(request.broker_id, request.broker_epoch)
-        is_online = _OnlineDirectories(broker).is_online
-        records: list[Any] = []
-        directories = []
-        for directory in request.directories:
-            topics = []
-            for asked in directory.topics:
-                topic = self._state.topics_by_id.get(asked.topic_id)
-                results = []
-                for each in asked.partitions:
-                    index = each.partition_index
-                    error = _assignment_error(topic, index, broker.node_id)
-                    if error is ErrorCode.NONE:
-                        assert topic is not None
-                        record = _assignment(topic, index, broker.node_id, directory.id, is_online=is_online(directory.id))
-                        records += [] if record is None else [record]
-                    results.append(AssignReplicasToDirsResponsePartitionData(partition_index=index, error_code=error))
-                topics.append(AssignReplicasToDirsResponseTopicData(topic_id=asked.topic_id, partitions=results))
-            directories.append(AssignReplicasToDirsResponseDirectoryData(id=directory.id, topics=topics))
-        return ControllerResult(records, AssignReplicasToDirsResponse(directories=directories))
+        return assign_replicas(self._state, self._elections, broker, request)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -263,42 +265,28 @@ class BrokerControl:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, why)
         return broker
 
-    def _partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        for topic in self._state.topics.values():
-            for index, partition in enumerate(topic.partitions):
-                yield topic, index, partition
 
-
-class _OnlineDirectories:
-    """Where a registered broker's replicas may be led. Satisfies Directories."""
-
-    def __init__(self, broker: BrokerImage) -> None:
-        self._log_dirs = frozenset(broker.log_dirs)
-
-    def is_online(self, directory: bytes) -> bool:
-        return directory in self._log_dirs or directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
-
-    def find_directory(self, key: tuple[str, int], known: bytes) -> bytes:
-        return known if self.is_online(known) else LOST_DIRECTORY
-
-
-def _change(broker: BrokerImage, **changes: Any) -> BrokerRegistrationChangeRecord:
+def change_record(broker: BrokerImage, **changes: Any) -> BrokerRegistrationChangeRecord:
+    """The record that changes some facts of the broker's registration."""
     return BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, **changes)
 
 
-def _assignment_error(topic: TopicImage | None, index: int, node_id: int) -> ErrorCode:
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if not 0 <= index < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE if node_id in topic.partitions[index].replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def _assignment(topic: TopicImage, index: int, node_id: int, directory: bytes, *, is_online: bool) -> PartitionChangeRecord | None:
-    partition = topic.partitions[index]
-    if not is_online:
-        return lost_replica_record(topic, index, partition, node_id)
-    directories = with_directory(partition, node_id, directory)
-    if directories == partition.directories:
-        return None
-    return PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, directories=list(directories))
+def _registration(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+    """Without an epoch."""
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        end_points=[
+            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=each.name, min_supported_version=each.min_supported_version, max_supported_version=each.max_supported_version
+            )
+            for each in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=sorted(request.log_dirs),
+    )

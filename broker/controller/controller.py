@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.controller.broker_control import BrokerControl
+from broker.controller.broker_partitions import BrokerPartitions
+from broker.controller.elections import Elections
 from broker.controller.heartbeats import BrokerHeartbeats
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
@@ -28,7 +30,7 @@ REPLICAS_UNLIMITED = 2**31 - 1
 
 
 class Controller:
-    """Owns the controller's state. `topics`, `configs`, `brokers` and `partitions` compute; `replay` alone changes.
+    """Owns the controller's state. `topics`, `configs`, `brokers`, `partitions` and `elections` compute; `replay` alone changes.
 
     What a start does not need is made, and its module imported, when it is first asked for."""
 
@@ -45,7 +47,8 @@ class Controller:
     ) -> None:
         self.state = ClusterState() if state is None else state
         self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms, now_ms, embedded_id=node_id)
-        self.brokers = BrokerControl(self.state, cluster_id, self.heartbeats, now_ms, embedded_id=node_id)
+        self.elections = Elections(self.state, config, node_id, BrokerPartitions(self.state))
+        self.brokers = BrokerControl(self.state, cluster_id, self.elections, self.heartbeats, now_ms, embedded_id=node_id)
         self._config = config
         self._node_id = node_id
         self._random = random_source
@@ -60,7 +63,9 @@ class Controller:
             from broker.controller.topic_control import TopicControl
 
             describer = ConfigDescriber(self.state, self._config, self._node_id)
-            self._topics = TopicControl(self.state, self._config, describer, self._random, self._node_id, self._replicas_max)
+            self._topics = TopicControl(
+                self.state, self._config, describer, self.elections, self._random, node_id=self._node_id, replicas_max=self._replicas_max
+            )
         return self._topics
 
     @property
@@ -77,10 +82,10 @@ class Controller:
         if self._partitions is None:
             from broker.controller.partition_control import PartitionControl
 
-            self._partitions = PartitionControl(self.state, self._config, self._node_id, self.brokers)
+            self._partitions = PartitionControl(self.state, self.elections, self.brokers)
         return self._partitions
 
     def replay(self, records: Sequence[Any]) -> None:
         """Apply records that were just appended, or that are being loaded. Raises StorageError if they contradict the state."""
         self.state.replay_batch(records)
-        self.state.take_delta()
+        self.elections.partitions.note(self.state.take_delta())

@@ -8,6 +8,8 @@ Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTrack
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 CHECKS_PER_SESSION = 8
 """How often in a session's time the controller looks for those that have ended, as in Kafka."""
 PAUSE_FACTOR = 2
@@ -65,17 +67,24 @@ class BrokerHeartbeats:
         return node_id == self._embedded_id or now_ms - session.last_contact_ms < self._timeout_ms
 
     def begin_shutdown(self, node_id: int, offset: int) -> None:
-        """The records that move its leaderships end at `offset`: it may go once every broker that is active knows of them."""
-        session = self._sessions[node_id]
-        if session.shutdown_offset is None:
+        """The last record that moves its leaderships is at `offset`: it may go once every broker that is active knows of it."""
+        session = self._sessions.get(node_id)
+        if session is not None and session.shutdown_offset is None:
             session.shutdown_offset = offset
 
-    def may_shut_down(self, node_id: int, active: list[int]) -> bool:
+    def is_shutting_down(self, node_id: int) -> bool:
         session = self._sessions.get(node_id)
-        if session is None or session.shutdown_offset is None:
-            return True
-        offsets = [self._sessions[each].metadata_offset for each in active if each in self._sessions and each != node_id]
-        return session.shutdown_offset <= min(offsets, default=session.shutdown_offset)
+        return session is not None and session.shutdown_offset is not None
+
+    def may_shut_down(self, node_id: int, active: Iterable[int]) -> bool:
+        """Whether all `active` brokers know who has taken over from broker `node_id`, which is shutting down."""
+        shutdown_offset = self._sessions[node_id].shutdown_offset
+        assert shutdown_offset is not None
+        return all(shutdown_offset <= self._metadata_offset(each) for each in active if each != node_id)
+
+    def _metadata_offset(self, node_id: int) -> int:
+        session = self._sessions.get(node_id)
+        return NO_OFFSET if session is None else session.metadata_offset
 
     def watches(self) -> bool:
         """Whether there are brokers that may fall silent: all but the one in this process, which lives as long as this does."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from broker.controller.cluster_control import activation_records, fencing_records, producer_id_block
+from broker.controller.cluster_control import activation_records, producer_id_block
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
 from broker.controller.crash_watch import CrashWatch, Prove
 from broker.loop_job import OnBusy, ignore_busy
@@ -104,6 +104,7 @@ class LocalController:
         self._turn = asyncio.Lock()
         self._clock = clock
         self._session_check: Timer | None = None
+        self._own_work: set[asyncio.Task[None]] = set()
 
     # -- QuorumListener --------------------------------------------------------------------------------------------
 
@@ -132,10 +133,12 @@ class LocalController:
         state = self._active.state
         self._append(activation_records(state, [] if state.features else self._bootstrap()), _ignore_outcome)
         if self._is_alone:
-            self._append(fencing_records(state, except_node_id=self._node_id), _ignore_outcome)
+            for records in self._active.brokers.fence_others(self._node_id):
+                self._append(records, _ignore_outcome)
         else:
             self._crash_watch = self._make_crash_watch()
             self._crash_watch.probe_all()
+            self._run(self._active.elections.prepare())
         self._watch_sessions()
 
     def fail(self, error: Exception) -> None:
@@ -206,16 +209,21 @@ class LocalController:
         return await self._submitted(ControllerResult(records, response))
 
     async def register_broker(self, request: BrokerRegistrationRequest, client: RequestContext | None = None) -> BrokerRegistrationResponse:
-        result = self._active.brokers.register(request, self._quorum.end_offset, self._clock.monotonic_ms())
-        self._note_connection(request.broker_id, result.response.broker_epoch, client)
+        response = await self._append_own(self._active.brokers.register(request, self._next_offset, self._clock.monotonic_ms()))
+        self._note_connection(request.broker_id, response.broker_epoch, client)
         if self._session_check is None:
             self._watch_sessions()
-        return await self._submitted(result)
+        return response
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
-        result = self._active.brokers.heartbeat(request, self._quorum.end_offset, self._clock.monotonic_ms())
+        brokers = self._active.brokers
+        brokers.checked(request.broker_id, request.broker_epoch)
+        steps = brokers.heartbeat(request, self._next_offset, self._clock.monotonic_ms())
         self._note_connection(request.broker_id, request.broker_epoch, client)
-        return await self._submitted(result)
+        return await self._append_own(steps)
+
+    def _next_offset(self) -> int:
+        return self._quorum.end_offset
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         return await self._submitted(self._active.brokers.assign_replicas(request))
@@ -238,10 +246,7 @@ class LocalController:
             self._fence(node_id)
 
     def _fence(self, node_id: int) -> None:
-        try:
-            self._append_all(self._active.brokers.fencing_records(node_id))
-        except KafkaError as error:
-            logger.warning("broker %d could not be fenced: %s", node_id, error)
+        self._run(self._active.brokers.fence(node_id))
 
     def _make_crash_watch(self) -> CrashWatch:
         controller = self._active
@@ -268,6 +273,22 @@ class LocalController:
         """Stop the periodic work. Operations end with the quorum."""
         if self._session_check is not None:
             self._session_check.cancel()
+        for task in self._own_work:
+            task.cancel()
+        await asyncio.gather(*self._own_work, return_exceptions=True)
+
+    def _run(self, steps: Steps[Any]) -> None:
+        """Append the records of the controller's own work, step by step, without waiting for them."""
+        task = asyncio.get_running_loop().create_task(self._run_own(steps, self._leadership))
+        self._own_work.add(task)
+        task.add_done_callback(self._own_work.discard)
+
+    async def _run_own(self, steps: Steps[Any], leadership: _Leadership | None) -> None:
+        try:
+            if self._leadership is leadership:
+                await self._append_own(steps)
+        except KafkaError as error:
+            logger.info("this controller's own work ends: %s", error)
 
     def _append_all(self, records: Sequence[Any]) -> None:
         """More records than one operation may have, each standing for itself."""
@@ -317,7 +338,11 @@ class LocalController:
         finally:
             self._on_busy(steps, False)
 
-    async def _step_by_step(self, steps: Steps[Response]) -> Response:
+    async def _append_own(self, steps: Steps[Response]) -> Response:
+        """The same for what a broker asks for itself, and for the controller's own work: it does not wait for clients' operations."""
+        return await self._submitted(ControllerResult([], await self._step_by_step(steps, takes_turn=False)))
+
+    async def _step_by_step(self, steps: Steps[Response], *, takes_turn: bool = True) -> Response:
         leadership = self._leadership
         has_turn = False
         steps_count = 0
@@ -335,7 +360,7 @@ class LocalController:
                     self._append(records, _ignore_outcome)
                 steps_count += 1
                 if steps_count >= STEPS_AT_ONCE:
-                    if not has_turn:
+                    if takes_turn and not has_turn:
                         self._on_busy(steps, True)
                         await self._turn.acquire()
                         has_turn = True

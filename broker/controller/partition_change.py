@@ -18,6 +18,7 @@ from protocol.messages.stored.metadata_records import PartitionChangeRecord
 RECOVERED = 0
 RECOVERING = 1
 NO_LEADER_CHANGE = -2
+NO_RECOVERY_STATE_CHANGE = -1
 
 
 class Election(Enum):
@@ -26,6 +27,24 @@ class Election(Enum):
     PREFERRED = "the first replica wherever it may lead"
     ONLINE = "only a replica that has every committed record"
     UNCLEAN = "any live replica, if none that has every committed record is alive"
+
+
+def _changes_something(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader != NO_LEADER_CHANGE
+        or record.isr is not None
+        or record.replicas is not None
+        or record.removing_replicas is not None
+        or record.adding_replicas is not None
+        or record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
+        or record.directories is not None
+        or record.eligible_leader_replicas is not None
+        or record.last_known_elr is not None
+    )
+
+
+def _unassigned(node_id: int) -> bytes:
+    return UNASSIGNED_DIRECTORY
 
 
 class _Elected(NamedTuple):
@@ -37,12 +56,15 @@ class PartitionChange:
     """The target: what is not set stays as it is in `image`. Used once, by `build`.
 
     `can_lead` says of a node whether it is alive and its replica in a directory that is online. `min_isr` is the effective
-    min.insync.replicas; it is looked at with `is_elr_enabled` alone."""
+    min.insync.replicas; it is looked at with `is_elr_enabled` alone. `directories` are those of replicas that moved, and
+    `default_directory` says where a broker puts a new replica. `renews_leader_epoch`: also if the leader stays."""
 
     __slots__ = (
         "_elr",
         "adding_replicas",
         "can_lead",
+        "default_directory",
+        "directories",
         "election",
         "image",
         "is_elr_enabled",
@@ -50,6 +72,7 @@ class PartitionChange:
         "leader_recovery_state",
         "min_isr",
         "removing_replicas",
+        "renews_leader_epoch",
         "replicas",
         "unclean_shutdown_replicas",
     )
@@ -61,6 +84,7 @@ class PartitionChange:
         min_isr: int,
         is_elr_enabled: bool = False,
         election: Election = Election.ONLINE,
+        default_directory: Callable[[int], bytes] = _unassigned,
     ) -> None:
         self.image = image
         self.can_lead = can_lead
@@ -72,13 +96,15 @@ class PartitionChange:
         self.adding_replicas = list(image.adding_replicas)
         self.removing_replicas = list(image.removing_replicas)
         self.leader_recovery_state = image.leader_recovery_state
+        self.directories: dict[int, bytes] = {}
+        self.default_directory = default_directory
+        self.renews_leader_epoch = False
         self.unclean_shutdown_replicas: frozenset[int] = frozenset()
         self._elr = list(image.eligible_leader_replicas)
 
     def build(self, topic_id: bytes, index: int) -> PartitionChangeRecord | None:
         """The record; None where nothing changes."""
         record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-        nothing = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
         image = self.image
         self._maybe_complete_reassignment()
         self._find_eligible_leaders()
@@ -92,7 +118,7 @@ class PartitionChange:
         self._note_assignment(record)
         if self.leader_recovery_state != image.leader_recovery_state:
             record.leader_recovery_state = self.leader_recovery_state
-        return None if record == nothing else record
+        return record if _changes_something(record) else None
 
     # -- reassignment --------------------------------------------------------------------------------------------------
 
@@ -110,9 +136,12 @@ class PartitionChange:
         image = self.image
         if self.replicas != list(image.replicas):
             record.replicas = self.replicas
-            known = dict(zip(image.replicas, image.directories, strict=False))
-            fallback = UNASSIGNED_DIRECTORY if image.directories else MIGRATING_DIRECTORY
-            record.directories = [known.get(node_id, fallback) for node_id in self.replicas]
+        if self.directories or record.replicas is not None:
+            before = image.directories or (MIGRATING_DIRECTORY,) * len(image.replicas)  # from before KIP-858
+            known = dict(zip(image.replicas, before, strict=False)) | self.directories
+            after = [known[node_id] if node_id in known else self.default_directory(node_id) for node_id in self.replicas]
+            if after != list(before):
+                record.directories = after
         if self.adding_replicas != list(image.adding_replicas):
             record.adding_replicas = self.adding_replicas
         if self.removing_replicas != list(image.removing_replicas):
@@ -123,6 +152,8 @@ class PartitionChange:
     def _elect(self, record: PartitionChangeRecord) -> None:
         elected = self._find_leader()
         if elected.node_id == self.image.leader:
+            if self.renews_leader_epoch and elected.node_id != NO_LEADER:
+                record.leader = elected.node_id
             return
         record.leader = elected.node_id
         if elected.node_id in self._elr:

@@ -6,17 +6,15 @@ Every check is ReplicationControlManager.validateAlterPartitionData's, in its or
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from broker.controller.broker_control import BrokerControl
 from broker.controller.controller_result import ControllerResult
-from broker.controller.partition_change import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Election, PartitionChange
+from broker.controller.elections import Elections
+from broker.controller.partition_change import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Election
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
-from broker.metadata.topic_defaults import effective_overrides
-from config.server import ServerConfig
-from config.topic import LogConfig, log_config
+from broker.metadata.image import PartitionImage, TopicImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -30,17 +28,15 @@ from protocol.messages.alter_partition import (
 
 logger = logging.getLogger("barnabas.controller")
 
-ELR_FEATURE = "eligible.leader.replicas.version"
 ANY_BROKER_EPOCH = -1
 
 
 class PartitionControl:
-    """Reads `state`, never changes it. `node_id` is the controller's own: its dynamic configs hold for topics, as in ConfigControl."""
+    """Reads `state`, never changes it."""
 
-    def __init__(self, state: ClusterState, config: ServerConfig, node_id: int, brokers: BrokerControl) -> None:
+    def __init__(self, state: ClusterState, elections: Elections, brokers: BrokerControl) -> None:
         self._state = state
-        self._config = config
-        self._node_id = node_id
+        self._elections = elections
         self._brokers = brokers
 
     def alter_partition(self, request: AlterPartitionRequest) -> ControllerResult[AlterPartitionResponse]:
@@ -59,11 +55,10 @@ class PartitionControl:
         topic = self._state.topics_by_id.get(asked.topic_id)
         if topic is None:
             return [_refusal(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in asked.partitions]
-        config = log_config(self._config.topic_defaults, effective_overrides(self._state, self._node_id, topic.name))
-        return [self._alter(broker_id, topic, config, each, records) for each in asked.partitions]
+        return [self._alter(broker_id, topic, each, records) for each in asked.partitions]
 
     def _alter(
-        self, broker_id: int, topic: TopicImage, config: LogConfig, asked: AlterPartitionRequestPartitionData, records: list[Any]
+        self, broker_id: int, topic: TopicImage, asked: AlterPartitionRequestPartitionData, records: list[Any]
     ) -> AlterPartitionResponsePartitionData:
         index = asked.partition_index
         # Version 2 has no broker epochs.
@@ -73,13 +68,9 @@ class PartitionControl:
             logger.info("ISR change of broker %d refused partition=%s-%d error=%s: %s", broker_id, topic.name, index, error.name, why)
             return _refusal(index, error)
         image = topic.partitions[index]
-        change = PartitionChange(
-            image,
-            self.acceptor(image),
-            min_isr=min(config.min_insync_replicas, len(image.replicas)),
-            is_elr_enabled=self._state.features.get(ELR_FEATURE, 0) > 0,
-            election=Election.UNCLEAN if config.unclean_leader_election_enable else Election.ONLINE,
-        )
+        change = self._elections.change(topic, image)
+        if self._elections.allows_unclean(topic):
+            change.election = Election.UNCLEAN
         change.isr = [member.broker_id for member in members]
         change.leader_recovery_state = asked.leader_recovery_state
         record = change.build(topic.topic_id, index)
@@ -100,19 +91,6 @@ class PartitionControl:
             leader_recovery_state=change.leader_recovery_state,
             partition_epoch=partition_epoch,
         )
-
-    def acceptor(self, image: PartitionImage) -> Callable[[int], bool]:
-        """Says of a node whether it may lead the partition: it is active, and its replica not in a directory that is offline."""
-        directories = dict(zip(image.replicas, image.directories, strict=False))
-
-        def can_lead(node_id: int) -> bool:
-            broker = self._state.brokers.get(node_id)
-            if broker is None or not broker.is_active:
-                return False
-            directory = directories.get(node_id, MIGRATING_DIRECTORY)
-            return directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY) or directory in broker.log_dirs
-
-        return can_lead
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
@@ -156,7 +134,7 @@ class PartitionControl:
             return "not registered"
         if broker.is_in_controlled_shutdown:
             return "shutting down"
-        if broker.is_fenced:
+        if broker.is_fenced or self._elections.is_departing(member.broker_id):
             return "fenced"
         if member.broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
             return f"broker epoch {member.broker_epoch}, not {broker.epoch}"

@@ -1,7 +1,7 @@
 """Where new partitions' replicas go: spread over racks first, then over brokers, starting at a random place. Pure.
 
 Each partition's replicas start one rack further than the last one's, and within a rack one broker further, so that leaders are
-spread too. Fenced brokers are used only as followers, and only where a rack has no unfenced broker left.
+spread too. Fenced brokers are used only as followers, and only where a rack has no unfenced broker left. Those that shut down are not.
 
 Source: org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 """
@@ -82,6 +82,8 @@ class _RackList:
         self.total_count = 0
         self.unfenced_count = 0
         for broker in brokers:
+            if broker.is_in_controlled_shutdown and not broker.is_fenced:
+                continue  # it is about to go; once it has gone, it is fenced, and may come back
             rack = self._racks.setdefault(broker.rack, _Rack())
             (rack.fenced if broker.is_fenced else rack.unfenced).brokers.append(broker.node_id)
             self.total_count += 1

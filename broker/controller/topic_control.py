@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 from broker.controller.config_control import changed_configs, validated_topic_configs
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
+from broker.controller.elections import Elections, default_directory
 from broker.controller.manual_assignment import active, check_assignment
 from broker.controller.placement import place_replicas
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, failed_deletion, find_duplicates, topics_to_delete, without
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
-from broker.metadata.image import CLUSTER_METADATA_TOPIC, UNASSIGNED_DIRECTORY, BrokerImage
+from broker.metadata.image import CLUSTER_METADATA_TOPIC, BrokerImage
 from broker.metadata.prepared_records import PreparedRecords
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
@@ -67,13 +68,16 @@ class TopicControl:
         state: ClusterState,
         config: ServerConfig,
         describer: ConfigDescriber,
+        elections: Elections,
         random_source: random.Random,
+        *,
         node_id: int,
         replicas_max: int,
     ) -> None:
         self._state = state
         self._config = config
         self._describer = describer
+        self._elections = elections
         self._random = random_source
         self._node_id = node_id
         self._replicas_max = replicas_max
@@ -247,12 +251,12 @@ class TopicControl:
     def _create_topic(self, topic: CreatableTopic, records_count: int) -> Steps[tuple[Sequence[Any], CreatableTopicResult]]:
         """The records and the answer, which hold until the next step. Has steps of its own only where it `_takes_steps`."""
         while True:
-            brokers = dict(self._state.brokers)
+            brokers = self._elections.usable_brokers()
             records, result = yield from self._creation(topic, records_count, brokers)
             # Others may have had their turns.
             self._check_name(topic.name)
             self._check_partitions_count(records_count + result.num_partitions)
-            if self._state.brokers == brokers:
+            if self._elections.usable_brokers() == brokers:
                 return records, result
 
     def _creation(self, topic: CreatableTopic, records_count: int, brokers: Brokers) -> Steps[tuple[Sequence[Any], CreatableTopicResult]]:
@@ -401,7 +405,7 @@ class TopicControl:
     def _add_partitions(self, topic: CreatePartitionsTopic, records_count: int) -> Steps[Sequence[Any]]:
         """The records, which hold until the next step. Has steps of its own only where it `_addition_takes_steps`."""
         while True:
-            brokers = dict(self._state.brokers)
+            brokers = self._elections.usable_brokers()
             image = self._state.topics.get(topic.name)
             topic_id, first = (ZERO_UUID, 0) if image is None else (image.topic_id, len(image.partitions))
             records = yield from self._addition(topic, records_count, brokers)
@@ -409,7 +413,7 @@ class TopicControl:
             self._check_partitions_count(records_count + len(records))
             image = self._state.topics.get(topic.name)
             is_same = image is not None and image.topic_id == topic_id and len(image.partitions) == first
-            if is_same and self._state.brokers == brokers:
+            if is_same and self._elections.usable_brokers() == brokers:
                 return records
 
     def _addition(self, topic: CreatePartitionsTopic, records_count: int, brokers: Brokers) -> Steps[Sequence[Any]]:
@@ -475,11 +479,5 @@ def _partition_record(topic_id: bytes, index: int, replicas: list[int], brokers:
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_default_directory(brokers[replica]) for replica in replicas],
+        directories=[default_directory(brokers[replica]) for replica in replicas],
     )
-
-
-def _default_directory(broker: BrokerImage) -> bytes:
-    """A broker with one log directory has no choice where to put a replica."""
-    log_dirs = broker.log_dirs
-    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY

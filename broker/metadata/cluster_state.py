@@ -264,7 +264,8 @@ class ClusterState:
         for topic in topics:
             for index, partition in enumerate(topic.partitions):
                 if partition.eligible_leader_replicas or partition.last_known_elr:
-                    topic.partitions[index] = replace(partition, eligible_leader_replicas=(), last_known_elr=())
+                    epoch = partition.partition_epoch + 1
+                    topic.partitions[index] = replace(partition, partition_epoch=epoch, eligible_leader_replicas=(), last_known_elr=())
                     self._changes.partitions[topic.name, index] = None
 
     def _apply_remove_topic(self, record: records.RemoveTopicRecord) -> None:

@@ -18,7 +18,7 @@ from storage.checkpoint import read_offset_checkpoint
 from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.log_manager import LogManager
-from storage.meta_properties import MetaProperties, write_meta_properties
+from storage.meta_properties import MetaProperties, write_clean_shutdown, write_meta_properties
 from tests.storage.conftest import (
     NOW_MS,
     TOPIC_ID,
@@ -124,6 +124,24 @@ def test_clean_stop_keeps_watermarks_and_duplicate_window_without_a_scan(log_dir
     assert reopened.directories[0].clean_shutdown_epoch == 5
     assert (found.log_start_offset, found.log_end_offset, found.high_watermark, found.recovery_point) == (17, 60, 60, 60)
     assert append_idempotent(found, 56).is_duplicate
+
+
+def test_the_epoch_of_the_last_clean_stop_is_known_if_every_directory_has_it(tmp_path: Path) -> None:
+    """KIP-966: a broker whose machine lost its power, or a disk of it, is no eligible leader."""
+    log_dirs = [tmp_path / "a", tmp_path / "b"]
+
+    def stop_and_start(*ended: int | None) -> int:
+        for log_dir, epoch in zip(log_dirs, ended, strict=True):
+            log_dir.mkdir(exist_ok=True)
+            if epoch is not None:
+                write_clean_shutdown(log_dir, broker_epoch=epoch)
+        manager = LogManager(log_dirs, random_source=random.Random(1))
+        manager.lock()
+        manager.open(config_of=lambda topic: CONFIG, topic_id_of=lambda topic: TOPIC_ID, now_ms=NOW_MS)
+        manager.unlock()
+        return manager.clean_shutdown_epoch
+
+    assert [stop_and_start(5, 5), stop_and_start(5, None), stop_and_start(5, 6), stop_and_start(None, None)] == [5, -1, -1, -1]
 
 
 def test_clean_stop_without_syncfs_synchronises_file_by_file(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

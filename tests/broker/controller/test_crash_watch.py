@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from broker.context import ConnectionFacts, ListenerFacts
 from broker.controller.crash_watch import CrashWatch
-from tests.broker.controller.test_broker_control import EMBEDDED, Cluster
+from tests.broker.controller.cluster import EMBEDDED, Cluster
 
 CONTROLLER_LISTENER = ListenerFacts("CONTROLLER")
 
@@ -55,7 +55,7 @@ def test_a_broker_whose_heartbeat_connection_ended_is_probed_and_fenced_by_the_p
 
 def test_a_new_controller_probes_every_unfenced_broker_but_its_own() -> None:
     room = Room()
-    room.cluster.append(room.cluster.controller.brokers.fencing_records(3))
+    room.cluster.run(room.cluster.controller.brokers.fence(3))
     room.cluster.join(4)
 
     room.watch.probe_all()

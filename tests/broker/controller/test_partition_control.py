@@ -22,7 +22,7 @@ from protocol.messages.stored.metadata_records import (
     PartitionRecord,
     TopicRecord,
 )
-from tests.broker.controller.test_broker_control import TOPIC_ID, Cluster, directory
+from tests.broker.controller.cluster import TOPIC_ID, Cluster, directory
 
 TOPIC_RESOURCE = 2
 RECOVERING = 1

@@ -126,7 +126,7 @@ def test_eligible_leaders_are_cleared_of_one_topic_or_of_all() -> None:
 
     assert (one, changed) == ([(), (2,)], ["a"])
     image = state.topics["b"].partitions[0]
-    assert (image.eligible_leader_replicas, image.last_known_elr, image.partition_epoch) == ((), (), 1)
+    assert (image.eligible_leader_replicas, image.last_known_elr, image.partition_epoch) == ((), (), 2)
 
 
 def test_fencing_and_unfencing_follow_the_registration_of_that_epoch() -> None:
