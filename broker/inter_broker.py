@@ -6,10 +6,10 @@ Both are imported and made when a partition first has another replica: a single 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.replication.fetcher_control import FetcherControl, FetchersOnDemand
+from broker.replication.fetcher_control import FetcherControl, FetchersOnDemand, ReplicaLag
 
 if TYPE_CHECKING:
     from broker.controller.channel import ControllerChannel
@@ -53,6 +53,15 @@ class InterBroker:
                 self._channel, self._platform.clock, node_id=metadata.node_id, broker_epoch=lambda: metadata.broker_epoch
             )
         self._changes.submit(proposal, on_answer)
+
+    def replica_lags(self) -> Iterable[ReplicaLag]:
+        """Of each partition that follows a leader elsewhere."""
+        return () if self._manager is None else self._manager.lags()
+
+    @property
+    def failed_partitions_count(self) -> int:
+        """Partitions that are fetched no more until newer metadata comes."""
+        return 0 if self._manager is None else self._manager.failed_count
 
     async def stop(self) -> None:
         """Fetch and propose nothing more."""

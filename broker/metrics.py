@@ -35,6 +35,8 @@ class BrokerTopicMetrics:
         "failed_fetch_requests",
         "failed_produce_requests",
         "messages_in",
+        "replication_bytes_in",
+        "replication_bytes_out",
         "total_fetch_requests",
         "total_produce_requests",
     )
@@ -44,6 +46,8 @@ class BrokerTopicMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.bytes_rejected = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0  # to followers; what consumers get is in bytes_out
         self.total_produce_requests = 0
         self.total_fetch_requests = 0
         self.failed_produce_requests = 0
@@ -204,7 +208,7 @@ class Metrics:
             self.connections_created[listener_name] = self.connections_created.get(listener_name, 0) + change
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], GaugeValue], label_names: tuple[str, ...] = ()) -> None:
-        """Ask `read` at every scrape. A gauge of the same name is replaced.
+        """Ask `read` at every scrape. A gauge of the same name is replaced. One whose name ends with `_total` is a counter: it only grows.
 
         Names follow the usual JMX-exporter rules: `kafka_server_replicamanager_partitioncount`, `kafka_log_log_size` with the
         labels topic and partition, `kafka_server_delayedoperationpurgatory_purgatorysize` with delayedoperation.

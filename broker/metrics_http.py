@@ -188,10 +188,11 @@ class _SnapshotCollector:
         yield created
 
     def _gauge_families(self) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for gauge in self._snapshot.gauges:
-            family = GaugeMetricFamily(gauge.name, gauge.documentation, labels=gauge.label_names)
+            make = CounterMetricFamily if gauge.name.endswith("_total") else GaugeMetricFamily
+            family = make(gauge.name, gauge.documentation, labels=gauge.label_names)
             for labels, value in gauge.values:
                 family.add_metric(labels, value)
             yield family

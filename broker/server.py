@@ -65,6 +65,7 @@ from storage.meta_properties import MetaProperties
 if TYPE_CHECKING:
     from broker.cluster.controller_route import ControllerRoute
     from broker.cluster.links import ClusterLinks
+    from broker.quorum.raft import Raft
 
 log = logging.getLogger("barnabas.server")
 
@@ -104,6 +105,8 @@ class Broker:
         self.controller_listeners: list[Listener] = []
         self._registry: ConnectionRegistry | None = None
         self._replica_manager: ReplicaManager | None = None
+        self._inter_broker: InterBroker | None = None
+        self._raft: Raft | None = None
         self._controller: ControllerClient | None = None
         self._local_controller: LocalController | None = None
         self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
@@ -205,6 +208,7 @@ class Broker:
         self._log_manager = log_manager = self._open_directories()
         metadata, quorum, channel, publisher = await self._load_metadata(log_manager)
         if "broker" not in config.process_roles:
+            await self._serve_metrics(metadata, None)
             return
         await open_logs(quorum, metadata, log_manager, now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
@@ -337,6 +341,7 @@ class Broker:
         self._metadata_log = quorum.log.log
         if self._links is not None and peers is not None:
             self._links.watch_leader(quorum.driver, peers)
+        self._raft = quorum.replica.raft
         snapshots = SnapshotGenerator(
             quorum.log, cache.state, config, self._clock, self.run_blocking, quorum_records_at=quorum.replica.raft.kraft_records_at
         )
@@ -436,7 +441,7 @@ class Broker:
         return worker
 
     def _make_replica_manager(self, metadata: MetadataCache, log_manager: LogManager, channel: ControllerChannel) -> ReplicaManager:
-        inter_broker = InterBroker(self.config, metadata, channel, self._platform)
+        inter_broker = self._inter_broker = InterBroker(self.config, metadata, channel, self._platform)
         replica_manager = ReplicaManager(
             config=self.config,
             node_id=self.node_id,
@@ -513,8 +518,7 @@ class Broker:
         self._undo.append(registry.close)  # connections end before what they wait for does
         for listener in self.listeners:
             listener.listen()  # all of them before any serves: another process may have been faster since they were bound
-        if self.config.barnabas_metrics_listener:
-            await self._serve_metrics(services)
+        await self._serve_metrics(services.metadata, services)
         for listener in self.listeners:
             await listener.start(apis.handle)
         self._undo.append(self._stop_listeners)
@@ -523,16 +527,24 @@ class Broker:
         for listener in self.listeners:
             listener.stop()
 
-    async def _serve_metrics(self, services: Services) -> None:
-        from broker.metrics_gauges import add_broker_gauges
+    async def _serve_metrics(self, metadata: MetadataCache, services: Services | None) -> None:
+        """`services` are a broker's."""
+        if not self.config.barnabas_metrics_listener:
+            return
+        from broker.metrics_gauges import add_broker_gauges, add_cluster_gauges
         from broker.metrics_http import MetricsServer
 
-        add_broker_gauges(
-            self.metrics,
-            replica_manager=services.replica_manager,
-            group_coordinator=services.group_coordinator,
-            metadata=services.metadata,
-        )
+        assert self._raft is not None
+        add_cluster_gauges(self.metrics, metadata=metadata, raft=self._raft)
+        if services is not None:
+            assert self._inter_broker is not None
+            add_broker_gauges(
+                self.metrics,
+                replica_manager=services.replica_manager,
+                group_coordinator=services.group_coordinator,
+                metadata=metadata,
+                following=self._inter_broker,
+            )
         host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
         server = MetricsServer(self.metrics, self._clock)
         await server.start(host.strip("[]"), int(port))

@@ -47,7 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.pieces": ("broker.turns", "broker.deferred"),
     "broker.loop_job": ("broker.clock",),
     "broker.answer_size": ("protocol.errors",),
-    "broker.metrics_gauges": ("broker.metrics", "protocol.errors"),
+    "broker.metrics_gauges": ("broker.metrics", "broker.quorum.raft_state", "protocol.errors"),
     "broker.metrics_http": ("broker.clock", "broker.limited_log", "broker.metrics", "broker.network.listening_sockets", "protocol"),
     "broker.context": ("protocol.apis",),
     "broker.services": ("broker.blocking", "broker.context", "broker.deferred"),

@@ -107,6 +107,7 @@ class FetchHandler:
         )
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
+        session.is_from_follower = replica_id >= 0
         if len(session.targets) > PARTITIONS_AT_ONCE:
             return self._fetch_in_turns(session, self._params(request, replica_id, version), version, listener_name)
         readable, unknown = self._split_targets(session.targets)
@@ -188,6 +189,7 @@ class FetchHandler:
         yield from emptied(forgotten)
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
+        session.is_from_follower = replica_id >= 0
         params = self._params(request, replica_id, context.api_version)
         return (yield from self._fetch_in_turns(session, params, context.api_version, context.connection.listener.name))
 
@@ -240,7 +242,7 @@ class FetchHandler:
             answer = yield from session.answer_in_turns(reads)
             response.error_code, response.session_id = answer.error_code, answer.session_id
             for start in range(0, len(answer.reads), PARTITIONS_PER_PIECE):
-                self._add_reads(response, answer.reads[start : start + PARTITIONS_PER_PIECE], version, listener_name)
+                self._add_reads(response, answer.reads[start : start + PARTITIONS_PER_PIECE], session, version, listener_name)
                 yield
             yield from emptied(answer.reads, reads, session.targets)
         except BaseException:

@@ -9,7 +9,7 @@ from broker.handlers.current_leader import name_leader
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics import Metrics
 from broker.replication.fetch_data import PartitionRead
-from broker.replication.fetch_session_cache import FetchContext, SessionAnswer
+from broker.replication.fetch_session_cache import FetchContext
 from protocol.apis import APIS
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -63,8 +63,10 @@ class FetchAnswers:
             if read.error_code is ErrorCode.NONE and read.diverging_epoch is None and not read.aborted_transactions:
                 template = self._find_template(version, read)
                 if template is not None:
-                    return self._fill_template(template, answer.session_id, read)
-        return self._response(answer, version, listener_name)
+                    return self._fill_template(template, answer.session_id, read, session)
+        response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
+        self.add_reads(response, answer.reads, session, version, listener_name)
+        return response
 
     def _find_template(self, version: int, read: PartitionRead) -> RecordsTemplate | None:
         """None for a topic whose random id happens to hold a hole's specimen: one in 300 million."""
@@ -82,20 +84,20 @@ class FetchAnswers:
         self._templates[key] = template
         return template
 
-    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead) -> PreparedResponse:
+    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead, session: FetchContext) -> PreparedResponse:
         """6 µs less than building and encoding the messages."""
         target, records = read.target, read.records
-        name = target.topic or ""
-        self._metrics.topic(name).bytes_out += len(records)
+        topic_metrics = self._metrics.topic(target.topic or "")
+        if session.is_from_follower:
+            topic_metrics.replication_bytes_out += len(records)
+        else:
+            topic_metrics.bytes_out += len(records)
         values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
         return PreparedRecordsResponse(template, values, records)
 
-    def _response(self, answer: SessionAnswer, version: int, listener_name: str) -> FetchResponse:
-        response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
-        self.add_reads(response, answer.reads, version, listener_name)
-        return response
-
-    def add_reads(self, response: FetchResponse, reads: list[PartitionRead], version: int, listener_name: str) -> None:
+    def add_reads(
+        self, response: FetchResponse, reads: list[PartitionRead], session: FetchContext, version: int, listener_name: str
+    ) -> None:
         topic = response.responses[-1] if response.responses else None
         for read in reads:
             target = read.target
@@ -112,7 +114,11 @@ class FetchAnswers:
                 name_leader(self._metadata, listener_name, name, target.partition, partition, response.node_endpoints, NodeEndpoint)
             topic.partitions.append(partition)
             if name and len(read.records):
-                self._metrics.topic(name).bytes_out += len(read.records)
+                topic_metrics = self._metrics.topic(name)
+                if session.is_from_follower:
+                    topic_metrics.replication_bytes_out += len(read.records)
+                else:
+                    topic_metrics.bytes_out += len(read.records)
 
     def _refuse_zstd(self, read: PartitionRead) -> None:
         """Consumers before v10 cannot read zstd: a topic that is set to it is not served to them."""

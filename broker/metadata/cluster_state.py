@@ -38,9 +38,21 @@ RESOURCE_BROKER = 4
 
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
+RECOVERING = 1
 
 BUFFERED_RECORDS_MAX = 1_000_000
 """Limit of records in one metadata transaction; Kafka's controller ends its own long before."""
+
+
+class ElectionCounts:
+    """Elections of partitions' leaders that were replayed, for the metrics (Kafka's ControllerMetricsChanges)."""
+
+    __slots__ = ("elected", "from_eligible_replicas", "unclean")
+
+    def __init__(self) -> None:
+        self.elected = 0
+        self.from_eligible_replicas = 0
+        self.unclean = 0
 
 
 class ClusterState:
@@ -59,6 +71,8 @@ class ClusterState:
         self.kept = KeptRecords()
         """What this broker only stores: ACLs, quotas, controllers …"""
         self.is_in_transaction = False
+        self.elections = ElectionCounts()
+        """By this object, whatever it became since."""
         self._buffered: list[Any] = []
         self._changes = _Changes()
 
@@ -253,6 +267,14 @@ class ClusterState:
             last_known_elr=_new_or(record.last_known_elr, old.last_known_elr),
         )
         self._changes.partitions[topic.name, record.partition_id] = None
+        if record.leader >= 0 and record.leader != old.leader:
+            self._count_election(record, old)
+
+    def _count_election(self, record: records.PartitionChangeRecord, old: PartitionImage) -> None:
+        elections = self.elections
+        elections.elected += 1
+        elections.unclean += record.leader_recovery_state == RECOVERING
+        elections.from_eligible_replicas += record.leader in old.eligible_leader_replicas
 
     def _apply_clear_elr(self, record: records.ClearElrRecord) -> None:
         """Of one topic, or of all where none is named."""

@@ -46,13 +46,15 @@ class SessionAnswer(NamedTuple):
 class FetchContext:
     """How one request takes part in a session; here: not at all (full fetch with the final epoch).
 
-    `targets` are those to look at. `watching` is the session that is notified of the changes of all others, if there is one."""
+    `targets` are those to look at. `watching` is the session that is notified of the changes of all others, if there is one.
+    `is_from_follower` is the handler's to say."""
 
-    __slots__ = ("targets", "watching")
+    __slots__ = ("is_from_follower", "targets", "watching")
 
     def __init__(self, targets: list[FetchTarget], watching: FetchSession | None = None) -> None:
         self.targets = targets
         self.watching = watching
+        self.is_from_follower = False
 
     @property
     def has_quiet_partitions(self) -> bool:

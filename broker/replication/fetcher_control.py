@@ -28,6 +28,15 @@ class InitialFetch(NamedTuple):
     last_fetched_epoch: int
 
 
+class ReplicaLag(NamedTuple):
+    """How many committed records a replica of this broker lacks, as its leader's last answer says."""
+
+    fetcher_name: str
+    topic: str
+    partition: int
+    records_count: int
+
+
 class FollowedPartition(Protocol):
     """What a fetcher sees of a Partition that follows."""
 

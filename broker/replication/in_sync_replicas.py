@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from broker.replication.follower import NO_BROKER_EPOCH, Follower
-from broker.replication.isr_state import CommittedIsr, IsrMember, IsrProposal, PendingExpandIsr, PendingIsr, PendingShrinkIsr
+from broker.replication.isr_state import CommittedIsr, IsrCounts, IsrMember, IsrProposal, PendingExpandIsr, PendingIsr, PendingShrinkIsr
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class ReplicaFacts(Protocol):
     @property
     def broker_epoch(self) -> int:
         """Of this broker's registration."""
+
+    @property
+    def isr_counts(self) -> IsrCounts: ...
 
     def is_isr_eligible(self, node_id: int, broker_epoch: int | None) -> bool:
         """Whether the broker is registered, unfenced, not shutting down, and still the incarnation that fetched; None if none did."""
@@ -84,6 +87,8 @@ class InSyncReplicas:
             if node_id != self._node_id and node_id not in followers:
                 followers[node_id] = Follower(node_id)
         if is_new_leader or image.partition_epoch != self.state.partition_epoch:
+            if not isinstance(self.state, CommittedIsr) and set(image.isr) == set(self.state.proposal.isr):
+                self._count(self.state)  # its commit was here before its answer
             self.state = CommittedIsr(tuple(image.isr), image.partition_epoch)  # a leader counts as recovered, as in Kafka
         if is_new_leader or image.leader_epoch > self.leader_epoch:
             self.leader_epoch = image.leader_epoch
@@ -195,7 +200,9 @@ class InSyncReplicas:
         if error_code is ErrorCode.NONE:
             if answer.leader_epoch == self.leader_epoch and answer.partition_epoch >= pending.partition_epoch:
                 self.state = CommittedIsr(tuple(answer.isr), answer.partition_epoch, answer.leader_recovery_state)
+                self._count(pending)
             return False
+        self._facts.isr_counts.failed_updates += 1
         if error_code in NOT_APPLIED_ERRORS:
             self.state = pending.committed
             return False
@@ -203,3 +210,9 @@ class InSyncReplicas:
             return False
         log.debug("ISR change failed, sending it again partition=%s error=%s", self._name, error_code.name)
         return True
+
+    def _count(self, committed: PendingIsr) -> None:
+        if isinstance(committed, PendingExpandIsr):
+            self._facts.isr_counts.expands += 1
+        else:
+            self._facts.isr_counts.shrinks += 1

@@ -21,6 +21,17 @@ class IsrMember(NamedTuple):
     broker_epoch: int
 
 
+class IsrCounts:
+    """What became of this broker's proposals since its start, for the metrics (Kafka's AlterPartitionListener)."""
+
+    __slots__ = ("expands", "failed_updates", "shrinks")
+
+    def __init__(self) -> None:
+        self.expands = 0
+        self.shrinks = 0
+        self.failed_updates = 0  # each answer that is an error, also where the proposal is sent again
+
+
 class IsrProposal(NamedTuple):
     """What a leader asks of the controller: this ISR, provided that the partition still is at these epochs."""
 

@@ -26,7 +26,7 @@ from broker.replication.fetch_data import (
 from broker.replication.fetcher_control import FetcherControl, InitialFetch
 from broker.replication.follower import Follower
 from broker.replication.in_sync_replicas import InSyncReplicas
-from broker.replication.isr_state import IsrProposal, PendingIsr
+from broker.replication.isr_state import IsrCounts, IsrProposal, PendingIsr
 from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
 from config.topic import LONG_MAX
 from protocol.errors import ErrorCode, KafkaError
@@ -58,6 +58,9 @@ class PartitionEnvironment(Protocol):
 
     @property
     def broker_epoch(self) -> int: ...
+
+    @property
+    def isr_counts(self) -> IsrCounts: ...
 
     def alter_isr(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         """Send the proposal to the controller."""
@@ -219,6 +222,10 @@ class Partition:
         return self.in_sync.is_under_min_isr
 
     @property
+    def is_at_min_isr(self) -> bool:
+        return len(self.isr) == self.in_sync.min_isr
+
+    @property
     def is_flush_due(self) -> bool:
         """Whether flush.messages records or more are not durable yet."""
         log = self.log
@@ -322,6 +329,7 @@ class Partition:
         if fetch_offset != log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetched from {fetch_offset}, the log ends at {log.log_end_offset}")
         appended = log.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch)
+        self.metrics.replication_bytes_in += appended.size_bytes
         previous_high_watermark, previous_start_offset = log.high_watermark, log.log_start_offset
         # Within our own log: what the leader has committed beyond its end is yet to come. A new leader may know less than we do.
         log.set_high_watermark(leader_high_watermark)

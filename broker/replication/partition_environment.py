@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.replication.follower import NO_BROKER_EPOCH
+from broker.replication.isr_state import IsrCounts
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
@@ -34,6 +35,7 @@ class ClusterEnvironment:
     ) -> None:
         self.fetchers = fetchers
         self.replica_lag_time_max_ms = replica_lag_time_max_ms
+        self.isr_counts = IsrCounts()
         self._metadata = metadata
         self._waiting = waiting
         self._alter_isr = alter_isr

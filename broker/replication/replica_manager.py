@@ -74,6 +74,7 @@ class ReplicaManager:
             alter_isr=alter_isr,
             fetchers=fetchers or NoFetchers(),
         )
+        self.isr_counts = environment.isr_counts
         self._hosted = hosted = HostedPartitions(
             node_id=node_id,
             clock=clock,

@@ -8,16 +8,30 @@ import sys
 from pathlib import Path
 
 from broker.metrics import REQUESTS_PER_BATCH, Metrics, RequestMetrics, quantile_ns
-from broker.metrics_gauges import add_broker_gauges
+from broker.metrics_gauges import Following, add_broker_gauges, add_cluster_gauges
 from broker.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
+from broker.replication.fetcher_control import ReplicaLag
+from protocol.errors import ErrorCode
 from tests.broker.groups.transcript import stable_group
+from tests.broker.quorum.raft_world import World as RaftWorld
 from tests.broker.replication.world import World, batch
 from tests.support.clock import ManualClock
+from tests.support.doubles import stands_for
 
 
 def rendered(metrics: Metrics) -> dict[str, float]:
     lines = render(metrics.snapshot()).decode().splitlines()
     return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+
+
+@stands_for(Following)
+class Lagging:
+    """Replicas here that are 3 and 5 records behind; one more is not fetched."""
+
+    failed_partitions_count = 1
+
+    def replica_lags(self) -> list[ReplicaLag]:
+        return [ReplicaLag("ReplicaFetcherThread-0-2", "t", index, lag) for index, lag in enumerate((3, 5))]
 
 
 async def exchange(port: int, request: bytes) -> bytes:
@@ -150,7 +164,13 @@ def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
     script = stable_group("a")
     metrics = Metrics()
 
-    add_broker_gauges(metrics, replica_manager=world.replica_manager, group_coordinator=script.coordinator, metadata=world.metadata)
+    add_broker_gauges(
+        metrics,
+        replica_manager=world.replica_manager,
+        group_coordinator=script.coordinator,
+        metadata=world.metadata,
+        following=Lagging(),
+    )
     world.create_topic("t", replicas=(1, 2), isr=(1,))
     world.create_topic("gone", replicas=(2,), leader=-1)
     world.produce("t", batch(*"123456789"))
@@ -163,7 +183,100 @@ def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
     assert values["kafka_server_replicamanager_underreplicatedpartitions"] == 1
     assert values['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="Fetch"}'] == 4
     assert values["kafka_coordinator_group_groupmetadatamanager_numgroupsstable"] == 1
-    assert values["kafka_controller_kafkacontroller_offlinepartitionscount"] == 1
+    assert values['kafka_server_replicafetchermanager_maxlag{clientid="Replica"}'] == 5
+    assert values['kafka_server_replicafetchermanager_failedpartitionscount{clientid="Replica"}'] == 1
+    lag_labels = 'clientid="ReplicaFetcherThread-0-2",partition="0",topic="t"'
+    assert values[f"kafka_server_fetcherlagmetrics_consumerlag{{{lag_labels}}}"] == 3
+
+
+def test_changes_of_the_isr_are_counted_when_the_controller_has_answered(tmp_path: Path) -> None:
+    world = World(tmp_path, replica_lag_time_max_ms=1_000)
+    metrics = Metrics()
+    add_broker_gauges(
+        metrics,
+        replica_manager=world.replica_manager,
+        group_coordinator=stable_group("a").coordinator,
+        metadata=world.metadata,
+        following=Lagging(),
+    )
+    world.create_topic("t", replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas="2")
+    assert isr_values(metrics) == {"shrinks": 0, "expands": 0, "failed": 0, "at_min": 1, "under_min": 0}
+
+    world.follower_fetch(3, "t", 0, epoch=0)
+    world.proposals[-1].refuse(ErrorCode.UNKNOWN_SERVER_ERROR)  # sent again
+    world.proposals[-1].accept()
+    assert isr_values(metrics) == {"shrinks": 0, "expands": 1, "failed": 1, "at_min": 0, "under_min": 0}
+    world.produce("t", batch("x"))
+    world.clock.advance(2_000)
+    world.shrink_isrs()
+    world.proposals[-1].accept()
+
+    assert isr_values(metrics) == {"shrinks": 1, "expands": 1, "failed": 1, "at_min": 0, "under_min": 1}
+
+
+def test_a_change_of_the_isr_whose_commit_comes_before_its_answer_is_counted_once(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    counts = world.replica_manager.isr_counts
+    world.create_topic("t", replicas=(1, 2, 3), isr=(1, 2))
+    world.follower_fetch(3, "t", 0, epoch=0)
+
+    world.change_partition("t", isr=[1, 2, 3])
+    world.proposals[-1].accept()
+    assert (counts.expands, counts.shrinks) == (1, 0)
+
+    world.change_partition("t", isr=[1, 2])  # another node's decision
+
+    assert (counts.expands, counts.shrinks, counts.failed_updates) == (1, 0, 0)
+
+
+def isr_values(metrics: Metrics) -> dict[str, float]:
+    values = rendered(metrics)
+    prefix = "kafka_server_replicamanager"
+    return {
+        "shrinks": values[f"{prefix}_isrshrinks_total"],
+        "expands": values[f"{prefix}_isrexpands_total"],
+        "failed": values[f"{prefix}_failedisrupdates_total"],
+        "at_min": values[f"{prefix}_atminisrpartitioncount"],
+        "under_min": values[f"{prefix}_underminisrpartitioncount"],
+    }
+
+
+def test_cluster_and_quorum_are_told_by_each_node(tmp_path: Path) -> None:
+    quorum = RaftWorld(1)
+    assert quorum.run_until(60_000, stop=lambda: any(node.replica.raft.high_watermark for node in quorum.nodes.values()))  # type: ignore[union-attr]
+    rafts = [node.replica.raft for node in quorum.nodes.values() if node.replica is not None]
+    leader = next(raft for raft in rafts if raft.is_leader)
+    world = World(tmp_path)
+    world.create_topic("before", replicas=(2,))
+    world.change_partition("before", leader=1)
+    all_metrics = [Metrics() for _ in rafts]
+    for metrics, raft in zip(all_metrics, rafts, strict=True):
+        add_cluster_gauges(metrics, metadata=world.metadata, raft=raft)
+
+    world.create_topic("t", replicas=(1, 2))
+    world.change_partition("t", leader=2)
+    world.change_partition("t", leader=1, leader_recovery_state=1, isr=[1])
+    world.create_topic("gone", replicas=(2,), leader=-1)
+    world.register_broker(3, is_fenced=True)
+
+    scraped = [rendered(metrics) for metrics in all_metrics]
+    for values, raft in zip(scraped, rafts, strict=True):
+        assert values["kafka_controller_kafkacontroller_activecontrollercount"] == (raft is leader)
+        assert values["kafka_controller_kafkacontroller_offlinepartitionscount"] == 1
+        assert values["kafka_controller_kafkacontroller_globalpartitioncount"] == 3
+        assert values["kafka_controller_kafkacontroller_fencedbrokercount"] == 1
+        assert values["kafka_controller_kafkacontroller_activebrokercount"] == 2
+        assert values["kafka_controller_controllerstats_leaderelectionrateandtimems_count"] == 2
+        assert values["kafka_controller_controllerstats_uncleanleaderelections_total"] == 1
+        assert values["kafka_server_raftmetrics_current_leader"] == leader.leader_id
+        assert values["kafka_server_raftmetrics_current_epoch"] == leader.epoch
+        assert values["kafka_server_raftmetrics_log_end_offset"] == raft.log.end_offset
+        assert values["kafka_server_raftmetrics_number_of_voters"] == 3
+        state = "leader" if raft is leader else "follower"
+        assert values[f'kafka_server_raftmetrics_current_state{{current_state="{state}"}}'] == 1
+    leader_values = scraped[rafts.index(leader)]
+    assert leader_values["kafka_server_raftmetrics_current_vote"] == leader.leader_id
+    assert leader_values["kafka_server_raftmetrics_high_watermark"] == leader.high_watermark
 
 
 def test_groups_that_are_still_loading_do_not_spoil_a_scrape(tmp_path: Path) -> None:
@@ -172,6 +285,12 @@ def test_groups_that_are_still_loading_do_not_spoil_a_scrape(tmp_path: Path) -> 
     script.restart(is_loaded=False)
     metrics = Metrics()
 
-    add_broker_gauges(metrics, replica_manager=world.replica_manager, group_coordinator=script.coordinator, metadata=world.metadata)
+    add_broker_gauges(
+        metrics,
+        replica_manager=world.replica_manager,
+        group_coordinator=script.coordinator,
+        metadata=world.metadata,
+        following=Lagging(),
+    )
 
     assert rendered(metrics)["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 0

@@ -29,7 +29,17 @@ class Phase(Enum):
 class FetchState:
     """One partition. `fetch_offset` is its log's end but while it is TRUNCATING; times are monotonic milliseconds."""
 
-    __slots__ = ("delayed_until_ms", "delays_count", "fetch_offset", "key", "last_fetched_epoch", "leader_epoch", "partition", "phase")
+    __slots__ = (
+        "delayed_until_ms",
+        "delays_count",
+        "fetch_offset",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "leader_high_watermark",
+        "partition",
+        "phase",
+    )
 
     def __init__(self, partition: FollowedPartition, start: InitialFetch) -> None:
         self.partition = partition
@@ -41,6 +51,12 @@ class FetchState:
         self.delayed_until_ms = NOT_DELAYED
         self.delays_count = 0
         """In a row, for want of a leader of this epoch."""
+        self.leader_high_watermark = 0  # as its last answer says
+
+    @property
+    def lag(self) -> int:
+        """Records that the leader has committed and this replica lacks."""
+        return max(0, self.leader_high_watermark - self.fetch_offset)
 
     @property
     def is_ready(self) -> bool:

@@ -92,6 +92,10 @@ class LeaderFetcher:
         """How many partitions it fetches. One that failed is not among them: newer metadata brings it back."""
         return len(self._states)
 
+    def lags(self) -> Iterator[tuple[FollowedPartition, int]]:
+        """How many records each partition is behind its leader's high watermark."""
+        return ((state.partition, state.lag) for state in self._states.values())
+
     @property
     def wakes_at_ms(self) -> int | None:
         """When the first delay ends; None where nothing is delayed."""
@@ -291,6 +295,7 @@ class LeaderFetcher:
             leader_log_start_offset=data.log_start_offset,
             now_ms=wall_ms,
         )
+        state.leader_high_watermark = data.high_watermark
         self._changed[state.key] = None  # its log start may have moved
         if appended.size_bytes:
             self._note_log_end(state)

@@ -8,7 +8,7 @@ Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
@@ -18,7 +18,7 @@ from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_
 from broker.replication.fetcher.leader_fetcher import FetcherSettings, LeaderFetcher
 from broker.replication.fetcher.replica_fetcher import Connect, Endpoint, ReplicaFetcher
 from broker.replication.fetcher.versions import LeaderVersions, leader_versions
-from broker.replication.fetcher_control import FollowedPartition, InitialFetch
+from broker.replication.fetcher_control import FollowedPartition, InitialFetch, ReplicaLag
 from broker.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -74,6 +74,17 @@ class ReplicaFetcherManager:
             fetcher.remove(partition)
             if not len(fetcher) and self._closing is None:
                 self._closing = self._clock.call_later(0, self._close_idle)
+
+    @property
+    def failed_count(self) -> int:
+        """Partitions that are fetched no more until newer metadata comes."""
+        return len(self._by_partition) - sum(map(len, self._fetchers.values()))
+
+    def lags(self) -> Iterator[ReplicaLag]:
+        """Of each partition that follows a leader."""
+        for fetcher in self._fetchers.values():
+            for partition, lag in fetcher.lags():
+                yield ReplicaLag(fetcher.name, partition.topic, partition.partition, lag)
 
     def close(self) -> None:
         """Fetch nothing more."""

@@ -82,6 +82,15 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._fetcher)
 
+    @property
+    def name(self) -> str:
+        """As Kafka names the thread that does this."""
+        return f"ReplicaFetcherThread-{self._number}-{self.leader_id}"
+
+    def lags(self) -> Iterator[tuple[FollowedPartition, int]]:
+        """As LeaderFetcher.lags."""
+        return self._fetcher.lags()
+
     def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
         self._fetcher.add(partition, start)
         self._has_news = True
