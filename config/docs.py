@@ -251,7 +251,7 @@ replica.fetch.response.max.bytes  Bytes a follower asks for in one response.
 replica.fetch.wait.max.ms  Longest wait of a follower's fetch.
 replica.high.watermark.checkpoint.interval.ms  Longest time between checkpoints of high watermarks; the others write them too.
 replica.lag.time.max.ms  How long a follower may lag before it leaves the in-sync replicas.
-replica.selector.class  A Java class that picks the replica to fetch from; setting it stops the start, for it cannot be loaded.
+replica.selector.class  Who serves consumers: with org.apache.kafka.common.replica.RackAwareReplicaSelector a replica in their rack.
 replica.socket.timeout.ms  Longest wait for a leader's answer.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.

@@ -20,6 +20,9 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+
 # Broker properties that stand in for each other, the one that wins first (Kafka's DynamicBrokerConfig.brokerConfigSynonyms).
 _SYNONYMS: dict[str, tuple[str, ...]] = {}
 for _group in (

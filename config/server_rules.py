@@ -19,7 +19,7 @@ from config.endpoints import (
     parse_voters,
 )
 from config.properties import ConfigError, Value
-from config.server import SERVER_PROPERTIES, ServerConfig
+from config.server import LEADER_SELECTOR, RACK_AWARE_SELECTOR, SERVER_PROPERTIES, ServerConfig
 from config.topic import topic_defaults
 
 DEFAULT_NODE_ID = 1
@@ -33,7 +33,6 @@ NOT_SUPPORTED = {
     "create.topic.policy.class.name": "policies written in Java cannot be loaded",
     "alter.config.policy.class.name": "policies written in Java cannot be loaded",
     "client.quota.callback.class": "callbacks written in Java cannot be loaded",
-    "replica.selector.class": "replica selectors written in Java cannot be loaded",
     "config.providers": "config providers are not supported",
     "cordoned.log.dirs": "log directories cannot be cordoned yet",
     "remote.log.storage.system.enable": "tiered storage is not supported",
@@ -73,6 +72,10 @@ def _refuse_unsupported(values: Mapping[str, Value]) -> None:
     for name in NOT_SUPPORTED.keys() & values.keys():
         if values[name] != SERVER_PROPERTIES[name].default:
             raise ConfigError(name, SERVER_PROPERTIES[name].format(values[name]), NOT_SUPPORTED[name])
+    selector = values["replica.selector.class"]
+    if selector not in (None, "", LEADER_SELECTOR, RACK_AWARE_SELECTOR):
+        reason = f"must be {RACK_AWARE_SELECTOR} or {LEADER_SELECTOR}: other selectors, written in Java, cannot be loaded"
+        raise ConfigError("replica.selector.class", selector, reason)
 
 
 def _node_fields(values: Mapping[str, Value]) -> dict[str, Any]:

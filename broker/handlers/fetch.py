@@ -14,11 +14,12 @@ Behaviour:
 - Replicas: an id that is not in the partition's replica set is refused, so on a single node every one is.
 
 Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320).
-v10 zstd topics. v11 consumers may fetch from followers (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID,
-INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951).
+v10 zstd topics. v11 consumers may fetch from followers, and a leader sends them to one in their rack where replica.selector.class says so
+(KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in
+place of replica_id. v16 the current leader and its endpoint (KIP-951).
 v17 and v18 add what replicas of the metadata log alone tell: their directory and the high watermark that they know.
 
-Not done: preferred read replicas, quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
+Not done: quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from broker.deferred import Deferred
 from broker.handlers.fetch_answers import FetchAnswers
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
-from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead, RackFetchParams
 from broker.replication.fetch_session import PartitionKey, partition_key
 from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache
 from broker.services import Handler, Services
@@ -73,6 +74,7 @@ class FetchHandler:
 
     def __init__(self, services: Services) -> None:
         self._reader = services.replica_manager.reader
+        self._selects_replicas = self._reader.selector is not None
         self._purgatory = services.replica_manager.fetch_purgatory
         self._metadata = services.metadata
         self._clock = services.clock
@@ -109,14 +111,14 @@ class FetchHandler:
             return FetchResponse(error_code=session)
         session.is_from_follower = replica_id >= 0
         if len(session.targets) > PARTITIONS_AT_ONCE:
-            return self._fetch_in_turns(session, self._params(request, replica_id, version), version, listener_name)
+            return self._fetch_in_turns(session, self._params(request, replica_id, version, listener_name), version, listener_name)
         readable, unknown = self._split_targets(session.targets)
         if session.watching is not None:
             for read in unknown:
                 session.watching.unwatch(read.target)
         if not readable and not session.has_quiet_partitions:
             return self._respond(session, unknown, version, listener_name)
-        params = self._params(request, replica_id, version)
+        params = self._params(request, replica_id, version, listener_name)
         try:
             return self._fetch(params, session, readable, unknown, version, listener_name, self._run_blocking is None)
         except ColdRead as cold:
@@ -153,9 +155,9 @@ class FetchHandler:
             deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
 
-    def _params(self, request: FetchRequest, replica_id: int, version: int) -> FetchParams:
+    def _params(self, request: FetchRequest, replica_id: int, version: int, listener_name: str) -> FetchParams:
         max_bytes = max(0, min(request.max_bytes, self._max_bytes))
-        return FetchParams(
+        params = FetchParams(
             replica_id=replica_id,
             replica_epoch=request.replica_state.replica_epoch,
             max_wait_ms=min(request.max_wait_ms, MAX_WAIT_MS_LIMIT),
@@ -164,6 +166,9 @@ class FetchHandler:
             isolation=_isolation(request, replica_id),
             fetch_only_leader=replica_id >= 0 or version < FOLLOWER_READS_VERSION_MIN,
         )
+        if request.rack_id and self._selects_replicas and replica_id < 0:
+            return RackFetchParams(params, request.rack_id, listener_name)
+        return params
 
     # -- very many partitions, in turns -------------------------------------------------------------------------------
 
@@ -190,7 +195,7 @@ class FetchHandler:
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
         session.is_from_follower = replica_id >= 0
-        params = self._params(request, replica_id, context.api_version)
+        params = self._params(request, replica_id, context.api_version, context.connection.listener.name)
         return (yield from self._fetch_in_turns(session, params, context.api_version, context.connection.listener.name))
 
     def _fetch_in_turns(self, session: FetchContext, params: FetchParams, version: int, listener_name: str) -> Work:

@@ -60,7 +60,8 @@ class FetchAnswers:
         answer = session.answer(reads)
         if len(answer.reads) == 1 and version >= TEMPLATE_VERSION_MIN:
             read = answer.reads[0]
-            if read.error_code is ErrorCode.NONE and read.diverging_epoch is None and not read.aborted_transactions:
+            is_usual = read.error_code is ErrorCode.NONE and read.diverging_epoch is None and read.preferred_read_replica < 0
+            if is_usual and not read.aborted_transactions:
                 template = self._find_template(version, read)
                 if template is not None:
                     return self._fill_template(template, answer.session_id, read, session)
@@ -155,6 +156,7 @@ def _partition_data(read: PartitionRead) -> PartitionData:
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
         aborted_transactions=[] if read.error_code in NEVER_READ_ERRORS else None,
+        preferred_read_replica=read.preferred_read_replica,
         records=read.records,
     )
     if read.aborted_transactions is not None:

@@ -25,6 +25,7 @@ NO_EPOCH = -1  # in a request: "do not check"
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 UNKNOWN_OFFSET = -1
+NO_REPLICA = -1
 EMPTY_RECORDS: Final = b""  # zero-length, never null: Java's client takes null records for an error
 
 
@@ -40,6 +41,9 @@ class FetchParams:
     """What holds for all partitions of one fetch. Sizes are clamped by the handler."""
 
     __slots__ = ("fetch_only_leader", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "replica_epoch", "replica_id")
+
+    rack_id = ""
+    """Where a replica may serve instead of the leader: RackFetchParams have one."""
 
     def __init__(
         self,
@@ -62,6 +66,16 @@ class FetchParams:
     @property
     def is_from_follower(self) -> bool:
         return self.replica_id >= 0
+
+
+class RackFetchParams(FetchParams):
+    """Of a consumer that a replica in its rack may serve, on the listener by which it came (KIP-392)."""
+
+    def __init__(self, params: FetchParams, rack_id: str, listener_name: str) -> None:
+        for name in FetchParams.__slots__:
+            setattr(self, name, getattr(params, name))
+        self.rack_id = rack_id
+        self.listener_name = listener_name
 
 
 class FetchTarget:
@@ -125,6 +139,9 @@ class DivergingEpoch(NamedTuple):
 class PartitionRead:
     """What reading one target gave. All offsets are -1 when `error_code` is set. Its last owner calls `release`."""
 
+    preferred_read_replica = NO_REPLICA
+    """Where the consumer is to read instead: RedirectedRead has one."""
+
     __slots__ = (
         "aborted_transactions",
         "diverging_epoch",
@@ -153,12 +170,25 @@ class PartitionRead:
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: DivergingEpoch | None = None
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to answer beside records, for which nobody waits."""
+        return self.error_code is not ErrorCode.NONE or self.diverging_epoch is not None or self.preferred_read_replica != NO_REPLICA
+
     def release(self) -> None:
         """Give back the records; nobody will send them."""
         records, self.records = self.records, EMPTY_RECORDS
         release = getattr(records, "release", None)
         if release is not None:
             release()
+
+
+class RedirectedRead(PartitionRead):
+    """Nothing was read: another replica is to serve this consumer (KIP-392)."""
+
+    def __init__(self, target: FetchTarget, log: Log, replica_id: int) -> None:
+        super().__init__(target, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+        self.preferred_read_replica = replica_id
 
 
 class PartitionWatcher(Protocol):

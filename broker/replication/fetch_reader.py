@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cold_reads import read_in_turns
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
-from broker.replication.fetch_data import FetchablePartition, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetch_data import FetchablePartition, FetchParams, FetchTarget, PartitionRead, RackFetchParams, RedirectedRead
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.page_cache import not_waiting
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.replication.hosted_partitions import HostedPartitions
     from broker.replication.log_directories import LogDirectories
     from broker.replication.partition import Partition
+    from broker.replication.replica_selector import RackAwareReplicaSelector
     from broker.replication.waiting_requests import WaitingRequests
 
 PARTITIONS_PER_PIECE = 64
@@ -35,13 +36,21 @@ PARTITIONS_PER_READ_PIECE = 16
 class FetchReader:
     """See the module's docstring."""
 
-    def __init__(self, hosted: HostedPartitions, waiting: WaitingRequests, log_directories: LogDirectories, clock: Clock) -> None:
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        waiting: WaitingRequests,
+        log_directories: LogDirectories,
+        clock: Clock,
+        selector: RackAwareReplicaSelector | None,
+    ) -> None:
         self._hosted = hosted
         self._topics = hosted.topics
         self._waiting = waiting
         self._purgatory = waiting.fetches
         self._log_directories = log_directories
         self._clock = clock
+        self.selector = selector
 
     def fetch(self, params: FetchParams, targets: list[FetchTarget], on_done: OnFetched) -> DelayedFetch | None:
         """Read the targets in their order; `on_done` gets one PartitionRead for each and owns their records.
@@ -63,7 +72,7 @@ class FetchReader:
         Answers at once when there are min_bytes, nothing to wait for, or an error or divergence to answer; else waits at most
         max_wait_ms. Each partition occurs once. Within a `session` that watches, the targets are what changed; it waits for all."""
         may_wait = params.max_wait_ms > 0 and (bool(targets) or session is not None)
-        if may_wait and params.min_bytes == 1 and params.replica_id < 0:
+        if may_wait and params.min_bytes == 1 and params.replica_id < 0 and not params.rack_id:
             idle = self._find_idle(params, targets)
             if idle is not None:
                 return self._delayed(params, targets, idle, session, is_idle=True)
@@ -78,7 +87,7 @@ class FetchReader:
         readable_bytes = 0
         for read in reads:
             readable_bytes += len(read.records)
-            if read.error_code is not ErrorCode.NONE or read.diverging_epoch is not None:
+            if read.error_code is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
                 return reads
         if not may_wait or readable_bytes >= params.min_bytes:
             return reads
@@ -103,7 +112,7 @@ class FetchReader:
     ) -> Generator[Deferred | None, Any, list[PartitionRead] | DelayedFetch]:
         """As `fetch_now`; give a DelayedFetch to `park_in_turns`, because idle partitions may have changed since."""
         may_wait = params.max_wait_ms > 0 and (bool(targets) or session is not None)
-        if may_wait and params.min_bytes == 1 and params.replica_id < 0:
+        if may_wait and params.min_bytes == 1 and params.replica_id < 0 and not params.rack_id:
             idle = yield from self._find_idle_in_turns(params, targets)
             if idle is not None:
                 if session is not None:
@@ -114,7 +123,7 @@ class FetchReader:
             if session is not None:
                 yield from self._watch_in_turns(session, targets, is_idle=False)
             readable_bytes = sum(len(read.records) for read in reads)
-            has_news = any(read.error_code is not ErrorCode.NONE or read.diverging_epoch is not None for read in reads)
+            has_news = any(read.has_news for read in reads)
             if not may_wait or has_news or readable_bytes >= params.min_bytes:
                 return reads
         except BaseException:
@@ -274,6 +283,11 @@ class FetchReader:
                 partition.metrics.total_fetch_requests += 1
             if target.topic_id != partition.topic_id and any(target.topic_id):
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            if self.selector is not None and isinstance(params, RackFetchParams):
+                replica_id = self.selector.find_replica(partition, params, target)
+                if replica_id is not None:
+                    partition.check_leader_epoch(target.current_leader_epoch)
+                    return RedirectedRead(target, partition.log, replica_id)
             leader_end_offset = partition.log.log_end_offset
             read = partition.read(target, params, max_bytes, minimum_one_batch)
             if advanced is not None and params.replica_id >= 0 and read.diverging_epoch is None:

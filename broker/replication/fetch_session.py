@@ -221,6 +221,7 @@ def key_of(target: FetchTarget) -> PartitionKey:
 def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:
     """Whether an incremental response must carry the partition; notes what the response says of it."""
     is_news = len(read.records) > 0 or read.diverging_epoch is not None or read.error_code is not ErrorCode.NONE
+    is_news = is_news or read.preferred_read_replica >= 0
     # With an error the watermark is -1: the partition is sent again once the error is over.
     if read.high_watermark != target.sent_high_watermark:
         target.sent_high_watermark = read.high_watermark

@@ -21,6 +21,7 @@ from broker.replication.metadata_follower import MetadataFollower
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
 from broker.replication.produce_path import AppendEntry, ProducePath
 from broker.replication.waiting_requests import WaitingRequests
+from config.server import RACK_AWARE_SELECTOR
 from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from broker.replication.delayed_produce import DelayedProduce, OnAppended
     from broker.replication.fetch_data import FetchParams, FetchTarget
     from broker.replication.partition import Partition
+    from broker.replication.replica_selector import RackAwareReplicaSelector
     from config.server import ServerConfig
     from storage.errors import StorageError
     from storage.log_manager import LogManager
@@ -101,7 +103,7 @@ class ReplicaManager:
         self._isr_expiration: IsrExpiration | None = None
         if alter_isr is not None:
             self._isr_expiration = IsrExpiration(hosted, clock, replica_lag_time_max_ms=config.replica_lag_time_max_ms)
-        self.reader = FetchReader(hosted, waiting, self._log_directories, clock)
+        self.reader = FetchReader(hosted, waiting, self._log_directories, clock, _make_selector(config, metadata))
 
     # -- the partitions ----------------------------------------------------------------------------------------------
 
@@ -182,3 +184,11 @@ class ReplicaManager:
     def fail_log_dir(self, path: Path | str, error: StorageError) -> None:
         """As LogDirectories.fail."""
         self._log_directories.fail(path, error)
+
+
+def _make_selector(config: ServerConfig, metadata: MetadataCache) -> RackAwareReplicaSelector | None:
+    if config.replica_selector_class != RACK_AWARE_SELECTOR:
+        return None  # the leader serves all, which is what Kafka's LeaderSelector says too
+    from broker.replication.replica_selector import RackAwareReplicaSelector
+
+    return RackAwareReplicaSelector(metadata)

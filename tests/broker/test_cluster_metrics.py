@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.broker.test_cluster_processes import make_node, start, until
 from tests.clients.adapters import ConfluentKafka
-from tests.support.broker import BrokerProcess
+from tests.support.cluster import Cluster, free_ports
 from tests.support.messages import Message
-from tests.support.process import free_port
-from tests.support.wire import WireClient
 
 PARTITIONS = 3
 COUNT = 60
@@ -24,39 +20,28 @@ RAFT = "kafka_server_raftmetrics"
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
-    ports = {node_id: free_port() for node_id in (1, 2, 3)}
-    voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
-    made = {node_id: make_node(tmp_path, node_id, voters, port) for node_id, port in ports.items()}
-    for node in made.values():
-        node.settings |= {
-            "barnabas.metrics.listener": f"127.0.0.1:{free_port()}",
-            "min.insync.replicas": "2",
-            "broker.session.timeout.ms": "3000",
-            "broker.heartbeat.interval.ms": "500",
-        }
-    start(made)
-    yield made
-    for node in made.values():
-        if node.is_running:
-            node.kill()
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    listeners = {
+        node_id: {"barnabas.metrics.listener": f"127.0.0.1:{port}"} for node_id, port in zip((1, 2, 3), free_ports(3), strict=True)
+    }
+    settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    with Cluster(tmp_path, settings=settings, node_settings=listeners) as cluster:
+        yield cluster
 
 
-def scrape(node: BrokerProcess) -> dict[str, float]:
-    url = f"http://{node.settings['barnabas.metrics.listener']}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+def scrape(cluster: Cluster) -> dict[int, dict[str, float]]:
+    """What each running node tells."""
+    return {node_id: _scrape(cluster.nodes[node_id].settings["barnabas.metrics.listener"]) for node_id in cluster.running}
+
+
+def _scrape(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
 
 
-def create(node: BrokerProcess, name: str) -> bool:
-    topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=3)
-    with WireClient(node.host, node.port) as client:
-        return client.request(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5).topics[0].error_code in (0, 36)
-
-
-def all_of(nodes: dict[int, BrokerProcess], name: str) -> list[float]:
-    return [scrape(node)[name] for node in nodes.values()]
+def wait_for_sum(cluster: Cluster, name: str, wanted: float) -> None:
+    cluster.wait_for(lambda: sum(values[name] for values in scrape(cluster).values()) == wanted, f"{name} to be {wanted} in all")
 
 
 def is_quorum_told(values: dict[str, float], leader_id: int) -> bool:
@@ -69,36 +54,39 @@ def is_quorum_told(values: dict[str, float], leader_id: int) -> bool:
     )
 
 
-def test_replication_and_quorum_are_told_before_and_after_a_node_is_killed(nodes: dict[int, BrokerProcess]) -> None:
-    until(lambda: create(nodes[1], "t"), "the topic is created")
+def test_replication_and_quorum_are_told_before_and_after_a_node_is_killed(cluster: Cluster) -> None:
+    cluster.create_topic("t", partitions=PARTITIONS)
     messages = [Message(number % PARTITIONS, None, b"%d" % number) for number in range(COUNT)]
-    ConfluentKafka().produce(nodes[1], "t", messages)
+    ConfluentKafka().produce(cluster.nodes[1], "t", messages)
+    wait_for_sum(cluster, f"{MANAGER}_leadercount", PARTITIONS)
+    wait_for_sum(cluster, f"{MANAGER}_underreplicatedpartitions", 0)
+    wait_for_sum(cluster, 'kafka_server_replicafetchermanager_maxlag{clientid="Replica"}', 0)
+    first = scrape(cluster)
 
-    until(lambda: sum(all_of(nodes, f"{MANAGER}_leadercount")) == PARTITIONS, "each partition is led by one")
-    until(lambda: all_of(nodes, f"{MANAGER}_underreplicatedpartitions") == [0, 0, 0], "the ISRs are full")
-    until(lambda: sum(all_of(nodes, "kafka_server_brokertopicmetrics_replicationbytesin_total")) > 2 * COUNT, "followers count bytes")
-    until(lambda: all_of(nodes, 'kafka_server_replicafetchermanager_maxlag{clientid="Replica"}') == [0, 0, 0], "followers have caught up")
-    first = {node_id: scrape(node) for node_id, node in nodes.items()}
     (controller_id,) = [node_id for node_id, values in first.items() if values[f"{CONTROLLER}_activecontrollercount"] == 1]
     assert all(is_quorum_told(values, controller_id) for values in first.values())
     assert first[controller_id][f'{RAFT}_current_state{{current_state="leader"}}'] == 1
-    assert sum(values["kafka_server_brokertopicmetrics_replicationbytesout_total"] for values in first.values()) > 0
+    for direction in ("in", "out"):
+        assert sum(values[f"kafka_server_brokertopicmetrics_replicationbytes{direction}_total"] for values in first.values()) > 2 * COUNT
     assert all(values["kafka_server_brokertopicmetrics_bytesout_total"] == 0 for values in first.values())  # no consumer has read
     assert all(values[f"{CONTROLLER}_activebrokercount"] == 3 for values in first.values())
 
-    killed_id = next(node_id for node_id in nodes if node_id != controller_id)
-    killed = nodes.pop(killed_id)
-    killed.kill()
-    until(lambda: all_of(nodes, f"{CONTROLLER}_fencedbrokercount") == [1, 1], "it is fenced")
-    until(lambda: sum(all_of(nodes, f"{MANAGER}_underreplicatedpartitions")) == PARTITIONS, "all lack a replica")
-    assert sum(all_of(nodes, f"{MANAGER}_atminisrpartitioncount")) == PARTITIONS
-    assert all_of(nodes, f"{MANAGER}_underminisrpartitioncount") == [0, 0]
-    assert all_of(nodes, f"{CONTROLLER}_offlinepartitionscount") == [0, 0]
-    led_count = first[killed_id][f"{MANAGER}_leadercount"]
-    elections = "kafka_controller_controllerstats_leaderelectionrateandtimems_count"
-    assert [scrape(node)[elections] - first[node_id][elections] for node_id, node in nodes.items()] == [led_count, led_count]
-    assert all_of(nodes, "kafka_controller_controllerstats_uncleanleaderelections_total") == [0, 0]
+    killed = next(node_id for node_id in cluster.running if node_id != controller_id)
+    cluster.kill(killed)
+    wait_for_sum(cluster, f"{CONTROLLER}_fencedbrokercount", 2)
+    wait_for_sum(cluster, f"{MANAGER}_underreplicatedpartitions", PARTITIONS)
+    wait_for_sum(cluster, f"{MANAGER}_atminisrpartitioncount", PARTITIONS)
+    second = scrape(cluster)
 
-    killed.start()
-    until(lambda: sum(all_of(nodes, f"{MANAGER}_isrexpands_total")) >= PARTITIONS, "it is in the ISRs again")
-    until(lambda: all_of(nodes, f"{CONTROLLER}_activebrokercount") == [3, 3], "it is active again")
+    led_count = first[killed][f"{MANAGER}_leadercount"]
+    elections = "kafka_controller_controllerstats_leaderelectionrateandtimems_count"
+    for node_id, values in second.items():
+        assert values[elections] - first[node_id][elections] == led_count
+        assert values["kafka_controller_controllerstats_uncleanleaderelections_total"] == 0
+        assert values[f"{MANAGER}_underminisrpartitioncount"] == values[f"{CONTROLLER}_offlinepartitionscount"] == 0
+
+    cluster.start(killed)
+    cluster.wait_in_sync("t")
+    wait_for_sum(cluster, f"{CONTROLLER}_activebrokercount", 9)
+    third = scrape(cluster)
+    assert sum(values[f"{MANAGER}_isrexpands_total"] for values in third.values()) == PARTITIONS

@@ -182,3 +182,11 @@ def test_our_finite_limits_count_where_kafka_has_none() -> None:
     assert ServerConfig().connections_limit == 10_000
     assert server_config({"max.connections": "7"}).connections_limit == 7
     assert server_config({"queued.max.request.bytes": "200000000"}).queued_request_bytes_limit == 200_000_000
+
+
+def test_replica_selectors_of_kafka_are_taken_and_others_refused() -> None:
+    name = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+    assert server_config({"replica.selector.class": name}).replica_selector_class == name
+    server_config({"replica.selector.class": "org.apache.kafka.common.replica.LeaderSelector"})
+    assert "replica.selector.class" in refusal(replica_selector_class="com.example.Nearest")

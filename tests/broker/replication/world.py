@@ -223,9 +223,9 @@ class World:
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
-    def register_broker(self, node_id: int, *, epoch: int = 0, is_fenced: bool = False) -> None:
+    def register_broker(self, node_id: int, *, epoch: int = 0, is_fenced: bool = False, rack: str | None = None) -> None:
         endpoint = BrokerEndpoint(name="PLAINTEXT", host=f"host{node_id}", port=9092, security_protocol=0)
-        record = RegisterBrokerRecord(broker_id=node_id, broker_epoch=epoch, end_points=[endpoint], rack=None, fenced=is_fenced)
+        record = RegisterBrokerRecord(broker_id=node_id, broker_epoch=epoch, end_points=[endpoint], rack=rack, fenced=is_fenced)
         self.metadata.apply_committed([record])
 
     def shut_down_broker(self, node_id: int) -> None:
