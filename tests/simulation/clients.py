@@ -13,6 +13,7 @@ from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from tests.simulation.connection import ClientConnection, LostError
@@ -21,6 +22,8 @@ from tests.simulation.network import SimulatedNetwork
 
 PRODUCE_VERSION = 9
 INIT_PRODUCER_ID_VERSION = 4
+METADATA_VERSION = 9
+CONNECT_TIMEOUT_S = 2.0  # where there are other nodes to try
 RETRY_MIN_S, RETRY_MAX_S = 0.01, 0.1
 VALUE_SIZE_MAX = 300
 EPOCH_S = 1_700_000_000.0  # of the true time when a run begins
@@ -45,10 +48,13 @@ RETRIED = frozenset(
 """What a stock client tries again."""
 
 
-class Client:
-    """One client on a host of its own, with one connection at a time."""
+Address = tuple[str, int]
 
-    def __init__(self, name: str, network: SimulatedNetwork, address: tuple[str, int], history: History, draw: random.Random) -> None:
+
+class Client:
+    """One client on a host of its own, with one connection to each node that it needs. `addresses` are those of all nodes."""
+
+    def __init__(self, name: str, network: SimulatedNetwork, addresses: list[Address], history: History, draw: random.Random) -> None:
         self.name = name
         self.network = network
         self.loop = network.loop
@@ -56,24 +62,58 @@ class Client:
         self.draw = draw
         self.is_stopping = False
         self.operations_count = 0
-        self._address = address
-        self._connection: ClientConnection | None = None
+        self._addresses = addresses
+        self._home = addresses[0]  # the node that is asked what any node can answer
+        self._connections: dict[Address, ClientConnection] = {}
+        self._leaders: dict[Key, Address] = {}
 
     @property
     def now_s(self) -> float:
         return self.loop.time()
 
-    async def connected(self) -> ClientConnection:
-        """The connection, a new one if there is none. LostError when nobody answers."""
-        if self._connection is None or self._connection.is_closed:
-            self._connection = await ClientConnection.open(self.network, self.name, *self._address)
-        return self._connection
+    @property
+    def is_of_cluster(self) -> bool:
+        return len(self._addresses) > 1
 
-    async def ask(self, message: Any, version: int) -> Any:
-        """The answer to one request; raises LostError."""
-        return await (await self.connected()).send(message, version)
+    async def connected(self, to: Address | None = None) -> ClientConnection:
+        """The connection to `to`, or to any node, a new one if there is none. LostError when nobody answers."""
+        connection = self._connections.get(to or self._home)
+        if connection is None or connection.is_closed:
+            if to is None and self.is_of_cluster:
+                self._home = self.draw.choice(self._addresses)
+            address = to or self._home
+            opened = ClientConnection.open(self.network, self.name, *address)
+            try:
+                connection = await (asyncio.wait_for(opened, CONNECT_TIMEOUT_S) if self.is_of_cluster else opened)
+            except TimeoutError as error:
+                raise LostError("connecting took too long") from error
+            self._connections[address] = connection
+        return connection
+
+    async def ask(self, message: Any, version: int, to: Address | None = None) -> Any:
+        """The answer to one request, of `to` or of any node; raises LostError."""
+        return await (await self.connected(to)).send(message, version)
+
+    async def leader_of(self, key: Key) -> Address:
+        """Where the partition's leader is, as far as this client knows. LostError when nobody tells."""
+        if not self.is_of_cluster:
+            return self._home
+        if key not in self._leaders:
+            response = await self.ask(MetadataRequest(topics=None), METADATA_VERSION)
+            brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+            self._leaders = {
+                (topic.name, partition.partition_index): brokers[partition.leader_id]
+                for topic in response.topics
+                for partition in topic.partitions
+                if partition.leader_id in brokers
+            }
+        if key not in self._leaders:
+            raise LostError(f"{key} has no leader")
+        return self._leaders[key]
 
     async def back_off(self) -> None:
+        """Wait a little, and ask anew who leads."""
+        self._leaders.clear()
         await asyncio.sleep(self.draw.uniform(RETRY_MIN_S, RETRY_MAX_S))
 
     def note(self, text: str) -> None:
@@ -84,8 +124,8 @@ class Client:
         self.history.find("unexpected-error", (round(self.now_s, 6), self.name, what, name_of(error)))
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        for connection in self._connections.values():
+            connection.close()
 
 
 @dataclass(slots=True)
@@ -176,7 +216,7 @@ class Producer(Client):
     async def _send_window(self, lane: Lane) -> None:
         """Send all that is not acknowledged, in order, until it is. Raises LostError: whether the rest was appended is unknown."""
         while lane.window:
-            connection = await self.connected()
+            connection = await self.connected(await self.leader_of(lane.key))
             answers = [connection.send(self._request(lane, batch), PRODUCE_VERSION) for batch in lane.window]
             for batch in lane.window:
                 batch.tries_count += 1

@@ -10,7 +10,7 @@ from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records import crc_is_valid, iterate_headers, iterate_records
-from tests.simulation.clients import RETRIED, Client, name_of
+from tests.simulation.clients import RETRIED, Address, Client, name_of
 from tests.simulation.connection import LostError
 from tests.simulation.history import Key
 from tests.support.history_checker import Position
@@ -82,29 +82,54 @@ class Fetcher(Client):
         super().__init__(*arguments, **more)
         self.positions: dict[Key, int] = {}
         self._max_bytes = max_bytes
-        self._session = Session()
+        self._sessions: dict[Address, Session] = {}
+        self._turns_count = 0
 
     async def fetch(self) -> dict[Key, list[Position]]:
-        """What one fetch brought, the positions moved behind it. Raises LostError."""
+        """What one fetch brought, the positions moved behind it. Leaders are asked in turn. Raises LostError."""
         invoked_s = self.now_s
+        address, positions = await self._next_share()
+        session = self._sessions.setdefault(address, Session())
         try:
-            response = await self.ask(self._session.request(self.positions, max_bytes=self._max_bytes), FETCH_VERSION)
+            response = await self.ask(session.request(positions, max_bytes=self._max_bytes), FETCH_VERSION, address)
         except LostError:
-            self._session.reset()
+            session.reset()
             raise
         if response.error_code:
             if response.error_code not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
                 self.unexpected("Fetch", response.error_code)
-            self._session.reset()
+            session.reset()
             return {}
-        self._session.answered(response.session_id)
+        session.answered(response.session_id)
         polled: dict[Key, list[Position]] = {}
         for topic in response.responses:
             for partition in topic.partitions:
                 key = (topic.topic, partition.partition_index)
                 if key in self.positions:
-                    self._take(key, partition, polled, invoked_s)
+                    self._take(key, partition, session, polled, invoked_s)
         return polled
+
+    async def _next_share(self) -> tuple[Address, dict[Key, int]]:
+        """The positions of the partitions of the leader whose turn it is."""
+        if not self.is_of_cluster:
+            return self._home, self.positions
+        shares: dict[Address, dict[Key, int]] = {}
+        for key, position in self.positions.items():
+            try:
+                shares.setdefault(await self.leader_of(key), {})[key] = position
+            except LostError:
+                continue
+        if not shares:
+            raise LostError("no leader is known")
+        self._turns_count += 1
+        address = list(shares)[self._turns_count % len(shares)]
+        session = self._sessions.get(address)
+        if session is not None and session.told.keys() != shares[address].keys():
+            session.reset()
+        return address, shares[address]
+
+    def reset_sessions(self) -> None:
+        self._sessions.clear()
 
     def out_of_range(self, key: Key, log_start_offset: int) -> None:
         """The broker has not what the position asks for."""
@@ -112,16 +137,18 @@ class Fetcher(Client):
             self.unexpected(f"Fetch {key} at {self.positions[key]}", ErrorCode.OFFSET_OUT_OF_RANGE)
         self.positions[key] = 0
 
-    def _take(self, key: Key, partition: Any, polled: dict[Key, list[Position]], invoked_s: float) -> None:
+    def _take(self, key: Key, partition: Any, session: Session, polled: dict[Key, list[Position]], invoked_s: float) -> None:
         error = partition.error_code
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.out_of_range(key, partition.log_start_offset)
         elif error:
             if error not in RETRIED:
                 self.unexpected(f"Fetch {key}", error)
-            self._session.told.pop(key, None)
+            session.told.pop(key, None)
+            self._leaders.pop(key, None)
         else:
-            self.history.saw_high_watermark(self.name, key, partition.high_watermark, invoked_s)
+            if not self.is_of_cluster:  # another leader may know less of it
+                self.history.saw_high_watermark(self.name, key, partition.high_watermark, invoked_s)
             self._read(key, bytes(partition.records or b""), partition.high_watermark, polled)
 
     def _read(self, key: Key, data: bytes, high_watermark: int, polled: dict[Key, list[Position]]) -> None:
@@ -186,7 +213,7 @@ class FinalReader(Fetcher):
     async def _read_one(self, key: Key) -> list[Position]:
         end_offset = await self._end_offset(key)
         self.positions = {key: 0}
-        self._session.reset()
+        self.reset_sessions()
         found: list[Position] = []
         may_end_early = not self.history.is_durable(key) and self.history.power_cuts_s  # at a hole (storage/recovery.py)
         for tries_count in range(FINAL_TRIES_MAX):
@@ -208,7 +235,7 @@ class FinalReader(Fetcher):
         error = 0
         for _ in range(FINAL_TRIES_MAX):
             try:
-                response = await self.ask(request, LIST_OFFSETS_VERSION)
+                response = await self.ask(request, LIST_OFFSETS_VERSION, await self.leader_of(key))
             except LostError:
                 await self.back_off()
                 continue

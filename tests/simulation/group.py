@@ -15,7 +15,7 @@ from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.simulation.clients import RETRIED
+from tests.simulation.clients import RETRIED, Address
 from tests.simulation.connection import LostError
 from tests.simulation.consumers import Fetcher
 from tests.simulation.history import Commit, Key
@@ -43,6 +43,7 @@ class GroupMember(Fetcher):
         self._member_id = ""
         self._generation = -1
         self._polls_count = 0
+        self._coordinator: Address | None = None
 
     async def run(self) -> None:
         while not self.is_stopping:
@@ -64,6 +65,7 @@ class GroupMember(Fetcher):
         while not self.is_stopping:
             response = await self.ask(FindCoordinatorRequest(key=self._group, key_type=0), FIND_VERSION)
             if response.error_code == 0:
+                self._coordinator = (response.host, response.port)
                 return
             self._check("FindCoordinator", response.error_code)
             await self.back_off()
@@ -74,7 +76,7 @@ class GroupMember(Fetcher):
             group_id=self._group, session_timeout_ms=SESSION_TIMEOUT_MS, rebalance_timeout_ms=1_500, member_id=self._member_id,
             protocol_type="consumer", protocols=[protocol],
         )  # fmt: skip
-        joined = await self.ask(request, JOIN_VERSION)
+        joined = await self.ask(request, JOIN_VERSION, self._coordinator)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
             raise RejoinError
@@ -87,7 +89,7 @@ class GroupMember(Fetcher):
             group_id=self._group, generation_id=self._generation, member_id=self._member_id, protocol_type="consumer",
             protocol_name="range", assignments=assignments,
         )  # fmt: skip
-        synced = await self.ask(sync, SYNC_VERSION)
+        synced = await self.ask(sync, SYNC_VERSION, self._coordinator)
         self._check("SyncGroup", synced.error_code)
         keys = [(topic, partition) for topic, partition in json.loads(bytes(synced.assignment) or b"[]")]
         self.history.generations_s.append((self.now_s, self._generation))
@@ -108,10 +110,10 @@ class GroupMember(Fetcher):
             topics.setdefault(topic, []).append(partition)
         asked = [OffsetFetchRequestTopic(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
         self.positions = {}
-        self._session.reset()
+        self.reset_sessions()
         if not asked:
             return
-        response = await self.ask(OffsetFetchRequest(group_id=self._group, topics=asked), OFFSET_FETCH_VERSION)
+        response = await self.ask(OffsetFetchRequest(group_id=self._group, topics=asked), OFFSET_FETCH_VERSION, self._coordinator)
         self._check("OffsetFetch", response.error_code)
         for each in response.topics:
             for partition in each.partitions:
@@ -132,7 +134,7 @@ class GroupMember(Fetcher):
         self._polls_count += 1
         if self._polls_count % POLLS_PER_HEARTBEAT == 0 or not self.positions:
             request = HeartbeatRequest(group_id=self._group, generation_id=self._generation, member_id=self._member_id)
-            self._check("Heartbeat", (await self.ask(request, HEARTBEAT_VERSION)).error_code)
+            self._check("Heartbeat", (await self.ask(request, HEARTBEAT_VERSION, self._coordinator)).error_code)
         await asyncio.sleep(self.draw.uniform(0.0, 0.1))
 
     async def _commit(self, positions: dict[Key, int]) -> None:
@@ -145,7 +147,7 @@ class GroupMember(Fetcher):
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )  # fmt: skip
         self.history.commits += commits
-        response = await self.ask(request, COMMIT_VERSION)
+        response = await self.ask(request, COMMIT_VERSION, self._coordinator)
         errors = {(topic.name, each.partition_index): each.error_code for topic in response.topics for each in topic.partitions}
         for commit in commits:
             if errors[commit.key] == 0:
@@ -157,7 +159,7 @@ class GroupMember(Fetcher):
 
     async def _leave(self) -> None:
         request = LeaveGroupRequest(group_id=self._group, members=[MemberIdentity(member_id=self._member_id)])
-        await self.ask(request, LEAVE_VERSION)
+        await self.ask(request, LEAVE_VERSION, self._coordinator)
 
     def _check(self, what: str, error: int) -> None:
         """Raises RejoinError when there is nothing to go on with."""

@@ -120,6 +120,8 @@ class Node:
         self._exits_count = 0
         self._seed = seed
         self._settings = settings
+        self.broker: Broker | None = None
+        """The broker of the process that runs, once it has started."""
         self._life: Life | None = None
         self._view: DiskView | None = None
         self._is_wanted = False
@@ -183,7 +185,7 @@ class Node:
     def _end(self, how: str, *, is_silent: bool) -> None:
         self._is_wanted = False
         life, view = self._life, self._view
-        self._life = self._view = None
+        self._life = self._view = self.broker = None
         if life is None or view is None:
             return
         self.loop.note(self.host, how)
@@ -210,6 +212,7 @@ class Node:
         except StartError as error:
             self.loop.note(self.host, f"cannot start: {error}")
         else:
+            self.broker = broker
             exit_code = await broker.wait_stopped()
             self.loop.note(self.host, f"stops: {broker.stop_reason} ({exit_code})")
             await broker.stop()

@@ -78,8 +78,7 @@ class StockClient(Client):
 
     @property
     def _bootstrap(self) -> str:
-        host, port = self._address
-        return f"{host}:{port}"
+        return ",".join(f"{host}:{port}" for host, port in self._addresses)
 
     async def _started(self, client: Any) -> Any:
         """`client`, once some node has answered it."""

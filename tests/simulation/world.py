@@ -103,7 +103,7 @@ class World:
         self.history = History()
         self._draw = self._stream("world")
         self.profile = self._draw_profile()
-        self.node = Node(self.loop, self.network, BROKER, str(seed), self._draw_settings())
+        self.nodes = self._make_nodes()
         self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
         self.admin: Admin = self._client(Admin, "admin")
         self.clients: list[Client] = self._make_clients()
@@ -135,7 +135,8 @@ class World:
         )
 
     def close(self) -> None:
-        self.node.kill()
+        for node in self.nodes:
+            node.kill()
         self.loop.close()
 
     # -- the run -----------------------------------------------------------------------------------------------------
@@ -156,17 +157,16 @@ class World:
         findings = {anomaly: evidence for anomaly, evidence in self.history.findings.items() if evidence}
         if "stuck" in findings:
             return findings
-        segment_starts = {key: self.node.segment_starts(DATA_DIR, *key) for key in self.keys}
+        segment_starts = {key: sorted({start for node in self.nodes for start in node.segment_starts(DATA_DIR, *key)}) for key in self.keys}
         return self.history.check(self._final, segment_starts)
 
     async def _live(self) -> None:
         self.loop.note("world", f"seed {self.seed} profile {self.profile}")
-        self.node.start()
+        for node in self.nodes:
+            node.start()
         await self._create_topics()
         running = [self.loop.create_task(client.run()) for client in [self.admin, *self.clients]]
-        nemesis = Nemesis(
-            self.loop, self.network, self.node, [client.name for client in self.clients], self.history, self._stream("nemesis")
-        )
+        nemesis = self._make_nemesis()
         kinds = list(PROFILES[self.profile])
         self._draw.shuffle(kinds)
         await nemesis.run(kinds[: self._draw.randint(2, 5)], mean_interval_s=0.3)
@@ -220,7 +220,15 @@ class World:
         return random.Random(f"{self.seed}:{name}")
 
     def _client(self, kind: type[Any], name: str, **arguments: Any) -> Any:
-        return kind(name, self.network, (BROKER, PORT), self.history, self._stream(name), **arguments)
+        addresses = [(node.host, PORT) for node in self.nodes]
+        return kind(name, self.network, addresses, self.history, self._stream(name), **arguments)
+
+    def _make_nodes(self) -> list[Node]:
+        return [Node(self.loop, self.network, BROKER, str(self.seed), self._draw_settings())]
+
+    def _make_nemesis(self) -> Nemesis:
+        names = [client.name for client in self.clients]
+        return Nemesis(self.loop, self.network, self.nodes[0], names, self.history, self._stream("nemesis"))
 
     def _draw_profile(self) -> str:
         return self._draw.choices(list(PROFILES), PROFILE_WEIGHTS)[0]
