@@ -19,6 +19,7 @@ from broker.coordination.coordinator_log import CoordinatorLog
 from broker.coordination.java_hash import positive_java_hash
 from broker.coordination.records import RecordTable
 from broker.coordination.shard import Machine, Shard, ShardState
+from broker.coordination.timers import DueTimers
 from broker.limited_log import LimitedLog
 from broker.loop_job import LoopJob
 from protocol.errors import ErrorCode, KafkaError
@@ -57,6 +58,7 @@ class CoordinatorRuntime(Generic[Machine]):
         self._shards: dict[int, Shard[Machine]] = {}
         self._loads: deque[tuple[Shard[Machine], Iterator[None]]] = deque()
         self._loading = LoopJob(clock, self._load_step)
+        self._due_timers = DueTimers(clock)
         self._is_running = False
 
     # Life.
@@ -69,6 +71,7 @@ class CoordinatorRuntime(Generic[Machine]):
         """Answer all waiting requests with NOT_COORDINATOR and serve no more."""
         self._is_running = False
         self._loading.stop()
+        self._due_timers.stop()
         self._loads.clear()
         for partition in list(self._shards):
             self.on_resigned(partition)
@@ -108,6 +111,7 @@ class CoordinatorRuntime(Generic[Machine]):
             leader_epoch,
             coordinator_log=self._log,
             clock=self._clock,
+            due_timers=self._due_timers,
             table=self._table,
             make_machine=self._make_machine,
             write_timeout_ms=self._write_timeout_ms,

@@ -24,7 +24,7 @@ from broker.clock import Clock, Timer
 from broker.coordination.coordinator_log import Buffer, CoordinatorLog, OnCommitted
 from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult, RecordTable, UnknownRecordTypeError
 from broker.coordination.timeline import Change, Timeline
-from broker.coordination.timers import CoordinatorTimers, Operation
+from broker.coordination.timers import CoordinatorTimers, DueTimers, Operation
 from broker.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records import BatchHeader, ControlRecordType, iterate_headers, iterate_records, read_end_transaction_marker
@@ -107,6 +107,7 @@ class Shard(Generic[Machine]):
         *,
         coordinator_log: CoordinatorLog,
         clock: Clock,
+        due_timers: DueTimers,
         table: RecordTable[Machine],
         make_machine: Callable[[Shard[Machine]], Machine],
         write_timeout_ms: int,
@@ -124,7 +125,7 @@ class Shard(Generic[Machine]):
         self._write_timeout_ms = write_timeout_ms
         self._limited_log = limited_log
         self._on_failed = on_failed
-        self.timers = CoordinatorTimers(clock, self._run_operation)
+        self.timers = CoordinatorTimers(clock, due_timers, self._run_operation)
         self.timeline = Timeline()
         self.machine = make_machine(self)
         self._replay = table.bind(self.machine)

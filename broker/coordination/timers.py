@@ -3,14 +3,23 @@
 A timer runs an operation that may produce records, so firing hands the operation to the shard instead of calling it alone.
 Most are session timeouts, pushed back by every heartbeat and every commit, and almost never fire: pushing back only moves the
 deadline, and the clock's timer, when it fires too early, is armed again for the rest (0.5 µs instead of a cancel and a call).
+
+Thousands may fall due together: the sessions of all members that are gone when a coordinator has loaded. Only a few operations are run
+in each turn of the loop, those of all shards together.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from broker.clock import Clock, Timer
 from broker.coordination.records import CoordinatorResult
+from broker.loop_job import LoopJob
+
+OPERATIONS_PER_TURN = 10
+"""A session's end takes 0.2 ms: the group rebalances, which is a record."""
 
 Operation = Callable[[], CoordinatorResult | None]
 TimerKey = tuple[str, ...]
@@ -27,11 +36,50 @@ class _Entry:
         self.timer: Timer | None = None
 
 
-class CoordinatorTimers:
-    """At most one timer per key. `run` executes an operation that fell due."""
+class DueTimers:
+    """Calls what falls due: at once while there is room in this turn of the loop, else later, in its order."""
 
-    def __init__(self, clock: Clock, run: Callable[[Operation], None]) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._left_count = 0  # for this turn
+        self._job = LoopJob(clock, self._take_turn)
+
+    def call(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Call `callback`, which looks whether it still has to be: until then its timer may be cancelled or pushed back."""
+        if not self._job.is_waiting:
+            self._left_count = OPERATIONS_PER_TURN
+            self._job.resume()
+        if self._left_count:
+            self._left_count -= 1
+            callback(*arguments)
+        else:
+            self._waiting.append((callback, arguments))
+
+    def stop(self) -> None:
+        """Nothing is called any more."""
+        self._waiting.clear()
+        self._job.stop()
+
+    def _take_turn(self) -> bool:
+        """Whether there are more."""
+        self._left_count = OPERATIONS_PER_TURN
+        try:
+            while self._waiting and self._left_count:
+                self._left_count -= 1
+                callback, arguments = self._waiting.popleft()
+                callback(*arguments)
+        finally:
+            if self._waiting:
+                self._job.resume()  # also after one that failed
+        return bool(self._waiting)
+
+
+class CoordinatorTimers:
+    """At most one timer per key. `run` executes an operation that fell due, when `due`, which all shards share, has room for it."""
+
+    def __init__(self, clock: Clock, due: DueTimers, run: Callable[[Operation], None]) -> None:
         self._clock = clock
+        self._due = due
         self._run = run
         self._entries: dict[TimerKey, _Entry] = {}
 
@@ -61,12 +109,22 @@ class CoordinatorTimers:
             self.cancel(key)
 
     def _fire(self, key: TimerKey, entry: _Entry) -> None:
+        if self._is_due(key, entry):
+            self._due.call(self._end, key, entry)
+
+    def _end(self, key: TimerKey, entry: _Entry) -> None:
+        """It may have waited for its turn."""
+        if self._is_due(key, entry):
+            del self._entries[key]
+            self._run(entry.operation)
+
+    def _is_due(self, key: TimerKey, entry: _Entry) -> bool:
+        """Whether it has neither been cancelled nor pushed back: then it is armed again."""
         if self._entries.get(key) is not entry:
-            return
+            return False
         remaining_ms = entry.deadline_ms - self._clock.monotonic_ms()
         if remaining_ms > 0:
             entry.fires_at_ms = entry.deadline_ms
             entry.timer = self._clock.call_later(remaining_ms, self._fire, key, entry)
-            return
-        del self._entries[key]
-        self._run(entry.operation)
+            return False
+        return True

@@ -1,7 +1,9 @@
 """Named timers that are pushed back far more often than they fire."""
 
+import pytest
+
 from broker.coordination.records import CoordinatorResult
-from broker.coordination.timers import CoordinatorTimers, Operation
+from broker.coordination.timers import OPERATIONS_PER_TURN, CoordinatorTimers, DueTimers, Operation
 from tests.support.clock import ManualClock
 
 
@@ -11,7 +13,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.fired: list[tuple[str, int]] = []
-        self.timers = CoordinatorTimers(self.clock, lambda operation: self._run(operation))
+        self.timers = CoordinatorTimers(self.clock, DueTimers(self.clock), lambda operation: self._run(operation))
 
     def _run(self, operation: Operation) -> None:
         operation()
@@ -79,3 +81,52 @@ def test_cancelled_timers_do_not_fire():
 
     assert bench.fired == []
     assert bench.clock.pending_timers == []
+
+
+def test_timers_that_fall_due_together_let_others_have_their_turns():
+    bench = Bench()
+    served: list[int] = []
+    for number in range(2 * OPERATIONS_PER_TURN + 1):
+        bench.schedule(str(number), 10, str(number))
+    bench.clock.call_later(10, lambda: served.append(len(bench.fired)))
+
+    bench.clock.advance(10)
+
+    assert served == [OPERATIONS_PER_TURN]
+    assert [name for name, _ in bench.fired] == [str(number) for number in range(2 * OPERATIONS_PER_TURN + 1)]
+    assert bench.clock.pending_timers == []
+
+
+def test_timer_that_is_cancelled_or_pushed_back_while_it_waits_for_its_turn_does_not_fire():
+    bench = Bench()
+    for number in range(OPERATIONS_PER_TURN):
+        bench.schedule(str(number), 10, "others")
+    bench.schedule("cancelled", 10, "cancelled")
+    bench.schedule("pushed back", 10, "too early")
+
+    def hear_of_both() -> None:
+        bench.timers.cancel(("cancelled",))
+        bench.schedule("pushed back", 10, "pushed back")
+
+    bench.clock.call_later(10, hear_of_both)
+    bench.clock.advance(100)
+
+    assert bench.fired == [("others", 10)] * OPERATIONS_PER_TURN + [("pushed back", 20)]
+
+
+def test_timer_that_fails_does_not_keep_those_behind_it_waiting():
+    bench = Bench()
+
+    def fail() -> CoordinatorResult | None:
+        raise RuntimeError("ours")
+
+    for number in range(OPERATIONS_PER_TURN):
+        bench.schedule(str(number), 10, "others")
+    bench.timers.schedule(("failing",), 10, fail)
+    bench.schedule("behind", 10, "behind")
+
+    with pytest.raises(RuntimeError):
+        bench.clock.advance(10)
+    bench.clock.advance(1)
+
+    assert bench.fired[-1] == ("behind", 10)
