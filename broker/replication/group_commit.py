@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
     from storage.flush import FlushWork
 
-ROUND_PARTITIONS_MAX = 500
-"""Partitions of one round: 2 to 3 ms of the loop at its begin and at its end."""
+ROUND_PARTITIONS_MAX = 200
+"""Partitions of one round: a millisecond of the loop at its begin and two at its end, which is in one turn with the next one's begin."""
 
 SYNC_FILES_MAX = 4  # dirty files of one round up to which fdatasync each is cheaper than one syncfs
 
