@@ -145,7 +145,8 @@ class _Answering:
         apis, route, context = self._apis, self.route, self.context
         try:
             if isinstance(value, Exception):
-                value = apis.response_to_failure(route, context, self.request, value)
+                failure, value = value, apis.response_to_failure(route, context, self.request, value)
+                failure.__traceback__ = None  # its frames hold parts of the request, which is to be freed in pieces
             if isinstance(value, PreparedResponse):
                 chunks = value.to_chunks(context.correlation_id)
             elif value is None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
+from broker.context import CloseConnection, ConnectionFacts, ListenerFacts, RequestContext
 from broker.dispatch import LARGE_FRAME_SIZE, KafkaApis
+from broker.handlers import create_topics
 from broker.network.request_pipeline import RequestPipeline
 from protocol import codec
 from protocol.apis import APIS
-from protocol.errors import DecodeError, ErrorCode
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import keep
+from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.schema import schema_of
@@ -108,6 +113,31 @@ def test_a_large_request_that_ends_too_early_closes_the_connection(tmp_path: Pat
     server.loop.run()
 
     assert [type(error) for error in server.errors] == [DecodeError]
+
+
+async def test_what_a_refused_large_request_consists_of_is_freed_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal's traceback holds the topic, by the frame that looked at it: with that all its assignments would be freed at once."""
+
+    async def refuse(context: RequestContext, request: CreateTopicsRequest) -> Any:
+        topic = request.topics[0]
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, topic.name)
+
+    monkeypatch.setattr(create_topics, "build", lambda services: refuse)
+    server = Server(tmp_path)
+    assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(MANY)]
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)])
+    server.offer(request, 7)
+    del request, assignments
+    left = []
+    while server.loop.scheduled or not server.sent:
+        server.loop.turn()
+        await asyncio.sleep(0)
+        left.append(sum(type(found) is CreatableReplicaAssignment for found in gc.get_objects()))
+
+    freed_at_once = max(before - after for before, after in pairwise(left))
+    assert max(left) > MANY / 2
+    assert left[-1] == 0
+    assert freed_at_once < MANY / 2
 
 
 def test_a_bug_in_a_large_produce_closes_the_connection_as_in_a_small_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
