@@ -63,7 +63,7 @@ class ConfigControl:
 
     def incremental_alter_configs_in_steps(self, request: IncrementalAlterConfigsRequest) -> Steps[IncrementalAlterConfigsResponse]:
         """Each resource is altered whole or not at all. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
-        _, twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
+        twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
         if (yield from _has_more_configs(request.resources, RECORDS_PER_OPERATION_MAX)):
             records_count = 0
             for resource in request.resources:
@@ -188,7 +188,7 @@ def _has_more_configs(resources: list[AlterConfigsResource], limit: int) -> Step
 
 def _check_form(configs: list[AlterableConfig]) -> Steps[None]:
     """Raises KafkaError INVALID_REQUEST."""
-    _, twice = yield from find_duplicates(configs, attrgetter("name"))
+    twice = yield from find_duplicates(configs, attrgetter("name"))
     if twice:
         raise _invalid_request("Error due to duplicate config keys")
     nulls: list[str] = []

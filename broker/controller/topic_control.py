@@ -89,8 +89,9 @@ class TopicControl:
     def create_topics_in_steps(self, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
         yield from self._check_asked_for(request.topics)
-        names, duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
-        topics = yield from without(request.topics, duplicates.keys() | {CLUSTER_METADATA_TOPIC})
+        duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
+        once = yield from without(request.topics, duplicates)
+        topics = yield from without(once, (CLUSTER_METADATA_TOPIC,))
         if not (yield from self._fits_if_all_are_accepted(topics, self._count_creation_records)):
             yield from self._check_fits(topics, self._creation_records)
         results = []
@@ -115,12 +116,14 @@ class TopicControl:
             if pace.is_due(len(records) or 1):
                 yield step
                 step = []
+        yield step
         for name in duplicates:
             results.append(_failed_creation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-        if CLUSTER_METADATA_TOPIC in names and CLUSTER_METADATA_TOPIC not in duplicates:
+            if pace.is_due():
+                yield []
+        if len(topics) < len(once):
             why = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
             results.append(_failed_creation(CLUSTER_METADATA_TOPIC, ErrorCode.INVALID_REQUEST, why))
-        yield step
         return CreateTopicsResponse(topics=results)
 
     def delete_topics(self, request: DeleteTopicsRequest, version: int) -> ControllerResult[DeleteTopicsResponse]:
@@ -158,16 +161,18 @@ class TopicControl:
 
     def create_partitions_in_steps(self, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
-        _, duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
+        duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
         topics = yield from without(request.topics, duplicates)
-        results = [
-            CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
-            for name in duplicates
-        ]
+        results = []
+        pace = Pace()
+        for name in duplicates:
+            why = "Duplicate topic name."
+            results.append(CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=why))
+            if pace.is_due():
+                yield []
         if not (yield from self._fits_if_all_are_accepted(topics, lambda topic: max(topic.count, 0))):
             yield from self._check_fits(topics, self._add_partitions)
         step: list[Any] = []
-        pace = Pace()
         for topic in topics:
             if is_large := self._addition_takes_steps(topic):
                 yield step
@@ -263,7 +268,7 @@ class TopicControl:
         self._check_name(topic.name)
         configs = yield from self._creation_configs(topic)
         if topic.assignments:
-            assignments = yield from self._manual_assignments(topic, brokers)
+            assignments = yield from self._manual_assignments(topic, records_count, brokers)
         else:
             assignments = yield from self._automatic_assignments(topic, records_count, brokers)
         topic_id = self._new_topic_id()
@@ -306,7 +311,7 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}")
         return validated_topic_configs(self._config, {config.name: config.value or "" for config in topic.configs})
 
-    def _manual_assignments(self, topic: CreatableTopic, brokers: Brokers) -> Steps[list[list[int]]]:
+    def _manual_assignments(self, topic: CreatableTopic, records_count: int, brokers: Brokers) -> Steps[list[list[int]]]:
         if topic.replication_factor != USE_DEFAULT:
             why = "A manual partition assignment was specified, but replication factor was not set to -1."
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
@@ -323,10 +328,14 @@ class TopicControl:
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
             yield from check_assignment(brokers, assignment.broker_ids, replication_factor, assignment.partition_index)
             replication_factor = len(assignment.broker_ids)
-            assignments[assignment.partition_index] = list(assignment.broker_ids)
-        if any(index not in assignments for index in range(len(assignments))):
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
-        return [assignments[index] for index in range(len(assignments))]
+            assignments[assignment.partition_index] = assignment.broker_ids
+        for indexes in pieces(range(len(assignments)), COMPARED_PIECE_ELEMENTS):
+            if any(index not in assignments for index in indexes):
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+            if len(indexes) == COMPARED_PIECE_ELEMENTS:
+                yield []
+        check_records_count(records_count + len(assignments))
+        return [list(assignments[index]) for index in range(len(assignments))]
 
     def _automatic_assignments(self, topic: CreatableTopic, records_count: int, brokers: Brokers) -> Steps[list[list[int]]]:
         if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:

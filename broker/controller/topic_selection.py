@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from broker.controller.controller_result import Steps
 from broker.metadata.cluster_state import ClusterState
-from broker.pieces import PIECE_ELEMENTS, pieces
+from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest
 from protocol.uuids import ZERO_UUID
@@ -21,8 +21,8 @@ COMPARED_PIECE_ELEMENTS = 500
 Element = TypeVar("Element")
 
 
-def find_duplicates(elements: Sequence[Any], identity: Callable[[Any], Any]) -> Steps[tuple[set[Any], dict[Any, None]]]:
-    """What identifies the elements, and what identifies more than one of them, in order: a dict as an ordered set."""
+def find_duplicates(elements: Sequence[Any], identity: Callable[[Any], Any]) -> Steps[dict[Any, None]]:
+    """What identifies more than one of the elements, in order: a dict as an ordered set."""
     seen: set[Any] = set()
     duplicates: dict[Any, None] = {}
     for piece in pieces(elements, COMPARED_PIECE_ELEMENTS):
@@ -32,7 +32,11 @@ def find_duplicates(elements: Sequence[Any], identity: Callable[[Any], Any]) -> 
             seen.add(value)
         if len(piece) == COMPARED_PIECE_ELEMENTS:
             yield []
-    return seen, duplicates
+    while len(seen) > COMPARED_PIECE_ELEMENTS:  # freed at once, 95,000 pairs take 20 ms
+        for _ in range(COMPARED_PIECE_ELEMENTS):
+            seen.pop()
+        yield []
+    return duplicates
 
 
 def without(elements: Sequence[Element], names: Container[str]) -> Steps[list[Element]]:
@@ -52,12 +56,17 @@ def topics_to_delete(state: ClusterState, request: DeleteTopicsRequest, results:
         results.append(failed_deletion(name, topic_id, code, why))
 
     names, ids = yield from _names_and_ids(request, refuse)
-    _, duplicate_names = yield from find_duplicates(names, str)
-    _, duplicate_ids = yield from find_duplicates(ids, bytes)
+    duplicate_names = yield from find_duplicates(names, str)
+    duplicate_ids = yield from find_duplicates(ids, bytes)
+    pace = Pace()
     for name in duplicate_names:
         refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        if pace.is_due():
+            yield []
     for topic_id in duplicate_ids:
         refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        if pace.is_due():
+            yield []
     doomed: dict[bytes, str] = {}
     for id_piece in pieces(ids):
         for topic_id in id_piece:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from broker.controller.controller_result import Steps
+from broker.controller.topic_selection import find_duplicates
+from broker.pieces import PIECE_ELEMENTS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -69,10 +71,14 @@ OPERATIONS: dict[str, Callable[[Any], Steps[Any]]] = {
     "create, refused": lambda controller: controller.topics.create_topics_in_steps(creating(*(f"/{name}" for name in NAMES))),
     "create twice": lambda controller: controller.topics.create_topics_in_steps(creating(*NAMES, *NAMES)),
     "delete by name": lambda controller: controller.topics.delete_topics_in_steps(DeleteTopicsRequest(topic_names=list(NAMES)), 5),
+    "delete twice by name": lambda controller: controller.topics.delete_topics_in_steps(
+        DeleteTopicsRequest(topic_names=[*NAMES, *NAMES]), 5
+    ),
     "delete by id": lambda controller: controller.topics.delete_topics_in_steps(
         DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=(number + 1).to_bytes(16, "big")) for number in range(COUNT)]), 6
     ),
     "add partitions": lambda controller: controller.topics.create_partitions_in_steps(adding(*NAMES)),
+    "add partitions twice": lambda controller: controller.topics.create_partitions_in_steps(adding(*NAMES, *NAMES)),
     "alter": lambda controller: controller.configs.incremental_alter_configs_in_steps(altering(*NAMES)),
     "alter many of one": lambda controller: controller.configs.incremental_alter_configs_in_steps(altering("t", configs_count=COUNT)),
 }
@@ -85,6 +91,30 @@ def test_many_elements_take_many_steps(name: str) -> None:
     _, steps_count = carried_out(controller, OPERATIONS[name](controller))
 
     assert steps_count >= COUNT / ELEMENTS_PER_STEP_MAX
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if "twice" in name])
+def test_each_of_many_duplicates_is_refused_in_a_step_of_its_share(name: str) -> None:
+    """Beside the steps that find them, which look at 500 each."""
+    controller = make_controller()
+
+    answer, steps_count = carried_out(controller, OPERATIONS[name](controller))
+
+    results = next(field for field in (getattr(answer, each, None) for each in ("topics", "results", "responses")) if field)
+    assert [ErrorCode(result.error_code) for result in results] == [ErrorCode.INVALID_REQUEST] * COUNT
+    assert steps_count >= COUNT / PIECE_ELEMENTS
+
+
+def test_what_duplicates_were_looked_for_with_is_freed_step_by_step() -> None:
+    class Name:
+        def __del__(self) -> None:
+            freed[-1] += 1
+
+    freed = [0]
+    for _ in find_duplicates(range(3 * ELEMENTS_PER_STEP_MAX + 1), lambda number: Name()):
+        freed.append(0)
+
+    assert max(freed) <= ELEMENTS_PER_STEP_MAX
 
 
 def test_topics_are_created_changed_and_deleted_step_by_step() -> None:
