@@ -89,7 +89,7 @@ class Admin(Client):
     async def _create(self, name: str, partitions_count: int, configs: dict[str, str]) -> int:
         self.topics[name] = Topic.UNKNOWN
         settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions_count, replication_factor=1, configs=settings)
+        topic = CreatableTopic(name=name, num_partitions=partitions_count, replication_factor=-1, configs=settings)
         response = await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CREATE_VERSION)
         error: int = response.topics[0].error_code
         if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):

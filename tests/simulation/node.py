@@ -120,8 +120,6 @@ class Node:
         self._exits_count = 0
         self._seed = seed
         self._settings = settings
-        self.broker: Broker | None = None
-        """The broker of the process that runs, once it has started."""
         self._life: Life | None = None
         self._view: DiskView | None = None
         self._is_wanted = False
@@ -174,7 +172,8 @@ class Node:
 
     def segment_starts(self, log_dir: str, topic: str, partition: int) -> list[int]:
         """The base offsets of a partition's segments, looked up on the disk."""
-        names = [entry.name for entry in self.disk.boot().scan(f"{log_dir}/{topic}-{partition}")]
+        view, directory = self.disk.boot(), f"{log_dir}/{topic}-{partition}"
+        names = [entry.name for entry in view.scan(directory)] if view.exists(directory) else []
         return sorted(int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ class Node:
     def _end(self, how: str, *, is_silent: bool) -> None:
         self._is_wanted = False
         life, view = self._life, self._view
-        self._life = self._view = self.broker = None
+        self._life = self._view = None
         if life is None or view is None:
             return
         self.loop.note(self.host, how)
@@ -212,7 +211,6 @@ class Node:
         except StartError as error:
             self.loop.note(self.host, f"cannot start: {error}")
         else:
-            self.broker = broker
             exit_code = await broker.wait_stopped()
             self.loop.note(self.host, f"stops: {broker.stop_reason} ({exit_code})")
             await broker.stop()

@@ -20,6 +20,7 @@ from typing import Any
 from storage.errors import StorageError
 from tests.simulation.admin import Admin
 from tests.simulation.clients import Client, Producer
+from tests.simulation.cluster_nemesis import ClusterNemesis
 from tests.simulation.connection import LostError
 from tests.simulation.consumers import Consumer, FinalReader
 from tests.simulation.group import GroupMember
@@ -167,7 +168,7 @@ class World:
         await self._create_topics()
         running = [self.loop.create_task(client.run()) for client in [self.admin, *self.clients]]
         nemesis = self._make_nemesis()
-        kinds = list(PROFILES[self.profile])
+        kinds = self._fault_kinds()
         self._draw.shuffle(kinds)
         await nemesis.run(kinds[: self._draw.randint(2, 5)], mean_interval_s=0.3)
         await asyncio.sleep(self._draw.uniform(0.2, 0.6))
@@ -185,7 +186,7 @@ class World:
         await self.admin.create(FLUSHED, PARTITIONS_COUNT, {**shared, "flush.messages": "1"})
         await self.admin.create(PLAIN, PARTITIONS_COUNT, shared)
 
-    async def _come_to_rest(self, running: list[asyncio.Task[None]], nemesis: Nemesis) -> None:
+    async def _come_to_rest(self, running: list[asyncio.Task[None]], nemesis: Nemesis | ClusterNemesis) -> None:
         """End all faults and let the clients end what they began."""
         self.loop.note("world", "heals")
         nemesis.heal()
@@ -223,10 +224,13 @@ class World:
         addresses = [(node.host, PORT) for node in self.nodes]
         return kind(name, self.network, addresses, self.history, self._stream(name), **arguments)
 
+    def _fault_kinds(self) -> list[str]:
+        return list(PROFILES[self.profile])
+
     def _make_nodes(self) -> list[Node]:
         return [Node(self.loop, self.network, BROKER, str(self.seed), self._draw_settings())]
 
-    def _make_nemesis(self) -> Nemesis:
+    def _make_nemesis(self) -> Nemesis | ClusterNemesis:
         names = [client.name for client in self.clients]
         return Nemesis(self.loop, self.network, self.nodes[0], names, self.history, self._stream("nemesis"))
 

@@ -1,0 +1,187 @@
+"""What befalls a cluster: the faults of one broker, and those that only several nodes can have.
+
+As with one broker, each fault has an end. Two may last at once, so that a majority may be gone for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from tests.simulation.history import History
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.nemesis import CALLS_UNTIL_DEATH_MAX
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.node import Node
+
+DOWN_MEAN_S = 0.7
+CUT_MAX_S, PAUSE_MAX_S = 4.0, 4.0
+OVERLAP_SHARE = 0.4  # of the faults begin while the one before lasts
+
+CLUSTER_PROFILES: dict[str, tuple[str, ...]] = {
+    "calm": (),
+    "crashes": ("kill", "kill", "kill in a call", "kill all", "rolling restart", "pause"),
+    "network": ("partition", "one-way partition", "cut pair", "reset", "slow network", "pause"),
+    "power": ("power cut", "power cut", "power cut of all", "slow disk", "kill"),
+    "everything": (
+        "kill", "kill in a call", "kill all", "power cut", "pause", "partition", "one-way partition", "cut pair", "reset", "slow network",
+        "slow disk", "rolling restart",
+    ),
+}  # fmt: skip
+CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in CLUSTER_PROFILES.values() for kind in kinds))
+
+
+class ClusterNemesis:
+    """Does the faults of one run."""
+
+    def __init__(
+        self, loop: SimulatedLoop, network: SimulatedNetwork, nodes: list[Node], clients: list[str], history: History, draw: random.Random
+    ) -> None:
+        self._loop = loop
+        self._network = network
+        self._nodes = nodes
+        self._clients = clients
+        self._history = history
+        self._draw = draw
+        self._lasting: list[asyncio.Task[None]] = []
+        self._faults: dict[str, Callable[[], Awaitable[None]]] = {
+            "kill": self._kill,
+            "kill in a call": self._kill_in_a_call,
+            "kill all": self._kill_all,
+            "rolling restart": self._restart_in_turn,
+            "power cut": self._cut_power,
+            "power cut of all": self._cut_power_of_all,
+            "pause": self._pause,
+            "partition": self._partition,
+            "one-way partition": self._partition_one_way,
+            "cut pair": self._cut_pair,
+            "reset": self._reset,
+            "slow network": self._slow_network,
+            "slow disk": self._slow_disk,
+        }
+
+    async def run(self, kinds: list[str], mean_interval_s: float) -> None:
+        """One fault of each of `kinds`, each after the one before or, sometimes, during it."""
+        for kind in kinds:
+            await asyncio.sleep(self._draw.expovariate(1 / mean_interval_s))
+            self._loop.note("fault", kind)
+            self._loop.trace.counts[f"fault: {kind}"] += 1
+            task = self._loop.create_task(self._do(kind))
+            self._lasting.append(task)
+            if self._draw.random() >= OVERLAP_SHARE:
+                await task
+        await asyncio.gather(*self._lasting)
+
+    def heal(self) -> None:
+        """End what lasts."""
+        self._network.slowness = 1.0
+        self._network.heal_all()
+        for node in self._nodes:
+            node.slowness = 1.0
+            node.resume()
+            node.start()
+
+    async def _do(self, kind: str) -> None:
+        await self._faults[kind]()
+
+    def _later(self, longest_s: float, end: Callable[[], None]) -> None:
+        self._loop.call_in_later(None, self._draw.uniform(0.1, longest_s), end)
+
+    # -- of processes and machines -----------------------------------------------------------------------------------
+
+    async def _kill(self) -> None:
+        node = self._draw.choice(self._nodes)
+        node.kill()
+        await self._start_again(node)
+
+    async def _kill_in_a_call(self) -> None:
+        node = self._draw.choice(self._nodes)
+        node.kill_at_call(self._draw.randrange(CALLS_UNTIL_DEATH_MAX))
+        for _ in range(100):
+            if not node.is_up:
+                break
+            await asyncio.sleep(0.01)
+        node.kill()
+        await self._start_again(node)
+
+    async def _kill_all(self) -> None:
+        for node in self._nodes:
+            node.kill()
+        await asyncio.gather(*(self._start_again(node) for node in self._nodes))
+
+    async def _restart_in_turn(self) -> None:
+        for node in self._nodes:
+            node.kill()
+            await self._start_again(node)
+
+    async def _cut_power(self) -> None:
+        await self._cut_power_of([self._draw.choice(self._nodes)])
+
+    async def _cut_power_of_all(self) -> None:
+        await self._cut_power_of(self._nodes)
+
+    async def _cut_power_of(self, nodes: list[Node]) -> None:
+        self._history.power_cuts_s.append(self._loop.time())
+        for node in nodes:
+            node.cut_power()
+        await asyncio.gather(*(self._start_again(node) for node in nodes))
+
+    async def _start_again(self, node: Node) -> None:
+        await asyncio.sleep(self._draw.expovariate(1 / DOWN_MEAN_S))
+        node.start()
+
+    async def _pause(self) -> None:
+        node = self._draw.choice(self._nodes)
+        node.pause()
+        await asyncio.sleep(self._draw.uniform(0.1, PAUSE_MAX_S))
+        node.resume()
+
+    # -- of the network ----------------------------------------------------------------------------------------------
+
+    async def _partition(self) -> None:
+        """A node, or two of five, from the others. Clients are on either side."""
+        count = self._draw.randint(1, (len(self._nodes) - 1) // 2)
+        apart = [node.host for node in self._draw.sample(self._nodes, count)]
+        apart += [client for client in self._clients if self._draw.random() < 0.5]
+        rest = [host for host in self._hosts() if host not in apart]
+        await self._cut([(one, other) for first, second in ((apart, rest), (rest, apart)) for one in first for other in second])
+
+    async def _partition_one_way(self) -> None:
+        """Others do not hear a node, or it does not hear them."""
+        host = self._draw.choice(self._nodes).host
+        others = [node.host for node in self._nodes if node.host != host]
+        is_mute = self._draw.random() < 0.5
+        await self._cut([(host, other) if is_mute else (other, host) for other in others])
+
+    async def _cut_pair(self) -> None:
+        """Two hosts, of which one is a node, do not hear each other."""
+        host = self._draw.choice(self._nodes).host
+        other = self._draw.choice([each for each in self._hosts() if each != host])
+        await self._cut([(host, other), (other, host)])
+
+    async def _cut(self, links: list[tuple[str, str]]) -> None:
+        for source, target in links:
+            self._network.cut(source, target)
+        await asyncio.sleep(self._draw.uniform(0.2, CUT_MAX_S))
+        for source, target in links:
+            self._network.heal(source, target)
+
+    def _hosts(self) -> list[str]:
+        return [*(node.host for node in self._nodes), *self._clients]
+
+    async def _reset(self) -> None:
+        hosts = self._hosts()
+        for index, host in enumerate(hosts):
+            for other in hosts[index + 1 :]:
+                if self._draw.random() < 0.5:
+                    self._network.reset_between(host, other)
+
+    async def _slow_network(self) -> None:
+        self._network.slowness = self._draw.choice((10.0, 50.0))
+        self._later(2.0, lambda: setattr(self._network, "slowness", 1.0))
+
+    async def _slow_disk(self) -> None:
+        node = self._draw.choice(self._nodes)
+        node.slowness = self._draw.choice((10.0, 100.0, 1000.0))
+        self._later(2.0, lambda: setattr(node, "slowness", 1.0))
