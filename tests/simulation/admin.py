@@ -50,10 +50,14 @@ class Admin(Client):
                 error = ErrorCode.REQUEST_TIMED_OUT
             if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return
-            if error not in RETRIED:
+            if not self._is_retried(error):
                 self.unexpected(f"CreateTopics {name}", error)
                 return
             await self.back_off()
+
+    def _is_retried(self, error: int) -> bool:
+        """In a cluster brokers may be fenced, or not be registered yet."""
+        return error in RETRIED or (self.is_of_cluster and error == ErrorCode.INVALID_REPLICATION_FACTOR)
 
     async def check_topics(self) -> None:
         """Compare what the broker shows with what it acknowledged; raises LostError."""
@@ -83,7 +87,7 @@ class Admin(Client):
                 self.topics[name] = Topic.GONE
             elif error not in RETRIED:
                 self.unexpected(f"DeleteTopics {name}", error)
-        else:
+        elif not self.is_of_cluster:  # there, any broker may be behind
             await self.check_topics()
 
     async def _create(self, name: str, partitions_count: int, configs: dict[str, str]) -> int:
@@ -94,6 +98,6 @@ class Admin(Client):
         error: int = response.topics[0].error_code
         if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             self.topics[name] = Topic.THERE
-        elif error not in RETRIED:
+        elif not self._is_retried(error):
             self.unexpected(f"CreateTopics {name}", error)
         return error
