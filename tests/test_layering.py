@@ -138,7 +138,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.version",
         "pipeline.cli",
         "storage.errors",
-        "protocol.uuids",
+        "protocol",
         "config",
     ),
 }

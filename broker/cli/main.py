@@ -14,6 +14,7 @@ USAGE = """\
 usage: barnabas COMMAND …
 
   serve         run the broker in the foreground
+  cluster       run a cluster on this machine, or show a cluster's state
   format        prepare empty log directories for a cluster id
   random-uuid   print a new cluster id
   pipeline      Spark jobs: archive topics to Parquet, replay an archive
@@ -46,6 +47,10 @@ def _run(command: str, rest: list[str]) -> int:
         from broker.cli.serve import serve
 
         return serve(rest)
+    if command == "cluster":
+        from broker.cli.cluster import cluster
+
+        return cluster(rest)
     if command == "format":
         from broker.cli.format import format_storage
 

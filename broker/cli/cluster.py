@@ -1,0 +1,33 @@
+"""`barnabas cluster`: a cluster on this machine (`up`), and what any cluster says of itself (`status`)."""
+
+from __future__ import annotations
+
+import sys
+
+USAGE = """\
+usage: barnabas cluster up [--brokers N] [--directory DIR] [--port PORT] …
+       barnabas cluster status [--bootstrap-server HOST:PORT[,…]] [--json] …
+
+  up       run a cluster on this machine, a process for each broker, until SIGTERM or SIGINT
+  status   show a cluster's brokers, leaders, in-sync replicas, quorum and lag
+
+`barnabas cluster up --help` and `barnabas cluster status --help` say more.
+"""
+
+
+def cluster(arguments: list[str]) -> int:
+    """Run one of its commands; returns the exit code. Raises ConfigError for a wrong setting."""
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if command == "up":
+        from broker.cli.cluster_up import up
+
+        return up(rest)
+    if command == "status":
+        from broker.cli.cluster_status import status
+
+        return status(rest)
+    if command in ("--help", "-h", "help"):
+        print(USAGE, end="")
+        return 0
+    print(f"barnabas cluster: unknown command {command!r}\n{USAGE}" if command else USAGE, end="", file=sys.stderr)
+    return 2

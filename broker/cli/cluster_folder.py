@@ -1,0 +1,175 @@
+"""The folder of a local cluster: what its nodes are, where they listen, and their data.
+
+    DIR/cluster.json      cluster id, the voters' ports, the brokers' ports
+    DIR/node-1/data       log.dirs of node 1, formatted
+    DIR/node-1/log        what node 1 has logged, over all its starts
+
+Node ids count from 1. Of three and more nodes the first three are the quorum (controller and broker), of fewer the first alone; who votes
+is settled when the cluster is formed. A node that is added later is a broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.formatting import FormatError, format_directories, new_id
+from config.loading import load_server_config
+from config.properties import ConfigError
+from protocol.uuids import uuid_to_text
+from storage.errors import StorageError
+
+HOST = "127.0.0.1"
+FILE_NAME = "cluster.json"
+VOTERS_COUNT = 3
+REPLICATION_FACTOR_MAX = 3
+# Below the ports that Linux gives to outgoing connections: one of those would keep a node from coming back.
+CONTROLLER_PORTS = range(20_000, 32_000)
+
+
+class FolderError(Exception):
+    """The folder cannot be used; `str()` is the line to print."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFolder:
+    """What cluster.json says. A port of 0 is one that the node takes at its start."""
+
+    directory: Path
+    cluster_id: str
+    controller_ports: Mapping[int, int]
+    ports: Mapping[int, int]
+
+    @property
+    def node_ids(self) -> list[int]:
+        return sorted(self.ports)
+
+    def data_directory(self, node_id: int) -> Path:
+        return self.directory / f"node-{node_id}" / "data"
+
+    def log_path(self, node_id: int) -> Path:
+        return self.directory / f"node-{node_id}" / "log"
+
+    def settings(self, node_id: int, overrides: Sequence[str]) -> list[str]:
+        """The node's settings as `--override` takes them, those of the user last."""
+        is_voter = node_id in self.controller_ports
+        listeners = [f"PLAINTEXT://{HOST}:{self.ports[node_id]}"]
+        if is_voter:
+            listeners.append(f"CONTROLLER://{HOST}:{self.controller_ports[node_id]}")
+        factor = min(len(self.ports), REPLICATION_FACTOR_MAX)
+        return [
+            f"node.id={node_id}",
+            f"process.roles={'broker,controller' if is_voter else 'broker'}",
+            f"listeners={','.join(listeners)}",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names=CONTROLLER",
+            "controller.quorum.voters=" + ",".join(f"{voter}@{HOST}:{port}" for voter, port in self.controller_ports.items()),
+            f"default.replication.factor={factor}",
+            f"min.insync.replicas={max(factor - 1, 1)}",
+            f"offsets.topic.replication.factor={factor}",
+            "offsets.topic.num.partitions=4",
+            f"transaction.state.log.replication.factor={factor}",
+            f"transaction.state.log.min.isr={max(factor - 1, 1)}",
+            "transaction.state.log.num.partitions=4",
+            *overrides,
+        ]
+
+    def format(self, overrides: Sequence[str]) -> None:
+        """Give each node's directory its identity, where it has none. Raises ConfigError for a wrong setting, or FolderError."""
+        for node_id in self.node_ids:
+            settings = [*self.settings(node_id, overrides), f"log.dirs={self.data_directory(node_id)}"]
+            config = load_server_config(None, {}, settings)
+            for key in config.unknown_keys:
+                raise ConfigError(key, "", "", message=f"Unknown configuration {key}")
+            try:
+                format_directories(config, self.cluster_id, ignore_formatted=True, random_bytes=os.urandom)
+            except (FormatError, StorageError, OSError) as e:
+                raise FolderError(f"node {node_id}: {e}") from e
+
+    def with_ports(self, ports: Mapping[int, int]) -> ClusterFolder:
+        return ClusterFolder(self.directory, self.cluster_id, self.controller_ports, dict(ports))
+
+    def save(self) -> None:
+        """Write cluster.json, whole or not at all."""
+        text = json.dumps({"cluster_id": self.cluster_id, "controller_ports": self.controller_ports, "ports": self.ports}, indent=2)
+        path = self.directory / FILE_NAME
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(text + "\n")
+        temporary.replace(path)
+
+
+def open_folder(directory: Path, brokers_count: int | None, first_port: int | None) -> ClusterFolder:
+    """The cluster in `directory`, or a new one there. `brokers_count` None: as many as there are, 3 at first; `first_port` None: as before.
+
+    Raises FolderError where the folder cannot be used so.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        found = read_folder(directory)
+        if found is None:
+            folder = _new_folder(directory, brokers_count or VOTERS_COUNT, first_port)
+        else:
+            folder = _grown(found, brokers_count or len(found.ports), first_port)
+        folder.save()
+    except OSError as e:
+        raise FolderError(f"cannot use {directory}: {e.strerror}") from e
+    return folder
+
+
+def read_folder(directory: Path) -> ClusterFolder | None:
+    """The cluster in `directory`; None if there is none. Raises FolderError for a cluster.json that cannot be understood."""
+    try:
+        said = json.loads((directory / FILE_NAME).read_text())
+        controller_ports, ports = (
+            {int(node_id): int(port) for node_id, port in said[key].items()} for key in ("controller_ports", "ports")
+        )
+        return ClusterFolder(directory, str(said["cluster_id"]), controller_ports, ports)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, AttributeError, TypeError) as e:
+        raise FolderError(f"{directory / FILE_NAME} cannot be understood: {e}") from e
+
+
+def _new_folder(directory: Path, brokers_count: int, first_port: int | None) -> ClusterFolder:
+    voters = range(1, 1 + (VOTERS_COUNT if brokers_count >= VOTERS_COUNT else 1))
+    cluster_id = uuid_to_text(new_id(os.urandom))
+    controller_ports = dict(zip(voters, _free_ports(len(voters)), strict=True))
+    return ClusterFolder(
+        directory, cluster_id, controller_ports, _ports(range(1, brokers_count + 1), 9092 if first_port is None else first_port)
+    )
+
+
+def _grown(found: ClusterFolder, brokers_count: int, first_port: int | None) -> ClusterFolder:
+    if brokers_count < len(found.ports):
+        raise FolderError(f"the cluster in {found.directory} has {len(found.ports)} brokers: with fewer, replicas would be missing")
+    node_ids = range(1, brokers_count + 1)
+    if first_port is not None:
+        return found.with_ports(_ports(node_ids, first_port))
+    follow = max(found.ports.values()) + 1
+    return found.with_ports({node_id: found.ports.get(node_id, follow + node_id - len(found.ports) - 1) for node_id in node_ids})
+
+
+def _ports(node_ids: Sequence[int], first_port: int) -> dict[int, int]:
+    """One after another; 0 for ports that are free."""
+    return {node_id: first_port and first_port + node_id - 1 for node_id in node_ids}
+
+
+def _free_ports(count: int) -> list[int]:
+    found: list[int] = []
+    for port in random.SystemRandom().sample(CONTROLLER_PORTS, len(CONTROLLER_PORTS)):
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) == 0:
+                continue
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise FolderError("no free ports for the controllers")
