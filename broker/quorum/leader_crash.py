@@ -47,8 +47,8 @@ class LeaderCrash:
         return self._tries > TRIES_MAX
 
     def retry_delay_ms(self, voters: VoterSet, node_id: int) -> int:
-        """The same after a lost election."""
-        return (STEP_MS << self._doublings) + self.candidacy_delay_ms(voters, node_id)
+        """The same after a lost election, half a step off from the others' first candidacies."""
+        return (STEP_MS // 2 << self._doublings) + self.candidacy_delay_ms(voters, node_id)
 
     @property
     def election_timeout_ms(self) -> int:

@@ -297,6 +297,13 @@ class Raft:
         else:
             self.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
 
+    def hurry_lost_election(self, now_ms: int) -> None:
+        """The votes were shared. Only after a proven crash is there nothing to wait for; else another candidate may be winning."""
+        role = self.state.role
+        if isinstance(role, Candidate) and role.election.is_lost and self._crash is not None:
+            delay_ms = self._crash.retry_delay_ms(self.voters, self.config.me.node_id)
+            role.election_deadline_ms = min(role.election_deadline_ms, now_ms + delay_ms)
+
     def advance_high_watermark(self, offset: int | None) -> None:
         if offset is not None and self.state.advance_high_watermark(offset):
             self.log.set_high_watermark(offset)

@@ -257,6 +257,20 @@ def test_a_voter_that_was_faster_than_the_others_proofs_asks_them_again_soon() -
     assert last_vote_request(room).node.node_id == 3
 
 
+def test_votes_that_were_shared_after_a_proven_crash_are_cast_anew_soon() -> None:
+    room = Room()
+    prove_crash(room, 2)
+    room.pass_time(20)
+    for is_granted in (True, False):  # the pre-vote, then the vote
+        facts = messages.LeaderFacts(room.raft.epoch, -1, {}, LISTENER)
+        room.answer(last_vote_request(room), messages.vote_response(facts, 2, ErrorCode.NONE, is_granted=is_granted))
+    assert isinstance(room.raft.state.role, Candidate)
+
+    room.pass_time(40)
+
+    assert isinstance(room.raft.state.role, Prospective)
+
+
 def test_elections_without_success_after_a_proven_crash_become_as_patient_as_others_and_ask_everyone() -> None:
     """The crashed leader may be back, and be the only one that can be elected."""
     room = Room()
