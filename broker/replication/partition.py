@@ -9,6 +9,7 @@ Times are monotonic milliseconds, given by the caller, except `now_ms` of an app
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from storage.leader_epochs import EpochEndOffset
     from storage.log import Log
     from storage.log_results import AppendResult
+
+logger = logging.getLogger("barnabas.replication")
 
 ALL_IN_SYNC = -1  # acks=all
 FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
@@ -137,8 +140,15 @@ class Partition:
     # -- becoming leader or follower ------------------------------------------------------------------------------
 
     def make_leader(self, image: PartitionImage, *, now_ms: int) -> bool:
-        """Lead by `image`. Returns whether the high watermark advanced. Ignores an image older than what is known."""
+        """Lead by `image`. Returns whether the high watermark advanced. Ignores an image older than what is known, and leads nothing by
+        one that is older than its log: Kafka would cut the later epochs out of the log's epoch cache, and lead."""
         if image.partition_epoch < self.partition_epoch:
+            return False
+        latest_epoch = self.log.leader_epochs.latest_epoch
+        if latest_epoch is not None and image.leader_epoch < latest_epoch:
+            logger.error("%r is not led in epoch %d: its log knows epoch %d, the metadata is older", self, image.leader_epoch, latest_epoch)
+            self._take_image(image, FOLLOWER)
+            self.in_sync.follow(image)
             return False
         is_new_leader = self.role is not LEADER
         if image.leader_epoch > self.leader_epoch:

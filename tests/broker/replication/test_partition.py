@@ -6,6 +6,7 @@ the high watermark, the ISR proposals to the controller, and what producers are 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -417,3 +418,23 @@ def test_older_metadata_is_ignored(world: World) -> None:
     image.make_leader(old, now_ms=0)
 
     assert image.isr == (1, 2)
+
+
+def test_metadata_that_is_older_than_the_log_makes_no_leader_and_costs_no_epoch(world: World) -> None:
+    """Kafka leads, and cuts the later epochs out of the cache by which followers find where their logs part."""
+    world.produce("a", batch("x"))
+    for leader in (2, 1, 2, 1):
+        world.change_partition("a", leader=leader)
+    world.produce("a", batch("y"))
+    known = world.partition("a").log.leader_epochs.entries()
+    assert [entry.epoch for entry in known] == [0, 4]
+    partition = world.partition("a")
+    image = world.metadata.topics["a"].partitions[0]
+
+    partition.make_leader(replace(image, leader_epoch=3, partition_epoch=90), now_ms=0)
+
+    assert not partition.is_leader
+    assert partition.log.leader_epochs.entries() == known
+    assert error_of(world.produce("a", batch("z"))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.make_leader(replace(image, leader_epoch=5, partition_epoch=91), now_ms=0)
+    assert partition.is_leader and partition.leader_epoch == 5
