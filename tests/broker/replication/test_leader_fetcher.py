@@ -239,6 +239,23 @@ def test_a_partition_whose_fetch_failed_waits_alone(exchange: Exchange, error: E
     assert asked(exchange.ask()) == [(0, -1, 0)]
 
 
+def test_a_leader_that_does_not_know_yet_that_it_is_one_is_asked_again_soon_and_then_less_often(exchange: Exchange) -> None:
+    """After a failover producers wait for this fetch: replica.fetch.backoff.ms is a second."""
+    partition = exchange.follow()
+    waits_ms = []
+    for _ in range(10):
+        exchange.answer(exchange.ask(), (partition, data(error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)))
+        exchange.ask()
+        now_ms = exchange.world.clock.monotonic_ms()
+        waits_ms.append(exchange.fetcher.wakes_at_ms - now_ms)
+        exchange.world.clock.advance(waits_ms[-1])
+
+    assert waits_ms == [5, 10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
+    exchange.answer(exchange.ask(), (partition, data("x")))
+    exchange.answer(exchange.ask(), (partition, data(error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)))
+    assert exchange.fetcher.wakes_at_ms == exchange.world.clock.monotonic_ms() + 5
+
+
 def test_a_leader_that_does_not_answer_is_asked_nothing_for_a_while(exchange: Exchange) -> None:
     exchange.follow()
     exchange.ask()
