@@ -14,6 +14,7 @@ from broker.replication.fetcher_control import FetcherControl, FetchersOnDemand,
 if TYPE_CHECKING:
     from broker.controller.channel import ControllerChannel
     from broker.metadata.metadata_cache import MetadataCache
+    from broker.metadata.suspects import Suspects
     from broker.platform import Platform
     from broker.replication.fetcher.manager import ReplicaFetcherManager
     from broker.replication.fetcher.replica_fetcher import Endpoint, LeaderConnection
@@ -31,13 +32,21 @@ FRAMING_BYTES_MAX = 16 * 1024 * 1024
 class InterBroker:
     """See the module's docstring. `replica_manager` is set before the first partition is hosted."""
 
-    def __init__(self, config: ServerConfig, metadata: MetadataCache, channel: ControllerChannel, platform: Platform) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        metadata: MetadataCache,
+        channel: ControllerChannel,
+        platform: Platform,
+        suspects: Suspects | None = None,
+    ) -> None:
         self.fetchers = FetchersOnDemand(self._make_fetchers)
         self.replica_manager: ReplicaManager | None = None
         self._config = config
         self._metadata = metadata
         self._channel = channel
         self._platform = platform
+        self._suspects = suspects
         self._changes: IsrChanges | None = None
         self._manager: ReplicaFetcherManager | None = None
         self._pool: BufferPool | None = None
@@ -87,7 +96,7 @@ class InterBroker:
 
         config, platform = self._config, self._platform
         self._pool = self._pool or BufferPool()
-        return PeerConnection(
+        connection = PeerConnection(
             endpoint.host,
             endpoint.port,
             client_id=f"broker-{config.node_id}-fetcher-{number}",
@@ -101,6 +110,16 @@ class InterBroker:
             # One batch may be larger than a response should be, and no larger than the request that brought it.
             max_frame_size=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes) + FRAMING_BYTES_MAX,
         )
+        connection.on_lost = lambda: self._suspect(endpoint)
+        return connection
+
+    def _suspect(self, endpoint: Endpoint) -> None:
+        """The connection to a leader has ended."""
+        if self._suspects is not None:
+            listener_name = self._config.inter_broker_listener_name
+            for broker in self._metadata.brokers.values():
+                if broker.endpoints.get(listener_name) == endpoint:
+                    self._suspects.add(broker.node_id)
 
     def _run_in_background(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work, loop=self._platform.loop)

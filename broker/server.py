@@ -37,6 +37,7 @@ from broker.metadata.publisher import MetadataPublisher
 from broker.metadata.record_format import read_metadata_batches
 from broker.metadata.snapshot import read_bootstrap_records
 from broker.metadata.snapshot_generator import SnapshotGenerator
+from broker.metadata.suspects import Suspects
 from broker.metrics import Metrics
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
@@ -120,6 +121,7 @@ class Broker:
         self._metadata_log: Log | None = None
         self._controller_apis: KafkaApis | None = None
         self._failed_directories: set[Path] = set()
+        self._suspects: Suspects | None = None
         self._descriptors = divide_descriptors(platform.descriptors_max)
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -212,6 +214,9 @@ class Broker:
             return
         await open_logs(quorum, metadata, log_manager, now_ms=self._clock.now_ms())
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
+        if self._links is not None and config.barnabas_fast_fencing:
+            self._suspects = Suspects(self._clock, metadata.brokers)
+            metadata.subscribe(self._suspects.on_metadata_delta)
         lifecycle = await self._register(channel, metadata, publisher, log_manager)
         forwarding = self._make_channel(quorum, config.controller_socket_timeout_ms)
         controller = self._controller = ControllerClient(forwarding, metadata, config, self._clock, on_busy=self._collection_pause.note)
@@ -236,6 +241,7 @@ class Broker:
             run_blocking=self.run_blocking,
             worker=self._make_worker(),
             controller_versions=lambda: self._routes[0].versions if self._routes else None,  # the one of the heartbeats
+            suspects=self._suspects,
         )
         await self._serve(services, registry)
         self._undo.append(lifecycle.stop)  # while it still serves: others take over first
@@ -441,7 +447,7 @@ class Broker:
         return worker
 
     def _make_replica_manager(self, metadata: MetadataCache, log_manager: LogManager, channel: ControllerChannel) -> ReplicaManager:
-        inter_broker = self._inter_broker = InterBroker(self.config, metadata, channel, self._platform)
+        inter_broker = self._inter_broker = InterBroker(self.config, metadata, channel, self._platform, self._suspects)
         replica_manager = ReplicaManager(
             config=self.config,
             node_id=self.node_id,

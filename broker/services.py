@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.lifecycle.controller_client import ControllerClient
     from broker.metadata.metadata_cache import MetadataCache
+    from broker.metadata.suspects import Suspects
     from broker.metrics import Metrics
     from broker.replication.replica_manager import ReplicaManager
     from broker.worker.jobs import Worker
@@ -50,6 +51,8 @@ class Services(NamedTuple):
     """Computes outside this process; None (some tests): everything is done on the loop."""
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = _nothing_known
     """What the active controller speaks, where that is another node and known: API key → (lowest, highest version)."""
+    suspects: Suspects | None = None
+    """Brokers that may be gone; None where barnabas.fast.fencing is off."""
 
 
 class ControllerServices(NamedTuple):

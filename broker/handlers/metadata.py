@@ -4,6 +4,8 @@ Behaviour:
 - Tells the brokers that are alive, each with its address on the listener that the request came by, and the asked topics.
 - An unknown topic is answered with UNKNOWN_TOPIC_OR_PARTITION; where the client and auto.create.topics.enable allow it, its
   creation begins meanwhile (the client asks again). A bad name is INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID.
+- A leader whose connection to this broker has just ended is not named (LEADER_NOT_AVAILABLE), and a broker that was just fenced is
+  listed a little longer: see broker/metadata/suspects.py.
 - Authorized operations, when asked for, are all of them: there is no authorizer.
 - The controller is this broker: any broker takes admin requests.
 
@@ -47,7 +49,7 @@ Asked = TypeVar("Asked", str, bytes)
 
 
 def build(services: Services) -> Handler:
-    cache, controller = services.metadata, services.controller
+    cache, controller, suspects = services.metadata, services.controller, services.suspects
     auto_create_is_enabled = services.config.auto_create_topics_enable
 
     def handle(context: RequestContext, request: MetadataRequest) -> Any:
@@ -55,7 +57,7 @@ def build(services: Services) -> Handler:
 
     def _answer(context: RequestContext, request: MetadataRequest) -> Work:
         version = context.api_version
-        view = ListenerView(cache, context.connection.listener.name)
+        view = ListenerView(cache, context.connection.listener.name, suspects)
         topics: list[MetadataResponseTopic] = []
 
         def create(names: Iterable[str]) -> list[MetadataResponseTopic]:
@@ -162,7 +164,7 @@ def _describe(view: ListenerView, topics: Iterable[TopicImage], version: int, an
 
 def _brokers(view: ListenerView) -> list[MetadataResponseBroker]:
     brokers = []
-    for broker in view.alive.values():
+    for broker in view.listed():
         host, port = view.endpoint(broker)
         brokers.append(MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
     return brokers

@@ -337,6 +337,7 @@ class _Protocol(asyncio.BufferedProtocol):
             self._end(f"malformed answer: {error}")
 
     def eof_received(self) -> bool:
+        self._end("closed by the peer")  # `connection_lost` comes a turn later: requests of this turn know of it already
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -6,16 +6,21 @@ from typing import Any
 import pytest
 
 from broker.handlers import metadata
+from broker.metadata.suspects import LISTED_MS, SUSPICION_MS, Suspects
 from config.server import ServerConfig
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.stored.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from tests.broker.metadata.room import CLUSTER_ID, Room, context, creation, open_room, registration
 
 
-def _ask(room: Room, version: int, *names: str | None, listener: str = "PLAINTEXT", **fields: Any) -> MetadataResponse:
+def _ask(
+    room: Room, version: int, *names: str | None, listener: str = "PLAINTEXT", suspects: Suspects | None = None, **fields: Any
+) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
-    answer: Any = metadata.build(room.services)(context(version, listener), MetadataRequest(**({"topics": topics} | fields)))
+    services = room.services._replace(suspects=suspects)
+    answer: Any = metadata.build(services)(context(version, listener), MetadataRequest(**({"topics": topics} | fields)))
     return answer
 
 
@@ -134,3 +139,50 @@ async def test_every_version_can_be_written_and_read(room: Room, version: int) -
     decoded, _ = decode(MetadataResponse, version, encode(answer, version))
 
     assert [topic.name for topic in decoded.topics] == ["t", "new"]
+
+
+async def another_broker_leads(room: Room) -> Suspects:
+    suspects = Suspects(room.clock, room.cache.brokers)
+    room.cache.subscribe(suspects.on_metadata_delta)
+    room.cache.apply_committed(registration(2))
+    topic_id = room.cache.topics["t"].topic_id
+    room.cache.apply_committed([PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2, replicas=[1, 2], isr=[1, 2])])
+    return suspects
+
+
+def leaders(room: Room, suspects: Suspects) -> list[tuple[int, int]]:
+    partitions = _ask(room, 12, "t", suspects=suspects).topics[0].partitions
+    return [(each.error_code, each.leader_id) for each in partitions]
+
+
+def listed(room: Room, suspects: Suspects) -> list[int]:
+    return [broker.node_id for broker in _ask(room, 12, "t", suspects=suspects).brokers]
+
+
+async def test_a_leader_whose_connection_has_ended_is_not_named_for_a_moment(room: Room) -> None:
+    """Else librdkafka, which asks at once, looks again after a second."""
+    suspects = await another_broker_leads(room)
+    assert leaders(room, suspects) == [(0, 2), (0, 1)]
+
+    suspects.add(2)
+
+    assert leaders(room, suspects) == [(ErrorCode.LEADER_NOT_AVAILABLE, -1), (0, 1)]
+    room.clock.advance(SUSPICION_MS)
+    assert leaders(room, suspects) == [(0, 2), (0, 1)]
+
+
+@pytest.mark.parametrize(("shuts_down", "listed_then"), [(False, [1, 2]), (True, [1])])
+async def test_a_broker_that_was_fenced_is_listed_a_little_longer_unless_it_shut_down(
+    room: Room, shuts_down: bool, listed_then: list[int]
+) -> None:
+    """Else librdkafka forgets where its partitions go, for a second."""
+    suspects = await another_broker_leads(room)
+    epoch = room.cache.brokers[2].epoch
+
+    if shuts_down:
+        room.cache.apply_committed([BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch, in_controlled_shutdown=1)])
+    room.cache.apply_committed([BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch, fenced=1)])
+
+    assert listed(room, suspects) == listed_then
+    room.clock.advance(LISTED_MS)
+    assert listed(room, suspects) == [1]

@@ -1,0 +1,61 @@
+"""Suspects: what Metadata answers say of a broker that may be gone, so that clients find its partitions' new leaders soon.
+
+Case A: its connection to this broker has just ended. A client that loses its leader asks for Metadata at once, before the controller has
+fenced that leader. An answer that names it again lets librdkafka wait till its next look at all topics, up to a second;
+LEADER_NOT_AVAILABLE lets it ask again after 100 ms, as the Java client does in any case.
+Case B: it was just fenced, without having shut down. librdkafka drops a broker that is not listed any more, and forgets with it where the
+partitions go that were to be moved by the same answer, for another second. So it is listed a little longer, without leading anything.
+
+No counterpart in Kafka, which does neither, and lists a broker that is gone until broker.session.timeout.ms are over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.clock import Clock
+from broker.metadata.image import BrokerImage, MetadataDelta
+
+SUSPICION_MS = 500
+"""Longer than it takes until a broker that is gone is fenced."""
+LISTED_MS = 2_000
+"""After its fencing; librdkafka looks at its topics each second."""
+
+
+class Suspects:
+    """Case A is told by those who hold connections to other brokers, case B by the metadata, which holds `brokers`."""
+
+    def __init__(self, clock: Clock, brokers: Mapping[int, BrokerImage]) -> None:
+        self._clock = clock
+        self._brokers = brokers
+        self._suspected_until_ms: dict[int, int] = {}
+        self._listed_until_ms: dict[int, int] = {}
+        self._active: dict[int, None] = {}
+
+    def add(self, node_id: int) -> None:
+        """Its connection to this broker has ended now."""
+        self._suspected_until_ms[node_id] = self._clock.monotonic_ms() + SUSPICION_MS
+
+    def on_metadata_delta(self, delta: MetadataDelta) -> None:
+        for node_id in delta.changed_brokers:
+            broker = self._brokers.get(node_id)
+            self._listed_until_ms.pop(node_id, None)
+            if broker is not None and broker.is_active:
+                self._active[node_id] = None
+            elif self._active.pop(node_id, True) is None and broker is not None and not broker.is_in_controlled_shutdown:
+                self._listed_until_ms[node_id] = self._clock.monotonic_ms() + LISTED_MS
+
+    def suspected(self) -> tuple[int, ...]:
+        """The brokers of case A."""
+        return self._current(self._suspected_until_ms)
+
+    def listed(self) -> tuple[int, ...]:
+        """The brokers of case B, which are registered and fenced."""
+        return self._current(self._listed_until_ms)
+
+    def _current(self, until_ms: dict[int, int]) -> tuple[int, ...]:
+        if until_ms:
+            now_ms = self._clock.monotonic_ms()
+            for node_id in [node_id for node_id, end_ms in until_ms.items() if now_ms >= end_ms]:
+                del until_ms[node_id]
+        return tuple(until_ms)
