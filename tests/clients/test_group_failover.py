@@ -1,0 +1,125 @@
+"""Groups of stock consumers through the kill -9 of their coordinator and of a leader: no commit is lost, and nobody joins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.clients.members import MEMBERS, poll_until, share_all
+from tests.clients.test_groups import COUNT, PARTITIONS, fill
+from tests.clients.test_java_groups import verifiable_consumer
+from tests.support.cluster import Cluster
+
+GROUP_TOPIC = "__consumer_offsets"
+SETTINGS = {
+    "broker.session.timeout.ms": "2000",  # far below the members' 6 s, also where a crash is not noticed at once
+    "broker.heartbeat.interval.ms": "300",
+    "offsets.topic.num.partitions": "3",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, settings=SETTINGS) as cluster:
+        yield cluster
+
+
+def coordinator_of(cluster: Cluster, group: str) -> int:
+    """As every running broker says it, once they agree."""
+
+    def agreed() -> int:
+        answers = set()
+        for node_id in cluster.running:
+            node = cluster.nodes[node_id]
+            (found,) = cluster.ask_node(node_id, FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 6).coordinators
+            assert found.error_code or (found.host, found.port) == (node.host, cluster.nodes[found.node_id].port)
+            answers.add(found.node_id)
+        (answer,) = answers if len(answers) == 1 else (-1,)
+        return answer if answer in cluster.running else 0
+
+    return cluster.wait_for(agreed, f"a coordinator of {group}")
+
+
+def committed_offsets(cluster: Cluster, group: str, topic: str) -> list[int]:
+    coordinator = coordinator_of(cluster, group)
+
+    def read() -> list[int]:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+        (answer,) = cluster.ask_node(coordinator, request, 8).groups
+        offsets = {each.partition_index: each.committed_offset for each in answer.topics[0].partitions} if answer.topics else {}
+        return [offsets[index] for index in sorted(offsets)]
+
+    return cluster.wait_for(read, f"offsets of {group} in {topic}")
+
+
+def rebalances(cluster: Cluster, group: str) -> int:
+    """How many generations the group had, as the brokers' logs tell."""
+    logs = [node.log_path.read_text() for node in cluster.nodes.values()]
+    return sum(log.count(f"group rebalanced group={group} ") for log in logs)
+
+
+def fail_over(cluster: Cluster, node_id: int, *topics: str) -> None:
+    """kill -9 of the node; returns when another one leads each of its partitions. It comes back meanwhile."""
+    cluster.kill(node_id)
+    cluster.wait_for(
+        lambda: all(each.leader_id not in (node_id, -1) for topic in cluster.metadata(*topics).topics for each in topic.partitions),
+        f"other leaders than {node_id}",
+    )
+
+
+@pytest.mark.parametrize("name", ["confluent-kafka", "kafka-python"])
+def test_a_group_goes_on_when_its_coordinator_and_then_a_leader_are_killed(cluster: Cluster, name: str) -> None:
+    cluster.create_topic("t", partitions=PARTITIONS)
+    members = [MEMBERS[name](cluster, "t", "g") for _ in range(2)]
+    poll_until(members, lambda _: share_all(members, PARTITIONS))
+    fill(cluster, "t")
+    records = poll_until(members, lambda read: len(read) >= COUNT)
+    for member in members:
+        member.commit()
+    before = rebalances(cluster, "g")
+    shares = [member.assignment() for member in members]
+    assert committed_offsets(cluster, "g", "t") == [COUNT // PARTITIONS] * PARTITIONS
+
+    killed = coordinator_of(cluster, "g")
+    fail_over(cluster, killed, GROUP_TOPIC, "t")
+    assert committed_offsets(cluster, "g", "t") == [COUNT // PARTITIONS] * PARTITIONS
+    fill(cluster, "t", first=COUNT)
+    records += poll_until(members, lambda read: len(read) >= COUNT)
+    for member in members:
+        member.commit()
+    cluster.start(killed)
+    cluster.wait_in_sync(GROUP_TOPIC, "t")
+
+    fail_over(cluster, cluster.partition("t", 0).leader_id, GROUP_TOPIC, "t")
+    fill(cluster, "t", first=2 * COUNT)
+    records += poll_until(members, lambda read: len(read) >= COUNT)
+    for member in members:
+        member.commit()
+
+    assert committed_offsets(cluster, "g", "t") == [3 * COUNT // PARTITIONS] * PARTITIONS
+    assert sorted(int(record.value or b"") for record in records) == list(range(3 * COUNT))
+    assert [member.assignment() for member in members] == shares
+    assert rebalances(cluster, "g") == before
+    for member in members:
+        member.close()
+
+
+def test_a_java_member_goes_on_when_its_coordinator_is_killed(cluster: Cluster) -> None:
+    cluster.create_topic("t", partitions=PARTITIONS)
+    with verifiable_consumer(cluster, "t", "CooperativeStickyAssignor") as member:
+        member.wait_for(1, "partitions_assigned")
+        fill(cluster, "t")
+        member.wait_for(COUNT, "record_data")
+        before = rebalances(cluster, "t")
+
+        fail_over(cluster, coordinator_of(cluster, "t"), GROUP_TOPIC, "t")
+        fill(cluster, "t", first=COUNT)
+        member.wait_for(2 * COUNT, "record_data")
+        cluster.wait_for(lambda: committed_offsets(cluster, "t", "t") == [2 * COUNT // PARTITIONS] * PARTITIONS, "the last commit")
+
+        assert sorted(int(value) for value in member.values()) == list(range(2 * COUNT))
+        assert rebalances(cluster, "t") == before
