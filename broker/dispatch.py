@@ -31,7 +31,7 @@ from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, clear_arrays_in_turns, decoder_in_turns, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
+from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, freed_in_pieces, keep, skip_tags
 from protocol.schema import compile_constructors
 from protocol.templates import PreparedResponse
 
@@ -226,7 +226,8 @@ class KafkaApis:
             position = skip_tags(frame, position)
         decoding = None
         if len(frame) > LARGE_FRAME_SIZE:
-            decoding = route.decode_in_turns(keep(frame), position)
+            kept = keep(frame)
+            decoding = route.decode_in_turns(kept, position)
             try:
                 next(decoding)
             except StopIteration as few_elements:
@@ -235,7 +236,7 @@ class KafkaApis:
             request, _ = route.decode(frame, position)
         context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._clock.now_ms())
         if decoding is not None:
-            return self._in_turns(route, context, decoding, started_ns)
+            return self._in_turns(route, context, decoding, kept.obj, started_ns)
         try:
             outcome = route.handler(context, request)
         except DecodeError:
@@ -269,16 +270,18 @@ class KafkaApis:
 
     # -- ways of answering ----------------------------------------------------------------------------------------
 
-    def _in_turns(self, route: _Route, context: RequestContext, decoding: Any, started_ns: int) -> Deferred:
-        """Decode the rest of a large request and run it."""
+    def _in_turns(self, route: _Route, context: RequestContext, decoding: Any, buffer: Any, started_ns: int) -> Deferred:
+        """Decode the rest of a large request, whose frame `buffer` is, and run it."""
         answering = _Answering(self, route, context, None, started_ns, is_long=True)
-        answering.follow(self.turns.start(self._decode_and_run(answering, decoding)), answering.answered)
+        answering.follow(self.turns.start(self._decode_and_run(answering, decoding, buffer)), answering.answered)
         return answering.encoded
 
-    def _decode_and_run(self, answering: _Answering, decoding: Any) -> Work:
+    def _decode_and_run(self, answering: _Answering, decoding: Any, buffer: Any) -> Work:
         context = answering.context
         answering.request, _ = yield from decoding
-        del decoding  # and with it the frame
+        del decoding  # and with it the views of the frame
+        yield from freed_in_pieces(buffer)
+        del buffer
         context.now_ms = self._clock.now_ms()
         outcome = answering.route.handler(context, answering.request)
         if type(outcome) is GeneratorType:

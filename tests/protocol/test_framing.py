@@ -7,6 +7,7 @@ import mmap
 import random
 import resource
 import struct
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ import pytest
 from protocol.errors import DecodeError
 from protocol.framing import (
     FRAMES_PER_QUESTION,
+    FREED_PIECE_SIZE,
     POOLED_BUFFER_SIZE,
     POOLED_FRAME_SIZE_MIN,
     READ_SIZE_MAX,
@@ -23,6 +25,7 @@ from protocol.framing import (
     FrameAssembler,
     FrameBuffer,
     decode_client_id,
+    freed_in_pieces,
     has_own_buffer,
     keep,
     skip_tags,
@@ -317,3 +320,23 @@ def test_bad_header_tags_are_a_decode_error(tags: bytes) -> None:
 
 def test_unknown_header_tags_are_skipped() -> None:
     assert skip_tags(memoryview(b"\x02\x00\x01a\x07\x02bcBODY"), 0) == 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pages are given back with their mapping only")
+def test_a_large_frame_is_freed_in_pieces_while_nobody_refers_to_its_bytes() -> None:
+    size = 2 * FREED_PIECE_SIZE + 1
+    ours, referred_to = (mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2))
+    for buffer in (ours, referred_to):
+        buffer[0] = buffer[size - 1] = 1
+    del buffer
+    view = memoryview(referred_to)[-1:]
+
+    freeing = freed_in_pieces(ours)
+    next(freeing)
+    after_one_piece = ours[0], ours[size - 1]
+    pieces_count = 1 + sum(1 for _ in freeing)
+
+    assert after_one_piece == (0, 1)
+    assert (ours[size - 1], pieces_count) == (0, 3)
+    assert list(freed_in_pieces(referred_to)) == []
+    assert (referred_to[0], view[0]) == (1, 1)
