@@ -113,7 +113,9 @@ class GroupMember(Fetcher):
         self.reset_sessions()
         if not asked:
             return
-        response = await self.ask(OffsetFetchRequest(group_id=self._group, topics=asked), OFFSET_FETCH_VERSION, self._coordinator)
+        # As Java's consumers ask. An unstable read after a failover is answered from below the high watermark, which may be behind.
+        request = OffsetFetchRequest(group_id=self._group, topics=asked, require_stable=self.is_of_cluster)
+        response = await self.ask(request, OFFSET_FETCH_VERSION, self._coordinator)
         self._check("OffsetFetch", response.error_code)
         for each in response.topics:
             for partition in each.partitions:
