@@ -80,17 +80,14 @@ max.compaction.lag.ms  Longest time that a record stays uncompacted
 min.cleanable.dirty.ratio  Share of a compacted log that must be uncompacted before it is cleaned
 min.compaction.lag.ms  Shortest time that a record stays uncompacted
 = one node has no other broker
-auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself
 controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
 controller.quorum.fetch.max.bytes  Most bytes of the metadata log in one fetch
 controller.quorum.fetch.snapshot.max.bytes  Most bytes of a metadata snapshot in one fetch
-leader.imbalance.check.interval.seconds  Time between checks whether leaders are balanced
 log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory
 replica.socket.receive.buffer.bytes  Socket receive buffer of replication
 request.timeout.ms  Longest wait for another broker's answer
 socket.connection.setup.timeout.max.ms  Longest wait for a connection to another broker, after retries
 socket.connection.setup.timeout.ms  Wait for a connection to another broker
-unclean.leader.election.interval.ms  Time between checks for partitions without a leader where unclean election is on
 = quotas are not supported yet
 alter.log.dirs.replication.quota.window.num  Samples kept for the quota on moving replicas between log directories
 alter.log.dirs.replication.quota.window.size.seconds  Seconds per sample of the quota on moving replicas between log directories
@@ -148,6 +145,7 @@ advertised.listeners  Addresses that clients are told to connect to, where they 
 alter.config.policy.class.name  A Java class that may refuse config changes; setting it stops the start, for it cannot be loaded.
 authorizer.class.name  The authorizer; setting it stops the start until authorization is supported.
 auto.create.topics.enable  Whether asking for a topic that does not exist creates it.
+auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself.
 barnabas.auto.format  Whether an empty log directory is formatted at the first start instead of asking for `barnabas format`.
 barnabas.busy.poll.us  Microseconds of waiting for the next request without sleep, where requests come at that pace; 0 never waits.
 barnabas.fast.fencing  Whether a node counts as gone once its connection ended and its address refuses two more; else timeouts tell.
@@ -197,6 +195,7 @@ index.interval.bytes  Bytes of records between entries of a segment's offset ind
 initial.broker.registration.timeout.ms  How long a starting broker tries to be registered.
 inter.broker.listener.name  The listener that brokers use among themselves; it must be an advertised one.
 internal.segment.bytes  Segment size below what segment.bytes allows, for tests.
+leader.imbalance.check.interval.seconds  Time between checks whether preferred replicas lead.
 listener.security.protocol.map  The security protocol of each listener name; here PLAINTEXT alone is served.
 listeners  Addresses to listen on, as name://host:port; an empty host is every address.
 log.dir  The log directory, where log.dirs is not set.
@@ -270,6 +269,7 @@ transaction.state.log.num.partitions  Partitions of __transaction_state.
 transaction.state.log.replication.factor  Replicas of __transaction_state.
 transaction.state.log.segment.bytes  Segment size of __transaction_state.
 unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
+unclean.leader.election.interval.ms  Time between checks for partitions without a leader where unclean elections are allowed.
 """
 
 

@@ -214,6 +214,7 @@ class ServerConfig:
     num_replica_fetchers: int = 1
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
+    unclean_leader_election_interval_ms: int = 300_000
 
     # Controller and quorum
     controller_quorum_append_linger_ms: int = 25

@@ -52,7 +52,7 @@ bug.
 - More than one broker. Followers' fetches are served, but the metadata quorum has one voter, in the same process.
 - Log compaction: `cleanup.policy=compact` is accepted and records without a key are refused, but nothing is cleaned yet.
 - Admin APIs that are not in the table, among them DeleteRecords, DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs),
-  ElectLeaders, the reassignment APIs, DescribeLogDirs and DescribeProducers.
+  the reassignment APIs, DescribeLogDirs and DescribeProducers.
 
 ### Bytes that are refused
 A connection that sends malformed bytes is closed, as by Kafka. Stricter than Kafka:

@@ -30,7 +30,9 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest, Bro
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 Response = TypeVar("Response")
 
@@ -110,6 +112,12 @@ class ControllerRoute:
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
         return await self._ask(request, lambda local: local.incremental_alter_configs(request, client), client=client)
+
+    async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
+        return await self._ask(request, lambda local: local.elect_leaders(request, client), client=client)
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
+        return await self._ask(request, lambda local: local.unregister_broker(request, client), client=client)
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self._ask(request, lambda local: local.allocate_producer_ids(request))

@@ -49,7 +49,7 @@ class Controller:
         self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms, now_ms, embedded_id=node_id)
         self.elections = Elections(self.state, config, node_id, BrokerPartitions(self.state))
         self.brokers = BrokerControl(self.state, cluster_id, self.elections, self.heartbeats, now_ms, embedded_id=node_id)
-        self._config = config
+        self.config = config
         self._node_id = node_id
         self._random = random_source
         self._replicas_max = replicas_max
@@ -62,9 +62,9 @@ class Controller:
         if self._topics is None:
             from broker.controller.topic_control import TopicControl
 
-            describer = ConfigDescriber(self.state, self._config, self._node_id)
+            describer = ConfigDescriber(self.state, self.config, self._node_id)
             self._topics = TopicControl(
-                self.state, self._config, describer, self.elections, self._random, node_id=self._node_id, replicas_max=self._replicas_max
+                self.state, self.config, describer, self.elections, self._random, node_id=self._node_id, replicas_max=self._replicas_max
             )
         return self._topics
 
@@ -73,7 +73,7 @@ class Controller:
         if self._configs is None:
             from broker.controller.config_control import ConfigControl
 
-            self._configs = ConfigControl(self.state, self._config, self._node_id)
+            self._configs = ConfigControl(self.state, self.config, self._node_id)
         return self._configs
 
     @property

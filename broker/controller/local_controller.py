@@ -21,10 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from broker.controller.cluster_control import activation_records, producer_id_block
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
 from broker.controller.crash_watch import CrashWatch, Prove
+from broker.controller.election_requests import elect_leaders
+from broker.controller.elections import UNCLEAN_ELECTION
+from broker.controller.periodic_elections import PeriodicElections
 from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog, LogSteps
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
     from broker.clock import Clock, Timer
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 logger = logging.getLogger("barnabas.controller")
@@ -104,6 +109,7 @@ class LocalController:
         self._turn = asyncio.Lock()
         self._clock = clock
         self._session_check: Timer | None = None
+        self._periodic: PeriodicElections | None = None  # while this node leads
         self._own_work: set[asyncio.Task[None]] = set()
 
     # -- QuorumListener --------------------------------------------------------------------------------------------
@@ -140,6 +146,8 @@ class LocalController:
             self._crash_watch.probe_all()
             self._run(self._active.elections.prepare())
         self._watch_sessions()
+        self._periodic = PeriodicElections(self._active, self._clock, self._run)
+        self._periodic.begin()
 
     def fail(self, error: Exception) -> None:
         """The metadata log has failed: nothing more will be committed here."""
@@ -153,6 +161,9 @@ class LocalController:
         if self._crash_watch is not None:
             self._crash_watch.end()
             self._crash_watch = None
+        if self._periodic is not None:
+            self._periodic.end()
+            self._periodic = None
         if leadership is not None:
             leadership.end(why)
 
@@ -196,7 +207,20 @@ class LocalController:
     ) -> IncrementalAlterConfigsResponse:
         with self._logging_refusal("configs not changed", client):
             steps = self._active.configs.incremental_alter_configs_in_steps(request)
-            return await self._append_steps(steps, lambda response: self._changes.configs_altered(request, response, client))
+            response = await self._append_steps(steps, lambda response: self._changes.configs_altered(request, response, client))
+        if any(config.name == UNCLEAN_ELECTION for resource in request.resources for config in resource.configs):
+            self._run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later
+        return response
+
+    async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
+        with self._logging_refusal("leaders not elected", client):
+            steps = elect_leaders(self._active.state, self._active.elections, request)
+            return await self._append_steps(steps, lambda response: iter(()))
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
+        with self._logging_refusal("broker not unregistered", client):
+            await self._append_own(self._active.brokers.unregister(request.broker_id))
+        return UnregisterBrokerResponse(error_message=None)
 
     # What a broker asks for itself.
 
@@ -273,6 +297,8 @@ class LocalController:
         """Stop the periodic work. Operations end with the quorum."""
         if self._session_check is not None:
             self._session_check.cancel()
+        if self._periodic is not None:
+            self._periodic.end()
         for task in self._own_work:
             task.cancel()
         await asyncio.gather(*self._own_work, return_exceptions=True)

@@ -38,6 +38,8 @@ class ControllerClient:
         self.delete_topics = channel.delete_topics
         self.create_partitions = channel.create_partitions
         self.incremental_alter_configs = channel.incremental_alter_configs
+        self.elect_leaders = channel.elect_leaders
+        self.unregister_broker = channel.unregister_broker
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
         self._auto_creator = AutoTopicCreator(self, config, ChangeLog(clock), clock, on_busy=on_busy)
         self._creations: set[asyncio.Task[None]] = set()

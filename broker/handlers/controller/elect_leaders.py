@@ -1,0 +1,24 @@
+"""ElectLeaders (key 43) on controller listeners. Serves v0–v2.
+
+Behaviour: as on listeners for clients. NOT_CONTROLLER where this node does not lead the metadata quorum; the answer comes once the
+records are committed.
+
+Source: ControllerApis.handleElectLeaders.
+"""
+
+from __future__ import annotations
+
+from broker.context import RequestContext
+from broker.handlers.elect_leaders import answer, error_response
+from broker.services import ControllerServices, Handler
+from broker.turns import Work
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+__all__ = ["build", "error_response"]
+
+
+def build(services: ControllerServices) -> Handler:
+    async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | Work:
+        return answer(await services.controller.elect_leaders(request, context))
+
+    return handle

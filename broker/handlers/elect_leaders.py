@@ -1,0 +1,67 @@
+"""ElectLeaders (key 43). Serves v0–v2.
+
+Behaviour:
+- Elects each partition's preferred replica, or, with election type 1, a leader where there is none, if need be one that is not in sync.
+- Null topic_partitions means all partitions; those that need no election are then left out of the answer.
+- ELECTION_NOT_NEEDED: the preferred replica leads, or, for an unclean election, anybody. PREFERRED_LEADER_NOT_AVAILABLE: it is not alive,
+  or not in sync. ELIGIBLE_LEADERS_NOT_AVAILABLE: no replica is alive. UNKNOWN_TOPIC_OR_PARTITION.
+- An unknown election type: INVALID_REQUEST. More than 10,000 partitions by name: POLICY_VIOLATION.
+
+Version notes: v1 election type (v0 elects preferred replicas), and an error for the whole request beside that of each partition.
+
+Not done: the request's timeout.
+
+Source: ControllerApis.handleElectLeaders, ReplicationControlManager.electLeaders (KIP-183, KIP-460).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from broker.context import RequestContext
+from broker.pieces import at_once_or_in_turns, make_in_pieces
+from broker.services import Handler, Services
+from broker.turns import Work, is_many
+from protocol.errors import KafkaError
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+
+ANSWERED_AT_ONCE = 1_000
+"""Partitions in an answer that is encoded at once, 0.5 µs each."""
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | Work:
+        return answer(await controller.elect_leaders(request, context))
+
+    return handle
+
+
+def answer(response: ElectLeadersResponse) -> ElectLeadersResponse | Work:
+    """The response, by turns if it is large."""
+    if is_many((result.partition_result for result in response.replica_election_results), ANSWERED_AT_ONCE):
+        return _in_turns(response)
+    return response
+
+
+def _in_turns(response: ElectLeadersResponse) -> Work:
+    """An answer by turns is encoded by turns."""
+    yield
+    return response
+
+
+def error_response(request: ElectLeadersRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: ElectLeadersRequest, error: KafkaError) -> Generator[None, None, ElectLeadersResponse]:
+    def failed(index: int) -> PartitionResult:
+        return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+
+    results = []
+    for topic in request.topic_partitions or ():
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=(yield from make_in_pieces(failed, topic.partitions))))
+        yield
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
