@@ -395,7 +395,9 @@ class Broker:
         quorum.register(controller)
         self._undo.append(controller.close)
         if self.controller_listeners:
-            services = ControllerServices(self._clock, self.metrics, cache, controller, quorum.handle_request, self._handle_forwarded)
+            services = ControllerServices(
+                self._clock, self.metrics, cache, controller, lambda: controller.is_active, quorum.handle_request, self._handle_forwarded
+            )
             self._controller_apis = KafkaApis(services, self._turns, ListenerKind.CONTROLLER)
             self._undo.append(self._controller_apis.close)
         return controller

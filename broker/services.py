@@ -63,6 +63,8 @@ class ControllerServices(NamedTuple):
     metadata: MetadataCache
     controller: ControllerChannel
     """The controller in this process, which is the active one or answers NOT_CONTROLLER."""
+    is_active: Callable[[], bool]
+    """Whether it is the active one."""
     ask_quorum: Callable[[Any, int, str], Deferred]
     """The quorum's answer to a request, given its version and the name of the listener that it came by."""
     handle_frame: Callable[[memoryview, ConnectionFacts], Any]

@@ -168,6 +168,11 @@ class LocalController:
             leadership.end(why)
 
     @property
+    def is_active(self) -> bool:
+        """Whether this node leads the metadata quorum."""
+        return self._leadership is not None
+
+    @property
     def _active(self) -> Controller:
         """Raises KafkaError NOT_CONTROLLER while this node does not lead."""
         if self._leadership is None:

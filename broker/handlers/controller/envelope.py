@@ -35,6 +35,8 @@ FAMILIES = {4: socket.AF_INET, 16: socket.AF_INET6}
 
 def build(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | Deferred:
+        if not services.is_active():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)  # before anything that the active one, of another version, may take
         facts = _facts(context.connection, request)
         api, version = _wanted(request.request_data)
         try:

@@ -37,7 +37,9 @@ class ControllerListener:
 
     def __init__(self, room: Room) -> None:
         turns = Turns(asyncio.get_running_loop().call_soon, room.clock.monotonic_us)
-        services = ControllerServices(room.clock, Metrics(), room.cache, room.local, room.quorum.handle_request, self._handle)
+        services = ControllerServices(
+            room.clock, Metrics(), room.cache, room.local, lambda: room.local.is_active, room.quorum.handle_request, self._handle
+        )
         self._apis = KafkaApis(services, turns, ListenerKind.CONTROLLER)
         self._services = services
 
@@ -106,7 +108,24 @@ async def test_who_does_not_lead_says_so_of_the_envelope(tmp_path: Path) -> None
     for _ in range(20):
         await asyncio.sleep(0)
 
+    unknown = EnvelopeRequest(request_data=bytes.fromhex("00390063"), request_principal=ANONYMOUS, client_host_address=bytes(4))
     assert await refusal(listener, in_envelope(creation("a"), of_client())) is ErrorCode.NOT_CONTROLLER
+    assert await refusal(listener, unknown) is ErrorCode.NOT_CONTROLLER, "another node may serve it"
+    await room.close()
+
+
+async def test_a_leader_that_resigns_before_it_has_answered_says_so_of_the_envelope(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+    room.executor.is_held = True
+    waiting = asyncio.ensure_future(ControllerListener(room).answer(in_envelope(creation("a"), of_client())))
+    await asyncio.sleep(0.01)
+
+    room.quorum.resign(room.quorum.epoch)
+
+    with pytest.raises(KafkaError) as refused:
+        await waiting
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    room.executor.release()
     await room.close()
 
 
