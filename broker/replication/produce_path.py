@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.replication.delayed_produce import ALL_IN_SYNC, DelayedProduce, OnAppended, PartitionAppendResult
+from broker.replication.early_batches import CAUSES, EarlyBatches
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
@@ -58,6 +59,7 @@ class ProducePath:
         self._clock = clock
         self._metrics = metrics
         self._on_append_bug = on_append_bug
+        self._early_batches = EarlyBatches()
 
     def append(
         self,
@@ -98,7 +100,7 @@ class ProducePath:
                     partition = self._hosted.get(topic, index)  # makes it or says why not
                 appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
             except KafkaError as error:
-                self._note_refusal(result, error, len(records))
+                self._note_refusal(result, error, records, now_ms)
                 continue
             except StorageError as error:
                 assert partition is not None
@@ -146,7 +148,14 @@ class ProducePath:
         is_done = self._waiting.produces.try_complete_else_watch(operation, tuple(pending), timeout_ms)
         return None if is_done else operation
 
-    def _note_refusal(self, result: PartitionAppendResult, error: KafkaError, size_bytes: int) -> None:
+    def _note_refusal(self, result: PartitionAppendResult, error: KafkaError, records: memoryview | PreparedBatch, now_ms: int) -> None:
+        if error.code in CAUSES:
+            self._early_batches.note(result.topic, result.partition, records, error.code, now_ms)
+        elif (
+            error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (led := self._hosted.find(result.topic, result.partition)) is not None
+        ):
+            cause = self._early_batches.find_cause(result.topic, result.partition, records, led.log, now_ms)
+            error = error if cause is None else KafkaError(cause)
         result.fail(error.code, error.message)
         if isinstance(error, RecordValidationError):
             result.record_errors = error.record_errors
@@ -156,7 +165,7 @@ class ProducePath:
             metrics = self._metrics.topic(result.topic)
             metrics.total_produce_requests += 1
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-                metrics.bytes_rejected += size_bytes  # as it came, also where only recompression made it too large
+                metrics.bytes_rejected += len(records)  # as it came, also where only recompression made it too large
             if error.code not in EXPECTED_APPEND_ERRORS:
                 metrics.failed_produce_requests += 1
 

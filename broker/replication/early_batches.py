@@ -1,0 +1,80 @@
+"""EarlyBatches: batches of idempotent producers that are out of order because this broker has just refused the one before.
+
+A producer has several requests on their way. If the first is refused because this broker does not lead yet, or because the ISR is too
+small, and that ends before the next one is judged, then the next is out of order. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER.
+librdkafka takes a new producer epoch upon that and sends everything anew under it, also what was appended by a leader that died before
+it answered: duplicates, in any partition. Here the next batch gets the answer of the first: its client sends both again, in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.errors import DecodeError, ErrorCode
+from protocol.records import SEQUENCE_MAX, BatchHeader, read_header
+from storage.log import Log
+from storage.validation import PreparedBatch
+
+CAUSES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS})
+KEPT_MS = 5_000
+"""A producer that was refused tries again within milliseconds. Later, a gap in its sequence is one."""
+KEPT_MAX = 1_000
+"""Producers and partitions; the longest known is forgotten first."""
+
+
+class Refused(NamedTuple):
+    """The first batch that was refused, and what its client was told."""
+
+    epoch: int
+    sequence: int
+    code: ErrorCode
+    at_ms: int
+
+
+class EarlyBatches:
+    """Owned by the ProducePath, which tells it of refusals alone: appends cost nothing."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, int, int], Refused] = {}
+
+    def note(self, topic: str, index: int, records: memoryview | PreparedBatch, code: ErrorCode, now_ms: int) -> None:
+        """A batch was refused for one of CAUSES. What is refused behind it does not count while that is fresh."""
+        header = _find_header(records)
+        if header is None or header.producer_id < 0:
+            return
+        key = (topic, index, header.producer_id)
+        known = self._refused.pop(key, None)
+        if (
+            known is not None
+            and known.epoch == header.producer_epoch
+            and known.sequence < header.base_sequence
+            and _is_fresh(known, now_ms)
+        ):
+            self._refused[key] = known
+            return
+        self._refused[key] = Refused(header.producer_epoch, header.base_sequence, code, now_ms)
+        if len(self._refused) > KEPT_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def find_cause(self, topic: str, index: int, records: memoryview | PreparedBatch, log: Log, now_ms: int) -> ErrorCode | None:
+        """Why the batch before this one, which is out of order, was refused; None if it is really missing."""
+        header = _find_header(records)
+        refused = None if header is None else self._refused.get((topic, index, header.producer_id))
+        if header is None or refused is None or refused.epoch != header.producer_epoch or not _is_fresh(refused, now_ms):
+            return None
+        entry = log.producers.producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return None
+        is_next = refused.sequence == (0 if entry.last_sequence == SEQUENCE_MAX else entry.last_sequence + 1)
+        return refused.code if is_next else None
+
+
+def _find_header(records: memoryview | PreparedBatch) -> BatchHeader | None:
+    try:
+        return read_header(records.records if isinstance(records, PreparedBatch) else records)
+    except DecodeError:
+        return None
+
+
+def _is_fresh(refused: Refused, now_ms: int) -> bool:
+    return 0 <= now_ms - refused.at_ms <= KEPT_MS
