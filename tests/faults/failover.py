@@ -1,8 +1,10 @@
 """How long a cluster is without a leader: kill -9 (or SIGTERM) of nodes of three, and the time until a producer's next ack.
 
 Real processes and librdkafka as it comes (acks=all, idempotent, its default back-offs). Each round makes a topic whose leader is the node
-that is to die, sends a record every few milliseconds, ends the node, and takes the time to the first ack of a record that was sent
-after it. The nodes' logs say where that time went. `python -m tests.faults.failover --rounds 20`.
+that is to die, sends a record every few milliseconds, ends the node, and takes the time to the first ack of a record that was sent after
+it. Beside it: when a surviving node named the new leader, which is the cluster's share of that time; the rest is the client's.
+
+    python -m tests.faults.failover --rounds 20 [--victim controller] [--signal TERM] [--log]
 """
 
 from __future__ import annotations
@@ -13,12 +15,11 @@ import os
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -26,18 +27,19 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.broker import BrokerProcess
-from tests.support.process import free_port
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.cluster import Cluster
+from tests.support.wire import WireClient
 
-CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
-NODE_IDS = (1, 2, 3)
 WAIT_MAX_S = 60.0
 SEND_INTERVAL_S = 0.005
+LOOK_INTERVAL_S = 0.005
 WARM_ACKS = 50
-LED_EPOCH = re.compile(r"leading epoch (\d+) of the metadata quorum")
 LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ")
+LOG_DELAY_S = 0.2  # a thread writes the log
 
 
 class Victim(Enum):
@@ -50,66 +52,13 @@ class Victim(Enum):
 
 @dataclass(slots=True)
 class Failover:
-    """One round: milliseconds from the signal to the next ack, and what the surviving nodes logged meanwhile, each with its
-    milliseconds."""
+    """One round: milliseconds from the signal until a survivor named the new leader, and to the next ack; and what the survivors
+    logged, each line with its milliseconds."""
 
     victim: Victim
+    new_leader_ms: float
     next_ack_ms: float
     logged: list[tuple[float, str]] = field(default_factory=list)
-
-
-class ThreeNodes:
-    """Three combined nodes on this machine. Owns the processes."""
-
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        ports = {node_id: free_port() for node_id in NODE_IDS}
-        voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
-        self.nodes = {node_id: self._make(directory, node_id, voters, port, settings) for node_id, port in ports.items()}
-
-    def _make(self, directory: Path, node_id: int, voters: str, port: int, settings: Mapping[str, str]) -> BrokerProcess:
-        quorum = {"node.id": str(node_id), "controller.quorum.voters": voters, "controller.listener.names": "CONTROLLER"}
-        replicated = {"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"}
-        node = BrokerProcess(directory / f"node{node_id}", {**quorum, **replicated, **settings})
-        node.settings["listeners"] = f"PLAINTEXT://{node.host}:{node.port},CONTROLLER://{node.host}:{port}"
-        command = node.command()
-        command[command.index("serve")] = "format"
-        checkout = Path(__file__).resolve().parents[2]
-        subprocess.run([*command, "-t", CLUSTER_ID], env=node.environment(), cwd=checkout, capture_output=True, check=True)
-        return node
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(node.bootstrap for node in self.nodes.values())
-
-    def start(self) -> None:
-        """Together: none is ready before most of them are there."""
-        with ThreadPoolExecutor(len(self.nodes)) as threads:
-            list(threads.map(BrokerProcess.start, self.nodes.values()))
-
-    def stop(self) -> None:
-        for node in self.nodes.values():
-            if node.is_running:
-                node.kill()
-
-    def active_controller(self) -> int:
-        """The node that began to lead the newest epoch."""
-        led = {node_id: [int(epoch) for epoch in LED_EPOCH.findall(node.log_path.read_text())] for node_id, node in self.nodes.items()}
-        return max(self.nodes, key=lambda node_id: max(led[node_id], default=0))
-
-    def logged_since(self, wall_s: float, *, except_id: int) -> list[tuple[float, str]]:
-        """The lines of the other nodes since then, with the milliseconds that had passed, in the order of time."""
-        found = []
-        for node_id, node in self.nodes.items():
-            if node_id == except_id:
-                continue
-            for line in node.log_path.read_text().splitlines():
-                stamp = LOGGED.match(line)
-                if stamp is None:
-                    continue
-                at_s = datetime.fromisoformat(stamp.group(1)).timestamp() + int(stamp.group(2)) / 1000
-                if at_s >= wall_s:
-                    found.append(((at_s - wall_s) * 1000, f"node {node_id}: {line[stamp.end() :]}"))
-        return sorted(found)
 
 
 class Writer:
@@ -147,47 +96,81 @@ class Writer:
         self._producer.flush(WAIT_MAX_S)
 
 
-def run_round(cluster: ThreeNodes, number: int, victim: Victim, how: signal.Signals, client: Mapping[str, Any]) -> Failover:
+class LeaderLook(threading.Thread):
+    """Asks the survivors, again and again, who leads; `found_s` is when the first named another leader than `victim_id`."""
+
+    def __init__(self, cluster: Cluster, topic: str, victim_id: int) -> None:
+        super().__init__(daemon=True)
+        self.found_s: float | None = None
+        self._topic = topic
+        self._victim_id = victim_id
+        survivors = [node for node_id, node in cluster.nodes.items() if node_id != victim_id]
+        self._clients = [WireClient(node.host, node.port) for node in survivors]
+
+    def run(self) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)])
+        deadline_s = time.monotonic() + WAIT_MAX_S
+        while time.monotonic() < deadline_s and self.found_s is None:
+            for client in self._clients:
+                leader_id = client.request(request, 12).topics[0].partitions[0].leader_id
+                if leader_id not in (-1, self._victim_id):
+                    self.found_s = time.monotonic()
+                    break
+            time.sleep(LOOK_INTERVAL_S)
+        for client in self._clients:
+            client.close()
+
+
+def run_round(cluster: Cluster, topic: str, victim: Victim, how: signal.Signals, client: Mapping[str, Any]) -> Failover:
     """One failover; the node is back in the ISR of its topic when this returns."""
-    controller = cluster.active_controller()
-    victim_id = controller if victim is Victim.CONTROLLER else next(node_id for node_id in NODE_IDS if node_id != controller)
-    replicas = [victim_id, *(node_id for node_id in NODE_IDS if node_id != victim_id)]
-    topic = f"failover-{number}"
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, 1, replica_assignment=[replicas])])[topic].result(WAIT_MAX_S)
-    _wait_for_isr(admin, topic)
+    controller_id = cluster.controller_id()
+    victim_id = controller_id if victim is Victim.CONTROLLER else next(node_id for node_id in cluster.nodes if node_id != controller_id)
+    create_topic(cluster, topic, [victim_id, *(node_id for node_id in cluster.nodes if node_id != victim_id)])
     writer = Writer(cluster.bootstrap, topic, client)
     writer.run_until(lambda: len(writer.acked) >= WARM_ACKS)
+    look = LeaderLook(cluster, topic, victim_id)
 
-    node = cluster.nodes[victim_id]
     killed_wall_s, killed_s = time.time(), time.monotonic()
-    os.kill(node.pid, how)
-    writer.run_until(lambda: writer.first_ack_after(killed_s) is not None)
+    os.kill(cluster.nodes[victim_id].pid, how)
+    look.start()
+    writer.run_until(lambda: writer.first_ack_after(killed_s) is not None and look.found_s is not None)
     acked_s = writer.first_ack_after(killed_s)
-    assert acked_s is not None
-    result = Failover(victim, (acked_s - killed_s) * 1000)
+    assert acked_s is not None and look.found_s is not None
+    result = Failover(victim, (look.found_s - killed_s) * 1000, (acked_s - killed_s) * 1000)
     writer.close()
     assert not writer.errors, f"records were lost: {writer.errors[:3]}"
-    node.wait(WAIT_MAX_S)
-    time.sleep(0.2)  # the log's writer is a thread
-    result.logged = cluster.logged_since(killed_wall_s, except_id=victim_id)
-    node.start()
-    _wait_for_isr(admin, topic)
+    cluster.nodes[victim_id].wait(WAIT_MAX_S)
+    time.sleep(LOG_DELAY_S)
+    result.logged = logged_since(cluster, killed_wall_s, except_id=victim_id)
+    cluster.start(victim_id)
+    cluster.wait_in_sync()
     return result
 
 
-def _wait_for_isr(admin: AdminClient, topic: str) -> None:
-    deadline_s = time.monotonic() + WAIT_MAX_S
-    while True:
-        found = admin.list_topics(topic, timeout=10.0).topics[topic].partitions.get(0)
-        if found is not None and len(found.isrs) == len(NODE_IDS):
-            return
-        assert time.monotonic() < deadline_s, f"{topic} has not all replicas in sync"
-        time.sleep(0.1)
+def create_topic(cluster: Cluster, name: str, replicas: Sequence[int]) -> None:
+    """One partition on these nodes, led by the first; returns once all of them are in sync."""
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])
+
+    def is_created() -> bool:
+        (answer,) = cluster.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5).topics
+        return answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    cluster.wait_for(is_created, f"topic {name} to be created")
+    cluster.wait_in_sync(name)
 
 
-def _percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
+def logged_since(cluster: Cluster, wall_s: float, *, except_id: int) -> list[tuple[float, str]]:
+    """The lines of the other nodes since then, with the milliseconds that had passed, in the order of time."""
+    found = []
+    for node_id, node in cluster.nodes.items():
+        for line in [] if node_id == except_id else node.log_path.read_text().splitlines():
+            stamp = LOGGED.match(line)
+            if stamp is not None:
+                at_ms = (datetime.fromisoformat(stamp.group(1)).timestamp() - wall_s) * 1000 + int(stamp.group(2))
+                if at_ms >= 0:
+                    found.append((at_ms, f"node {node_id}: {line[stamp.end() :]}"))
+    return sorted(found)
 
 
 def main() -> int:
@@ -200,37 +183,38 @@ def main() -> int:
     parser.add_argument("--log", action="store_true", help="show what the nodes logged in each round")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    victims = [Victim(name) for name in arguments.victim or [each.value for each in Victim]]
-    how = signal.Signals[f"SIG{arguments.signal}"]
     settings, client = (dict(each.split("=", 1) for each in given) for given in (arguments.set, arguments.client))
-    with tempfile.TemporaryDirectory(prefix="failover-") as directory:
-        cluster = ThreeNodes(Path(directory), settings)
-        try:
-            cluster.start()
-            for victim in victims:
-                _report(cluster, victim, how, client, arguments)
-        finally:
-            cluster.stop()
+    how = signal.Signals[f"SIG{arguments.signal}"]
+    with tempfile.TemporaryDirectory(prefix="failover-") as directory, Cluster(Path(directory), settings=settings) as cluster:
+        for victim in [Victim(name) for name in arguments.victim or [each.value for each in Victim]]:
+            rounds = []
+            for number in range(arguments.rounds):
+                rounds.append(run_round(cluster, f"{victim.value}-{number}", victim, how, client))
+                _tell_round(number, rounds[-1], with_log=arguments.log)
+            _tell_all(how.name, victim.value, rounds, as_json=arguments.json)
     return 0
 
 
-def _report(cluster: ThreeNodes, victim: Victim, how: signal.Signals, client: Mapping[str, Any], arguments: Any) -> None:
-    times_ms = []
-    for number in range(arguments.rounds):
-        done = run_round(cluster, number if victim is Victim.LEADER else 1000 + number, victim, how, client)
-        times_ms.append(done.next_ack_ms)
-        print(f"{victim.value} {number}: {done.next_ack_ms:.0f} ms", file=sys.stderr, flush=True)
-        if arguments.log:
-            for at_ms, line in done.logged:
-                if at_ms <= done.next_ack_ms:
-                    print(f"    {at_ms:6.0f} ms  {line}", file=sys.stderr)
-    p50_ms, max_ms = statistics.median(times_ms), max(times_ms)
-    p95_ms = _percentile(times_ms, 0.95)
-    if arguments.json:
-        figures = {"p50_ms": p50_ms, "p95_ms": p95_ms, "max_ms": max_ms, "all_ms": times_ms}
-        print(json.dumps({"victim": victim.value, "signal": how.name, **figures}))
-    else:
-        print(f"{how.name} of the {victim.value}: p50 {p50_ms:.0f} ms, p95 {p95_ms:.0f} ms, max {max_ms:.0f} ms of {len(times_ms)} rounds")
+def _tell_round(number: int, done: Failover, *, with_log: bool) -> None:
+    line = f"{done.victim.value} {number}: new leader after {done.new_leader_ms:.0f} ms, next ack after {done.next_ack_ms:.0f} ms"
+    print(line, file=sys.stderr, flush=True)
+    for at_ms, logged in done.logged if with_log else []:
+        if at_ms <= done.next_ack_ms:
+            print(f"    {at_ms:6.0f} ms  {logged}", file=sys.stderr)
+
+
+def _tell_all(how: str, victim: str, rounds: Sequence[Failover], *, as_json: bool) -> None:
+    figures = {}
+    for name, times_ms in (
+        ("new_leader", [each.new_leader_ms for each in rounds]),
+        ("next_ack", [each.next_ack_ms for each in rounds]),
+    ):
+        figures[name] = {"p50_ms": statistics.median(times_ms), "max_ms": max(times_ms), "all_ms": times_ms}
+    if as_json:
+        print(json.dumps({"signal": how, "victim": victim, **figures}))
+        return
+    for name, found in figures.items():
+        print(f"{how} of the {victim}: {name} p50 {found['p50_ms']:.0f} ms, max {found['max_ms']:.0f} ms of {len(rounds)} rounds")
 
 
 if __name__ == "__main__":
