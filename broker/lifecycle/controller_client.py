@@ -77,10 +77,11 @@ class ControllerClient:
 
     async def _create(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
         try:
-            outcome: CreateTopicsResponse | KafkaError = await self._channel.create_topics(request, is_automatic=True)
+            response = await self._channel.create_topics(request, is_automatic=True)
         except KafkaError as error:
-            outcome = error
-        on_done(outcome)
+            on_done(error)  # held by no variable that stays: the traceback holds this frame, and the cycle would stay for long
+        else:
+            on_done(response)
 
     async def close(self) -> None:
         """Stop the tasks that this object owns."""
