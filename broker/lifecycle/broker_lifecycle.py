@@ -17,7 +17,7 @@ from broker.clock import Clock, Timer, pause
 from broker.controller.channel import ControllerChannel
 from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
-from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.metadata_cache import MetadataCache, MetadataDelta
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -35,8 +35,13 @@ logger = logging.getLogger("barnabas.lifecycle")
 RETRY_MS = 100
 """Between two tries to be heard by the controller."""
 RETRIED = (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
-SHUTDOWN_TRIES_MAX = 50
-"""Heartbeats of a controlled shutdown before the broker goes without leave."""
+SHUTDOWN_RETRY_MS = 50
+"""Between two heartbeats of a controlled shutdown, as after the first of Kafka's."""
+SHUTDOWN_MAX_MS = 5_000
+"""How long a controlled shutdown waits for leave; Kafka waits for 5 minutes."""
+HURRIED_INTERVAL_MS = 25
+"""Between heartbeats while another broker shuts down: it may go once every broker has told that it knows who takes over. Kafka's
+brokers tell it at their next heartbeat, up to broker.heartbeat.interval.ms later."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 Replica = tuple[str, int]
@@ -78,6 +83,7 @@ class BrokerLifecycle:
         self._offline_log_dirs: list[bytes] = []
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_awaited = False  # by another broker that shuts down
         self._is_closed = False
 
     # -- the start -------------------------------------------------------------------------------------------------
@@ -101,6 +107,7 @@ class BrokerLifecycle:
         while (await self._send_heartbeat()).is_fenced:
             await pause(self._clock, RETRY_MS)
         self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
+        self._metadata.subscribe(self._note_brokers)
 
     async def _register(self, request: BrokerRegistrationRequest) -> int:
         """The broker's epoch. Tries again while there is no controller, or while the last incarnation's session has not ended."""
@@ -183,8 +190,25 @@ class BrokerLifecycle:
         self._begin({LOST_DIRECTORY: list(lost)})
 
     def _beat(self) -> None:
-        self._begin({})
-        self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
+        if not self._tasks:  # else the last one was not answered yet
+            self._begin({})
+        interval_ms = HURRIED_INTERVAL_MS if self._is_awaited else self._config.broker_heartbeat_interval_ms
+        self._timer = self._clock.call_later(interval_ms, self._beat)
+
+    def _note_brokers(self, delta: MetadataDelta) -> None:
+        """A broker that begins to shut down waits for this one's heartbeat."""
+        was_awaited = self._is_awaited
+        if not delta.changed_brokers or self._is_closed:
+            return
+        own_id = self._metadata.node_id
+        self._is_awaited = any(
+            broker.is_in_controlled_shutdown and not broker.is_fenced
+            for broker in self._metadata.brokers.values()
+            if broker.node_id != own_id
+        )
+        if self._is_awaited and not was_awaited and self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._clock.call_later(HURRIED_INTERVAL_MS, self._beat)
 
     def _begin(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
         if self._is_closed:
@@ -221,10 +245,12 @@ class BrokerLifecycle:
             await asyncio.wait(self._tasks)
         if self._epoch < 0 or not self._config.controlled_shutdown_enable:
             return
+        deadline_ms = self._clock.monotonic_ms() + SHUTDOWN_MAX_MS
         try:
-            for _ in range(SHUTDOWN_TRIES_MAX):
+            while self._clock.monotonic_ms() < deadline_ms:
                 if (await self._send_heartbeat(want_shut_down=True)).should_shut_down:
                     return
-                await pause(self._clock, RETRY_MS)
+                await pause(self._clock, SHUTDOWN_RETRY_MS)
+            logger.warning("this broker stops without the controller's leave, after %d ms", SHUTDOWN_MAX_MS)
         except KafkaError as error:
             logger.warning("this broker stops without the controller's leave: %s", error)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
-from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
+from broker.lifecycle.broker_lifecycle import SHUTDOWN_MAX_MS, BrokerLifecycle, LocalReplicas
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
@@ -18,8 +18,8 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from protocol.messages.stored.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
-from tests.broker.metadata.room import LISTENERS
+from protocol.messages.stored.metadata_records import BrokerRegistrationChangeRecord, FeatureLevelRecord, PartitionRecord, TopicRecord
+from tests.broker.metadata.room import LISTENERS, registration
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
 
@@ -193,3 +193,37 @@ async def test_a_stop_does_not_wait_for_a_controller_that_is_gone() -> None:
     await world.lifecycle.stop()
 
     assert world.clock.monotonic_ms() == before_ms
+
+
+async def test_a_stop_that_gets_no_leave_ends() -> None:
+    world = World()
+    await world.start()
+    world.controller.shutdowns_refused = 10**6
+    before_ms = world.clock.monotonic_ms()
+
+    await world.finish(asyncio.ensure_future(world.lifecycle.stop()))
+
+    assert world.clock.monotonic_ms() <= before_ms + SHUTDOWN_MAX_MS + 100
+
+
+async def test_heartbeats_follow_faster_while_another_broker_waits_to_stop() -> None:
+    """It waits until every broker has told the controller that it knows who takes over."""
+    world = World()
+    await world.start()
+    world.metadata.apply_committed([*registration(1), *registration(2)])
+
+    async def count_heartbeats(ms: int) -> int:
+        world.controller.asked.clear()
+        for _ in range(0, ms, 25):
+            world.clock.advance(25)
+            await let_run()
+        return len(world.controller.asked)
+
+    counts = [await count_heartbeats(1_000)]
+    world.metadata.apply_committed([BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=10, in_controlled_shutdown=1)])
+    counts.append(await count_heartbeats(1_000))
+    world.metadata.apply_committed([BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=10, fenced=1)])
+    await count_heartbeats(25)
+    counts.append(await count_heartbeats(1_000))
+
+    assert counts == [0, 40, 0]
