@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.metadata.cluster_state import ClusterState
+from broker.controller.elections import MIN_IN_SYNC_REPLICAS
+from broker.metadata.cluster_state import RESOURCE_BROKER, ClusterState
+from broker.metadata.features import ELR_FEATURE
 from broker.metadata.image import ProducerIdBlock
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.stored.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     ProducerIdsRecord,
 )
 
@@ -22,13 +26,31 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = 2**63 - 1
 
 
-def activation_records(state: ClusterState, bootstrap: Sequence[Any]) -> list[Any]:
-    """What a new leader of the log writes first: the end of an unfinished transaction, and a new cluster's first records."""
+def activation_records(state: ClusterState, bootstrap: Sequence[Any], min_isr: int) -> list[Any]:
+    """What a new leader of the log writes first: the end of an unfinished transaction, and a new cluster's first records.
+
+    `min_isr` is the controller's own min.insync.replicas: with eligible leader replicas it is the cluster's."""
     records: list[Any] = []
     if state.is_in_transaction:
         records.append(AbortTransactionRecord(reason="controller failover"))
     if not state.features and bootstrap:
-        records += [BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()]
+        records += [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
+        if any(isinstance(each, FeatureLevelRecord) and each.name == ELR_FEATURE and each.feature_level > 0 for each in bootstrap):
+            records += elr_safety_records(state, min_isr)
+        records.append(EndTransactionRecord())
+    return records
+
+
+def elr_safety_records(state: ClusterState, min_isr: int) -> list[ConfigRecord]:
+    """What goes before eligible leader replicas are switched on: all brokers have one min.insync.replicas (KIP-966).
+
+    Source: ConfigurationControlManager.maybeGenerateElrSafetyRecords."""
+    records = []
+    if MIN_IN_SYNC_REPLICAS not in state.broker_overrides(""):
+        records.append(ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=MIN_IN_SYNC_REPLICAS, value=str(min_isr)))
+    for (kind, name), configs in state.configs.items():
+        if kind == RESOURCE_BROKER and name and MIN_IN_SYNC_REPLICAS in configs:
+            records.append(ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=name, name=MIN_IN_SYNC_REPLICAS, value=None))
     return records
 
 

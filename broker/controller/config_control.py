@@ -15,9 +15,11 @@ from operator import attrgetter
 from typing import Any
 
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
+from broker.controller.elections import MIN_IN_SYNC_REPLICAS
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
 from broker.metadata.config_entries import OTHER_RESOURCES, unsupported
+from broker.metadata.features import ELR_FEATURE
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from broker.metadata.topic_names import validate_name
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
@@ -32,7 +34,7 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.messages.stored.metadata_records import ConfigRecord
+from protocol.messages.stored.metadata_records import ClearElrRecord, ConfigRecord
 
 KNOWN_CONFIGS_MAX = len(SERVER_PROPERTIES) + len(TOPIC_PROPERTIES)
 
@@ -86,7 +88,7 @@ class ConfigControl:
 
     def _altered(
         self, resource: AlterConfigsResource, twice: Container[tuple[int, str]]
-    ) -> Steps[tuple[list[ConfigRecord], AlterConfigsResourceResponse]]:
+    ) -> Steps[tuple[list[Any], AlterConfigsResourceResponse]]:
         """The records that alter the resource, and the answer for it."""
         kind, name = resource.resource_type, resource.resource_name
         response = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
@@ -102,7 +104,15 @@ class ConfigControl:
             response.error_message = error.message
             return [], response
 
-    def _alter(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
+    def _alter(self, resource: AlterConfigsResource) -> list[Any]:
+        records = self._changes_of(resource)
+        if self._state.features.get(ELR_FEATURE, 0) == 0:
+            return records
+        changed = [record for record in records if record.name == MIN_IN_SYNC_REPLICAS]
+        # Who left an ISR by the old minimum may lack records that were committed by the new one.
+        return [*records, *(ClearElrRecord(topic_name=_topic_name(record)) for record in changed)]
+
+    def _changes_of(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
         if resource.resource_type == RESOURCE_TOPIC:
             return self._alter_topic(resource)
         if resource.resource_type == RESOURCE_BROKER:
@@ -145,6 +155,8 @@ class ConfigControl:
             value = changes[config.name] = _new_value(config, current.get(config.name), SERVER_PROPERTIES)
             if value is not None:
                 _check_broker_value(config.name, value)
+        if MIN_IN_SYNC_REPLICAS in changes and self._state.features.get(ELR_FEATURE, 0) > 0:
+            _check_min_isr_with_elr(name, changes[MIN_IN_SYNC_REPLICAS])
         # Kafka writes a broker's configs even when they are unchanged, so that it reloads them (KAFKA-14136).
         return changed_configs(RESOURCE_BROKER, name, changes)
 
@@ -256,6 +268,21 @@ def _check_broker_value(name: str, value: str) -> None:
         TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(in_topic_terms(name, value))
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
+
+
+def _topic_name(record: ConfigRecord) -> str:
+    """Whose eligible leaders a change of min.insync.replicas concerns; "" stands for all topics."""
+    return record.resource_name if record.resource_type == RESOURCE_TOPIC else ""
+
+
+def _check_min_isr_with_elr(broker: str, value: str | None) -> None:
+    """With eligible leader replicas all brokers have one min.insync.replicas. Raises KafkaError INVALID_CONFIG."""
+    if broker:
+        why = f"Broker-level {MIN_IN_SYNC_REPLICAS} cannot be altered while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+    if value is None:
+        why = f"Cluster-level {MIN_IN_SYNC_REPLICAS} cannot be removed while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 
 
 def _invalid_request(message: str) -> KafkaError:

@@ -137,7 +137,8 @@ class LocalController:
 
     def _begin(self) -> None:
         state = self._active.state
-        self._append(activation_records(state, [] if state.features else self._bootstrap()), _ignore_outcome)
+        bootstrap = [] if state.features else self._bootstrap()
+        self._append(activation_records(state, bootstrap, self._active.config.min_insync_replicas), _ignore_outcome)
         if self._is_alone:
             for records in self._active.brokers.fence_others(self._node_id):
                 self._append(records, _ignore_outcome)

@@ -11,6 +11,7 @@ from broker.controller.controller import Controller
 from broker.metadata.topic_defaults import effective_overrides
 from protocol.errors import ErrorCode
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.stored.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 from tests.broker.metadata.room import creation, make_controller
 
 TOPIC, BROKER = 2, 4
@@ -151,3 +152,37 @@ def test_a_config_of_another_version_does_not_stand_in_the_way() -> None:
     result = _alter(controller, _resource(TOPIC, "t", ("retention.ms", SET, "1")))
 
     assert result.response.responses[0].error_code == 0
+
+
+def _with_elr() -> Controller:
+    controller = _controller()
+    controller.replay([FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)])
+    change = {"min.insync.replicas": "1"}
+    controller.replay([ConfigRecord(resource_type=BROKER, resource_name="", name=name, value=value) for name, value in change.items()])
+    return controller
+
+
+@pytest.mark.parametrize(("kind", "name", "cleared"), [(TOPIC, "t", "t"), (BROKER, "", "")])
+def test_a_new_min_isr_makes_nobody_eligible(kind: int, name: str, cleared: str) -> None:
+    """KIP-966: who left an ISR by the old minimum may lack what was committed by the new one."""
+    result = _alter(_with_elr(), _resource(kind, name, ("min.insync.replicas", SET, "2"), ("retention.ms", SET, "8") if name else _OTHER))
+
+    assert [record for record in result.records if isinstance(record, ClearElrRecord)] == [ClearElrRecord(topic_name=cleared)]
+
+
+_OTHER = ("log.retention.ms", SET, "8")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("1", ("min.insync.replicas", SET, "2"), "Broker-level min.insync.replicas cannot be altered while ELR is enabled."),
+        ("", ("min.insync.replicas", DELETE, None), "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."),
+    ],
+)
+def test_with_eligible_leaders_all_brokers_keep_one_min_isr(name: str, change: tuple[str, int, str | None], message: str) -> None:
+    result = _alter(_with_elr(), _resource(BROKER, name, change))
+
+    (response,) = result.response.responses
+    assert (response.error_code, response.error_message, result.records) == (ErrorCode.INVALID_CONFIG, message, [])
+    assert _alter(_controller(), _resource(BROKER, name, change)).response.responses[0].error_code == ErrorCode.NONE

@@ -232,3 +232,26 @@ def test_without_the_feature_nobody_is_eligible_outside_the_isr(cluster: LedClus
     cluster.propose(1)
 
     assert (cluster.image.isr, cluster.image.eligible_leader_replicas) == ((1,), ())
+
+
+def test_who_leaves_an_isr_below_its_minimum_stays_eligible_until_the_minimum_is_reached_again() -> None:
+    """KIP-966: the high watermark does not move meanwhile."""
+    cluster = LedCluster()
+    cluster.enable_elr()
+    cluster.configure(min_insync_replicas="2")
+
+    cluster.propose(1)
+    below = cluster.image.isr, cluster.image.eligible_leader_replicas
+    cluster.propose(1, 3)
+
+    assert below == ((1,), (2,))
+    assert (cluster.image.isr, cluster.image.eligible_leader_replicas) == ((1, 3), ())
+
+
+def test_an_unclean_leader_that_has_recovered_says_so_when_its_isr_grows() -> None:
+    cluster = LedCluster()
+    cluster.change(leader=1, isr=[1], leader_recovery_state=RECOVERING)
+
+    answer = cluster.propose(1, 2)
+
+    assert (answer.error_code, answer.leader_recovery_state, cluster.image.leader_recovery_state) == (0, 0, 0)
