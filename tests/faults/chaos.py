@@ -4,6 +4,10 @@
 
 Replication factor 3, min.insync.replicas 2, idempotent producers with acks=all, a consumer group. Prints each fault and each window, and
 ends with status 1 when a window shows an anomaly; the data stay for a look.
+
+Where nodes of Kafka take part, librdkafka's producers have one request in flight. A Kafka node that does not know yet that it leads refuses
+the first of several with NOT_LEADER_OR_FOLLOWER and the next, a moment later, for the gap. Upon that librdkafka begins a new epoch and
+sends anew what the last leader may have taken: a duplicate.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.faults.cluster_campaign import ClusterCampaign, Window
-from tests.support.cluster import BARNABAS, KINDS, Cluster
+from tests.faults.load import REQUESTS_IN_FLIGHT_MAX
+from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
 
 WINDOW_S = 30.0
 SENDS_PER_SECOND = 100
@@ -44,7 +49,13 @@ def run(
     end_s = time.monotonic() + seconds
     with Cluster(directory, kinds, settings=settings) as cluster:
         campaign = ClusterCampaign(
-            cluster, seed=seed, pause_s=pause_s, has_java=has_java, sends_per_second=SENDS_PER_SECOND, topic_config={}
+            cluster,
+            seed=seed,
+            pause_s=pause_s,
+            has_java=has_java,
+            sends_per_second=SENDS_PER_SECOND,
+            topic_config={},
+            requests_in_flight=1 if KAFKA in kinds else REQUESTS_IN_FLIGHT_MAX,
         )
         try:
             while not campaign.windows or (time.monotonic() < end_s and not campaign.windows[-1].anomalies):

@@ -17,7 +17,7 @@ from typing import Any
 
 import confluent_kafka
 
-from tests.faults.load import GROUP, PARTITIONS, SEGMENT_BYTES, TOPIC, Load, Operation, poll_operation
+from tests.faults.load import GROUP, PARTITIONS, REQUESTS_IN_FLIGHT_MAX, SEGMENT_BYTES, TOPIC, Load, Operation, poll_operation
 from tests.faults.nemesis import Nemesis, Strike
 from tests.faults.replicas import differences
 from tests.support.cluster import Cluster
@@ -52,13 +52,21 @@ class ClusterCampaign:
     """Owns the clients of one run on a started cluster; `run_window` may be called any number of times, then `check_all` and `close`."""
 
     def __init__(
-        self, cluster: Cluster, *, seed: int, pause_s: float, has_java: bool, sends_per_second: int, topic_config: Mapping[str, str]
+        self,
+        cluster: Cluster,
+        *,
+        seed: int,
+        pause_s: float,
+        has_java: bool,
+        sends_per_second: int,
+        topic_config: Mapping[str, str],
+        requests_in_flight: int = REQUESTS_IN_FLIGHT_MAX,
     ) -> None:
         self._cluster = cluster
         self._random = random.Random(seed)
         self.nemesis = Nemesis(cluster, TOPIC, seed=seed, pause_s=pause_s)
         cluster.create_topic(TOPIC, PARTITIONS, config={"segment.bytes": str(SEGMENT_BYTES), **topic_config})
-        self.load = Load(cluster.bootstrap, has_java=has_java, sends_per_second=sends_per_second)
+        self.load = Load(cluster.bootstrap, has_java=has_java, sends_per_second=sends_per_second, requests_in_flight=requests_in_flight)
         self.windows: list[Window] = []
         self._ends = dict.fromkeys(range(PARTITIONS), 0)
         self._digests: list[tuple[dict[int, int], str]] = []

@@ -28,6 +28,7 @@ VALUE_SIZE = 1000
 SENDS_PER_SECOND = 400
 # What a producer may have unanswered while the server is away: bounds the burst at its return.
 IN_FLIGHT_LIMIT = 2000
+REQUESTS_IN_FLIGHT_MAX = 5  # of an idempotent producer
 SETTLE_TIMEOUT_S = 30.0
 POLL_BATCH_SIZE = 500
 COMMIT_INTERVAL_S = 0.1
@@ -82,7 +83,15 @@ class History:
 class LibrdkafkaProducer:
     """An idempotent confluent-kafka producer on a thread of its own. It starts paused."""
 
-    def __init__(self, name: str, bootstrap: str, history: History, sends_per_second: int = SENDS_PER_SECOND) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        sends_per_second: int = SENDS_PER_SECOND,
+        *,
+        requests_in_flight: int = REQUESTS_IN_FLIGHT_MAX,
+    ) -> None:
         self.name = name
         self._history = history
         self._interval_s = 1 / sends_per_second
@@ -92,6 +101,7 @@ class LibrdkafkaProducer:
                 "acks": "all",
                 "enable.idempotence": True,
                 "message.timeout.ms": 0,
+                "max.in.flight.requests.per.connection": requests_in_flight,
                 "linger.ms": 2,
                 "retry.backoff.ms": 50,
                 "socket.timeout.ms": 10_000,
@@ -295,10 +305,19 @@ def error_counter(role: str, history: History) -> Callable[[confluent_kafka.Kafk
 class Load:
     """All clients of one campaign with their history."""
 
-    def __init__(self, bootstrap: str, *, has_java: bool = True, sends_per_second: int = SENDS_PER_SECOND) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        has_java: bool = True,
+        sends_per_second: int = SENDS_PER_SECOND,
+        requests_in_flight: int = REQUESTS_IN_FLIGHT_MAX,
+    ) -> None:
+        """`requests_in_flight`: how many each librdkafka producer may have unanswered on one connection."""
         self.history = History()
         self.producers: list[LibrdkafkaProducer | JavaProducer] = [
-            LibrdkafkaProducer(f"librdkafka-{number}", bootstrap, self.history, sends_per_second) for number in range(3)
+            LibrdkafkaProducer(f"librdkafka-{number}", bootstrap, self.history, sends_per_second, requests_in_flight=requests_in_flight)
+            for number in range(3)
         ]
         if has_java:
             self.producers.append(JavaProducer("java", bootstrap, self.history, sends_per_second))

@@ -28,7 +28,7 @@ from protocol.messages.describe_quorum import (
 )
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
 from tests.support.broker import BrokerProcess
-from tests.support.kafka import KafkaServer
+from tests.support.kafka import NODE_JVM_FLAGS, KafkaServer
 from tests.support.process import READY_TIMEOUT_S, ServerProcess
 from tests.support.wire import WireClient
 
@@ -110,6 +110,7 @@ class Cluster:
             node.format(self.cluster_id)
         else:
             node.cluster_id, node.format_arguments = self.cluster_id, KAFKA_FORMAT  # it is formatted at its first start
+            node.jvm_flags = NODE_JVM_FLAGS
         if roles == CONTROLLER_ONLY:
             node.port = self.controller_ports[node_id]
             node.serves = lambda: listens(node.host, node.port)  # type: ignore[method-assign]

@@ -27,6 +27,14 @@ FORMAT_TIMEOUT_S = 60
 # A short-lived tool spends its time in start-up: shared class data and the quick compiler halve it.
 TOOL_JVM_FLAGS = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 SERVER_JVM_FLAGS = ("-Xshare:auto", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+# One of several nodes on a machine, for minutes: little memory, one collector thread, the quick compiler.
+NODE_JVM_FLAGS = (
+    "-Xshare:auto",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
 
 
 def missing_java() -> str | None:
@@ -114,6 +122,7 @@ class KafkaServer(ServerProcess):
 
     name = "kafka"
     cluster_id = "MkU3OEVBNTcwNTJENDM2Qk"
+    jvm_flags: Sequence[str] = SERVER_JVM_FLAGS
     format_arguments: Sequence[str] = ()
     """Further words of kafka-storage's `format`: the features of the cluster, or how its quorum begins."""
 
@@ -121,7 +130,7 @@ class KafkaServer(ServerProcess):
         properties = self.directory / "server.properties"
         if not properties.exists():
             self._format(properties)
-        return java_command("kafka.Kafka", str(properties), flags=SERVER_JVM_FLAGS)
+        return java_command("kafka.Kafka", str(properties), flags=self.jvm_flags)
 
     def _format(self, properties: Path) -> None:
         controller_port = free_port(self.host)
