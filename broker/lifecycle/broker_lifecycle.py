@@ -112,13 +112,16 @@ class BrokerLifecycle:
     async def _register(self, request: BrokerRegistrationRequest) -> int:
         """The broker's epoch. Tries again while there is no controller, or while the last incarnation's session has not ended."""
         deadline_ms = self._clock.monotonic_ms() + self._config.initial_broker_registration_timeout_ms
+        told: ErrorCode | None = None
         while True:
             try:
                 return (await self._channel.register_broker(request)).broker_epoch
             except KafkaError as error:
                 if error.code not in RETRIED or self._clock.monotonic_ms() >= deadline_ms:
                     raise
-                logger.info("the registration of this broker is tried again: %s", error)
+                if error.code is not told:
+                    logger.info("the registration of this broker is tried again: %s", error)
+                    told = error.code
             await pause(self._clock, RETRY_MS)
 
     def _registration(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -125,6 +126,19 @@ async def test_a_restarted_broker_waits_for_its_last_session_until_the_registrat
     timeout_ms = ServerConfig().initial_broker_registration_timeout_ms
     assert timeout_ms <= world.clock.monotonic_ms() <= timeout_ms + 1_000
     assert len(world.kinds) > timeout_ms // 1_000
+
+
+async def test_a_registration_that_waits_is_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """It waits for a session's time, ten tries a second."""
+    caplog.set_level(logging.INFO)
+    world = World()
+    world.controller.errors = [ErrorCode.NOT_CONTROLLER] * 50 + [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 50
+
+    await world.start()
+
+    assert [record.message for record in caplog.records] == [
+        f"the registration of this broker is tried again: {error}" for error in ("NOT_CONTROLLER", "DUPLICATE_BROKER_REGISTRATION")
+    ]
 
 
 async def test_a_registration_that_will_never_do_is_told_at_once() -> None:
