@@ -34,9 +34,12 @@ class Broker:
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         config = config or {}
-        self._topics = partitions_by_topic(topics)
-        overrides = [f"{key}={_text(value)}" for key, value in config.items() if value is not None]
-        self._process = BrokerProcess(overrides, is_port_given="listeners" in config, start_timeout_s=start_timeout_s)
+        process = BrokerProcess(overrides_of(config), is_port_given="listeners" in config, start_timeout_s=start_timeout_s)
+        self._adopt(process, partitions_by_topic(topics))
+
+    def _adopt(self, process: BrokerProcess, topics: Mapping[str, int | None]) -> None:
+        self._process = process
+        self._topics = topics
         # Also for a broker that nobody closes: when it is collected, or when the interpreter ends.
         self._release = weakref.finalize(self, self._process.release)
 
@@ -174,6 +177,11 @@ class Broker:
             raise BrokerError(f"this broker belongs to process {self._process.owner_pid}, which forked this one")
         if self._process.released_at is not None:
             raise BrokerError("the broker is closed; make a new one")
+
+
+def overrides_of(config: Mapping[str, object]) -> list[str]:
+    """Properties as `--override` takes them; None leaves the default."""
+    return [f"{key}={_text(value)}" for key, value in config.items() if value is not None]
 
 
 def _text(value: object) -> str:

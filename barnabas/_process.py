@@ -48,7 +48,16 @@ GUARD = "import os, shutil, sys; os.read(0, 1); shutil.rmtree(sys.argv[1], ignor
 class BrokerProcess:
     """Starts, stops and kills one broker on the same port and data, until `release`. Used by one thread at a time."""
 
-    def __init__(self, overrides: Sequence[str], *, is_port_given: bool, start_timeout_s: float) -> None:
+    def __init__(
+        self,
+        overrides: Sequence[str],
+        *,
+        is_port_given: bool,
+        start_timeout_s: float,
+        cluster_id: str = "",
+        reservations: Sequence[socket.socket] = (),
+    ) -> None:
+        """`reservations` keep the ports of which `overrides` speak; they are closed with the broker."""
         self.owner_pid = os.getpid()
         self.ready: dict[str, Any] = {}  # what the broker last said of itself
         self.was_ended = False  # by us; else a broker that has exited did so by itself
@@ -58,7 +67,9 @@ class BrokerProcess:
         self._directory = os.path.join(os.path.abspath(tempfile.gettempdir()), f"barnabas-{os.urandom(8).hex()}")
         self._log_fd = -1
         self._log = ""  # once released
-        self._reservation = None if is_port_given else _reserve_port()
+        self._cluster_id = cluster_id
+        self._reservation = None if is_port_given else reserve_port()
+        self._reservations = [*reservations, *([] if self._reservation is None else [self._reservation])]
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline_fd = -1
         self._output_fd = -1
@@ -69,13 +80,25 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Returns once the broker serves. Raises BrokerError: its own line if it said why, else the log's end."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Returns at once: a broker of a cluster serves only when enough others have been launched. `wait_ready` comes next."""
         if self.is_running:
             raise BrokerError(f"the broker is running already as process {self.ready['pid']}")
         self._forget_process()
         try:
             self._launch()
-            self.ready = self._wait_ready()
         except BaseException:  # an interrupt as well must not leave it behind
+            self._end(signal.SIGKILL)
+            raise
+
+    def wait_ready(self) -> None:
+        """Returns once the launched broker serves. Raises as `start`."""
+        try:
+            self.ready = self._wait_ready()
+        except BaseException:
             self._end(signal.SIGKILL)
             raise
         self._dismiss_guard()  # the broker removes its data again
@@ -112,8 +135,7 @@ class BrokerProcess:
         self._forget_process()
         shutil.rmtree(self._directory, ignore_errors=True)
         self._dismiss_guard()
-        if self._reservation is not None:
-            self._reservation.close()
+        self._close_reservations()
         if self._log_fd >= 0:
             self._log = self._read_log(LOG_KEPT_BYTES)
             os.close(self._log_fd)
@@ -163,6 +185,8 @@ class BrokerProcess:
         arguments = [word for override in self._overrides for word in ("--override", override)]
         # The launcher by its path, and -P: the caller's directory may hold a `barnabas` or a `signal` of its own.
         command = [sys.executable, "-P", LAUNCHER, "serve", f"--ephemeral={self._directory}", "--port", str(port), *arguments]
+        if self._cluster_id:
+            command += ["--cluster-id", self._cluster_id]
         stdin, self._lifeline_fd = os.pipe()
         self._output_fd, stdout = os.pipe()
         try:
@@ -246,6 +270,10 @@ class BrokerProcess:
             assert guard.stdin is not None
             guard.stdin.close()
 
+    def _close_reservations(self) -> None:
+        for reservation in self._reservations:
+            reservation.close()
+
     def _read_log(self, bytes_max: int | None) -> str:
         if self._log_fd < 0:
             return ""
@@ -258,14 +286,13 @@ class BrokerProcess:
         self._close_lifeline()
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
-        if self._reservation is not None:
-            self._reservation.close()
+        self._close_reservations()
         for process in (self._process, self._guard):
             if process is not None and process.returncode is None:
                 process.returncode = 0  # not the child's to wait for, nor to be warned of
 
 
-def _reserve_port() -> socket.socket | None:
+def reserve_port() -> socket.socket | None:
     """A socket that keeps a free port ours while no broker has it, between its start and its restart.
 
     Both sockets have SO_REUSEADDR and this one never listens, so Linux lets the broker bind beside it and nobody without that option;

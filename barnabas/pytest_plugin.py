@@ -3,9 +3,10 @@
 - `barnabas_broker`: one running broker for the whole session (under pytest-xdist: for each worker); a test that is marked has its own.
 - `barnabas_topic`: the name of a new topic on it, for one test.
 - `@pytest.mark.barnabas(config={…}, topics={…})`: a broker of the test's own. Marks of class and module count too, the nearest wins.
+- `barnabas_cluster`: three running brokers of one cluster for the whole session.
 - `barnabas_config`: override it, with session scope, to give every broker of the session settings.
 
-A failed test's report shows the end of the log of each broker that ran during it. `barnabas_cluster` is kept for clusters to come.
+A failed test's report shows the end of the log of each broker that ran during it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import pytest
 
 if TYPE_CHECKING:
     from ._broker import Broker
+    from ._cluster import Cluster
     from ._process import BrokerProcess
 
 MARKER = "barnabas"
 LINE = "barnabas(config={…}, topics={…}): give the test a broker of its own, with these properties and topics (name: partitions)"
 TOPIC_STEM_MAX = 60  # characters; Kafka allows 249 in all
 shared_broker = pytest.StashKey["Broker"]()
+shared_cluster = pytest.StashKey["Cluster"]()
 own_count = pytest.StashKey[int]()
 own_brokers = pytest.StashKey[list["OwnBroker"]]()
 
@@ -71,6 +74,16 @@ def _barnabas_shared_broker(pytestconfig: pytest.Config, barnabas_config: Mappin
         yield broker
 
 
+@pytest.fixture(scope="session")
+def barnabas_cluster(pytestconfig: pytest.Config, barnabas_config: Mapping[str, object]) -> Iterator[Cluster]:
+    """A running `barnabas.Cluster` of three brokers, the session's."""
+    from ._cluster import Cluster
+
+    with Cluster(config=barnabas_config) as cluster:
+        pytestconfig.stash[shared_cluster] = cluster
+        yield cluster
+
+
 @pytest.fixture
 def barnabas_topic(request: pytest.FixtureRequest, barnabas_broker: Broker) -> str:
     """The name of a topic that was made for this test, with the broker's num.partitions (1)."""
@@ -109,12 +122,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before a test: the session's broker runs, whatever the last test did to it."""
+    """Before a test: the session's broker and cluster run, whatever the last test did to them."""
     if _cannot_be_given_its_broker(item):
         pytest.fail("@pytest.mark.barnabas has no effect here: the test must be a function that names barnabas_broker", pytrace=False)
     broker = item.config.stash.get(shared_broker, None)
     if broker is not None and not broker.is_running:
         broker.restart()
+    cluster = item.config.stash.get(shared_cluster, None)
+    if cluster is not None and "barnabas_cluster" in getattr(item, "fixturenames", ()):
+        cluster.start()
 
 
 @pytest.hookimpl(wrapper=True)

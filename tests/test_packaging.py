@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +19,7 @@ from kafka import KafkaProducer
 
 from config.loading import load_server_config
 from tests.support.broker import BrokerProcess
+from tests.support.cluster import free_ports
 from tests.support.installed import TIMEOUT_S, run, site_packages
 
 ROOT = Path(__file__).parents[1]
@@ -145,5 +149,63 @@ def test_compose_publishes_what_the_broker_advertises() -> None:
     assert advertised[1] == f"PLAINTEXT://localhost:9092,INTERNAL://{service['hostname']}:19092"
     assert "127.0.0.1:9092:9092" in service["ports"]
     assert service["volumes"] == [f"data:{dockerfile_environment()['KAFKA_LOG_DIRS']}"]
+
+
+def test_compose_is_understood_by_docker() -> None:
     if shutil.which("docker") and subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
         run("docker", "compose", "config", "--quiet")
+
+
+def compose_nodes() -> dict[str, dict[str, Any]]:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    return {name: service for name, service in services.items() if name.startswith("barnabas-")}
+
+
+def test_compose_s_cluster_has_three_nodes_with_volumes_and_healthchecks() -> None:
+    nodes = compose_nodes()
+
+    assert len(nodes) == 3
+    for number, (name, node) in enumerate(nodes.items(), start=1):
+        published = node["ports"][0].split(":")[1]
+        assert (name, node["hostname"], node["environment"]["KAFKA_NODE_ID"]) == (f"barnabas-{number}", f"barnabas-{number}", number)
+        assert node["environment"]["KAFKA_ADVERTISED_LISTENERS"] == f"PLAINTEXT://localhost:{published},INTERNAL://{name}:19092"
+        assert node["volumes"] == [f"data-{number}:{dockerfile_environment()['KAFKA_LOG_DIRS']}"]
+        assert node["healthcheck"]["test"][:4] == ["CMD", "barnabas", "cluster", "status"]
+    assert yaml.safe_load((ROOT / "docker-compose.yml").read_text())["volumes"].keys() == {"data", "data-1", "data-2", "data-3"}
+
+
+def test_compose_s_cluster_forms_from_its_environment_and_is_healthy(tmp_path: Path) -> None:
+    """Three processes on this machine with the containers' variables; only hosts and ports are others."""
+    nodes = compose_nodes()
+    ports = dict(zip(nodes, zip(*[iter(free_ports(3 * len(nodes)))] * 3, strict=True), strict=True))
+
+    def here(name: str, text: str) -> str:
+        published = nodes[name]["ports"][0].split(":")[1]
+        text = text.replace(f"localhost:{published}", f"127.0.0.1:{ports[name][0]}")
+        for host, addresses in {**ports, "0.0.0.0": ports[name]}.items():
+            for port, address in zip((9092, 19092, 9190), addresses, strict=True):
+                text = text.replace(f"{host}:{port}", f"127.0.0.1:{address}")
+        return text
+
+    cluster_id = "4L6g3nShT-eMCtK--X86sw"
+    processes = []
+    try:
+        for name, node in nodes.items():
+            given = {key: here(name, str(value)) for key, value in node["environment"].items()} | {"CLUSTER_ID": cluster_id}
+            environ = {**os.environ, **given, "KAFKA_LOG_DIRS": str(tmp_path / name)}
+            command = [sys.executable, "-m", "broker.cli.main"]
+            processes.append(subprocess.Popen([*command, "serve"], env=environ, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+        assert all(process.stdout is not None and " ready on " in process.stdout.readline() for process in processes)
+
+        for name, node in nodes.items():
+            check = [here(name, word) for word in node["healthcheck"]["test"][2:]]
+            own = [word.replace("127.0.0.1:19092", f"127.0.0.1:{ports[name][1]}") for word in check]
+            healthy = subprocess.run([*command, *own], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            assert healthy.returncode == 0, healthy.stderr
+            assert f"cluster {cluster_id}" in healthy.stdout and "3 brokers" in healthy.stdout
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.communicate(timeout=TIMEOUT_S)
+    assert [process.returncode for process in processes] == [0, 0, 0]

@@ -53,7 +53,7 @@ def status(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         servers, controllers = _addresses(options)
-        report = make_report(servers, controllers)
+        report = make_report(servers, controllers, asks_all=not options.no_lag)
     except (StatusError, FolderError, ConfigError, OSError) as e:
         print(f"barnabas cluster status: {e}", file=sys.stderr)
         return 1
@@ -61,8 +61,8 @@ def status(arguments: list[str]) -> int:
     return 0
 
 
-def make_report(servers: Sequence[tuple[str, int]], controllers: Sequence[tuple[str, int]]) -> Report:
-    """What the first of `servers` that answers knows, and what each broker says of its own logs."""
+def make_report(servers: Sequence[tuple[str, int]], controllers: Sequence[tuple[str, int]], *, asks_all: bool) -> Report:
+    """What the first of `servers` that answers knows, and with `asks_all` what each broker says of its own logs."""
     with _connect(servers) as client:
         cluster = client.request(DescribeClusterRequest(include_fenced_brokers=client.serves(DescribeClusterRequest, 2)))
         topics = client.request(MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics
@@ -244,4 +244,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--bootstrap-controller", default="", metavar="HOST:PORT[,…]", help="controllers, for the quorum, where brokers do not tell it")
     add("--directory", default="cluster", metavar="DIR", help=f"without both: the folder of `cluster up`, by its {FILE_NAME}")
     add("--json", action="store_true", help="one JSON object, with every partition")
+    add("--no-lag", action="store_true", help="ask one broker alone: how far replicas are behind is not known then")
     return parser

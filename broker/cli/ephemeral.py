@@ -65,7 +65,14 @@ class Ephemeral:
         config = self._load_config(options.overrides)
         from broker.process import run  # imported late: a wrong setting is reported 0.1 s sooner
 
-        return run(config, log_level=options.log_level, log_format=options.log_format, on_start=self._watch, ready_line=self._ready_line)
+        return run(
+            config,
+            log_level=options.log_level,
+            log_format=options.log_format,
+            new_cluster_id=options.cluster_id,
+            on_start=self._watch,
+            ready_line=self._ready_line,
+        )
 
     def _load_config(self, overrides: Sequence[str]) -> ServerConfig:
         """The settings: ours, then `overrides`; neither a file nor the environment, so that a test means the same everywhere.

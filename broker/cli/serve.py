@@ -31,5 +31,5 @@ def serve(arguments: list[str]) -> int:
     from broker.process import run
 
     # CLUSTER_ID is what the official container image formats its directory with.
-    cluster_id = os.environ.get("CLUSTER_ID", "")
+    cluster_id = options.cluster_id or os.environ.get("CLUSTER_ID", "")
     return run(config, log_level=options.log_level, log_format=options.log_format, new_cluster_id=cluster_id)

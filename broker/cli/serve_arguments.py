@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from config.endpoints import PORT_MAX
 
 USAGE = """\
-usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--log-level LEVEL] [--log-format FORMAT]
-       barnabas serve --ephemeral[=DIR] [--port PORT] [--override KEY=VALUE]… [--log-level LEVEL] [--log-format FORMAT]
+usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] [--log-level LEVEL] [--log-format FORMAT]
+       barnabas serve --ephemeral[=DIR] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] [--log-level LEVEL] [--log-format FORMAT]
 
 Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout says where it serves; the log goes to stderr.
 
   -c, --config FILE      a Kafka server.properties (default: the shipped one, one node on localhost:9092)
   --port PORT            as --override listeners=PLAINTEXT://localhost:PORT; 0 takes a free port and tells it
   --override KEY=VALUE   set one property; may be given many times, and wins over file and environment
+  --cluster-id ID        the cluster's id, for a directory that is formatted at this start (default: a random one)
   --log-level LEVEL      debug, info (default), warning, error or critical: what is less important is not logged
   --log-format FORMAT    text (default), or json: one object a line, with ts, level, logger, message and the line's facts
   --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
@@ -45,6 +46,7 @@ class ServeOptions:
     log_level: int = LOG_LEVELS["info"]
     log_format: str = "text"
     port: int | None = None
+    cluster_id: str = ""
     ephemeral_directory: str | None = None
     """Of --ephemeral: "" for a temporary one, None without the option."""
 
@@ -57,7 +59,7 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         option, has_value, value = argument.partition("=")
         if option == "--ephemeral":
             options.ephemeral_directory = value
-        elif option in ("--config", "-c", "--override", "--port", "--log-level", "--log-format"):
+        elif option in ("--config", "-c", "--override", "--port", "--cluster-id", "--log-level", "--log-format"):
             if not has_value:
                 value = next(rest, "")
             if not value:
@@ -79,6 +81,8 @@ def _take_option(options: ServeOptions, option: str, value: str) -> None:
         if not (value.isascii() and value.isdigit() and int(value) <= PORT_MAX):
             raise UsageError(f"--port {value} is not a port")
         options.port = int(value)
+    elif option == "--cluster-id":
+        options.cluster_id = value
     elif option == "--log-level":
         if value.lower() not in LOG_LEVELS:
             raise UsageError(f"--log-level {value} is none of debug, info, warning, error, critical")

@@ -47,7 +47,7 @@ def run(project: Project, *command: str) -> str:
 
 
 def test_every_python_example_is_run_here() -> None:
-    assert set(FILES) == {"test_orders.py", "test_async_orders.py", "crash.py", "test_spark.py"}
+    assert set(FILES) == {"test_orders.py", "test_async_orders.py", "crash.py", "failover.py", "test_spark.py"}
     assert len(FILES) == sum(kind == "python" for kind, _ in BLOCKS)
 
 
@@ -61,10 +61,11 @@ def test_examples_for_pytest(project: Project, name: str) -> None:
     assert project.leftovers() == []
 
 
-def test_example_without_pytest(project: Project) -> None:
-    project.write("crash.py", FILES["crash.py"])
+@pytest.mark.parametrize("name", ["crash.py", "failover.py"])
+def test_example_without_pytest(project: Project, name: str) -> None:
+    project.write(name, FILES[name])
 
-    assert run(project, project.python, "crash.py") == "b'one book'\n"
+    assert run(project, project.python, name) == "b'one book'\n"
     assert project.leftovers() == []
 
 

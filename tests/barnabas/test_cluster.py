@@ -1,0 +1,122 @@
+"""`barnabas.Cluster` as a test uses it, from the checkout: its brokers' lives, what outlives one of them, what is left."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import barnabas
+from tests.support.installed import CHECKOUT, commands_with, wait_until
+
+FAST = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the brokers keep their data; nothing is left there, and no process, when the test ends."""
+    directory = tmp_path / "temporary files"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    yield directory
+    assert list(directory.iterdir()) == []
+    assert commands_with(str(directory)) == []
+
+
+def produce(cluster: barnabas.Cluster, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(60) == 0
+
+
+def values(cluster: barnabas.Cluster, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "readers"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = [message.value() for message in consumer.consume(count, timeout=60)]
+    consumer.close()
+    return found
+
+
+def isr_sizes(cluster: barnabas.Cluster, topic: str) -> list[int]:
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(topic, timeout=30).topics[topic]
+    return [len(partition.isrs) for partition in found.partitions.values()]
+
+
+def test_what_was_acknowledged_outlives_each_broker_in_turn() -> None:
+    with barnabas.Cluster(config=FAST, topics={"orders": 1}) as cluster:
+        for number, broker in enumerate(cluster.brokers):
+            produce(cluster, "orders", b"%d" % number)
+            broker.kill()
+            assert values(cluster, "orders", number + 1) == [b"%d" % each for each in range(number + 1)]
+            broker.start()
+            wait_until(lambda: isr_sizes(cluster, "orders") == [3], timeout_s=60, what=lambda: cluster.brokers[0].log)
+
+        assert [broker.node_id for broker in cluster.brokers] == [1, 2, 3]
+
+
+def test_a_cluster_that_was_killed_comes_back_with_its_data_and_ports() -> None:
+    with barnabas.Cluster(2, topics=["orders"]) as cluster:
+        address = cluster.bootstrap_servers
+        produce(cluster, "orders", b"a")
+
+        cluster.kill()
+        assert repr(cluster) == "<barnabas.Cluster 0 of 2 brokers are running>"
+        with pytest.raises(barnabas.BrokerError, match="no broker of the cluster is running"):
+            cluster.create_topic("later")
+        cluster.start()
+
+        assert cluster.bootstrap_servers == address
+        assert values(cluster, "orders", 1) == [b"a"]
+
+
+def test_a_wrong_setting_is_the_broker_s_own_line_and_nothing_is_left() -> None:
+    with pytest.raises(barnabas.BrokerError, match=r"^Unknown configuration num\.partition; did you mean num\.partitions\?"):
+        barnabas.Cluster(config={"num.partition": 1}).start()
+
+
+def test_a_cluster_cannot_be_given_away_nor_have_no_broker() -> None:
+    with pytest.raises(ValueError, match="a cluster of 0 brokers"):
+        barnabas.Cluster(0)
+    with barnabas.Cluster(1) as cluster, pytest.raises(TypeError, match="belongs to the process that made it"):
+        pickle.dumps(cluster)
+
+
+def test_a_cluster_ends_with_its_process(temporary: Path) -> None:
+    program = (
+        f"import os, tempfile; tempfile.tempdir = {str(temporary)!r}; import barnabas; cluster = barnabas.Cluster(3).start();"
+        "print(*(broker.data_dir for broker in cluster.brokers), sep=chr(10)); cluster.brokers[0].kill(); os.kill(os.getpid(), 9)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False)
+
+    assert len(done.stdout.splitlines()) == 3, done.stderr
+    wait_until(
+        lambda: not list(temporary.iterdir()) and not commands_with(str(temporary)),
+        timeout_s=60,
+        what=lambda: commands_with(str(temporary)),
+    )
+
+
+def test_the_plugin_gives_a_cluster_and_starts_again_what_a_test_has_killed(tmp_path: Path, temporary: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "def test_one(barnabas_cluster):\n"
+        "    assert len(barnabas_cluster.bootstrap_servers.split(',')) == 3\n"
+        "    barnabas_cluster.brokers[1].kill()\n\n\n"
+        "def test_two(barnabas_cluster):\n"
+        "    assert all(broker.is_running for broker in barnabas_cluster.brokers)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "barnabas.pytest_plugin", str(tmp_path / "test_it.py")]
+
+    done = subprocess.run(
+        [*command, "--rootdir", str(tmp_path), "-c", "/dev/null", "--basetemp", str(tmp_path / "base")],
+        cwd=CHECKOUT, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
