@@ -86,9 +86,11 @@ class CrashDetector:
         timer = self._clock.call_later(PROBE_TIMEOUT_MS, connecting.cancel)
         try:
             await asyncio.wait((connecting,))
+        except asyncio.CancelledError:
+            connecting.cancel()
+            raise
         finally:
             timer.cancel()
-            connecting.cancel()
         if connecting.cancelled():
             return None
         error = connecting.exception()

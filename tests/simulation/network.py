@@ -38,6 +38,7 @@ class SimulatedNetwork:
         self.random = random_source
         self._listeners: dict[tuple[str, int], tuple[Life | None, Callable[[], Any]]] = {}
         self._silent_hosts: dict[str, None] = {}
+        self._closed_ports: dict[tuple[str, int], None] = {}
         self._cut_links: dict[tuple[str, str], None] = {}  # (from, to)
         self._transports: dict[SimulatedTransport, None] = {}
         self._next_port = FIRST_EPHEMERAL_PORT
@@ -66,7 +67,7 @@ class SimulatedNetwork:
                 raise TimeoutError(f"connect to {host}:{port} timed out")
             await asyncio.sleep(min(1.0, deadline_s - self.loop.time()))
         found = self._listeners.get((host, port))
-        if found is None:
+        if found is None or (host, port) in self._closed_ports:
             self.loop.note("refused", f"{from_host} -> {host}:{port}")
             raise ConnectionRefusedError(111, f"connect to {host}:{port} refused")
         life, server_factory = found
@@ -106,6 +107,13 @@ class SimulatedNetwork:
             if (transport.local[0], transport.remote[0]) == (first, second):
                 self.loop.note("reset", f"{first} <-> {second}")
                 transport.reset(ConnectionResetError(104, "Connection reset by peer"))
+
+    def close_port(self, host: str, port: int) -> None:
+        """Refuse new connections to the address, as if its process were gone; those that are open stay."""
+        self._closed_ports[host, port] = None
+
+    def open_port(self, host: str, port: int) -> None:
+        self._closed_ports.pop((host, port), None)
 
     def process_died(self, host: str, *, is_silent: bool) -> None:
         """Close what the host's process had open. `is_silent`: the host itself is gone and nobody is told until `host_is_back`."""

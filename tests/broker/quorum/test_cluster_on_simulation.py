@@ -42,7 +42,8 @@ WHO_LEADS = DescribeQuorumRequest(
 class Cluster:
     """Nodes on one simulated loop, and a client that asks them."""
 
-    def __init__(self, seed: int, roles: dict[int, str]) -> None:
+    def __init__(self, seed: int, roles: dict[int, str], settings: dict[str, str] | None = None) -> None:
+        self.settings = settings or {}
         self.loop = SimulatedLoop(Trace(keep_all=True))
         self.network = SimulatedNetwork(self.loop, random.Random(seed))
         self.voters = ",".join(f"{node_id}@node{node_id}:{CONTROLLER_PORT}" for node_id, role in roles.items() if "controller" in role)
@@ -60,6 +61,7 @@ class Cluster:
             "log.dirs": "/data",
             "barnabas.auto.format": "true",
             "barnabas.busy.poll.us": "0",
+            **self.settings,
         }
         return Node(self.loop, self.network, host, f"{seed}:{node_id}", settings)
 
@@ -125,8 +127,8 @@ class Cluster:
 
 
 @contextmanager
-def cluster(seed: int, roles: dict[int, str] | None = None) -> Iterator[Cluster]:
-    made = Cluster(seed, roles or dict.fromkeys(NODE_IDS, "broker,controller"))
+def cluster(seed: int, roles: dict[int, str] | None = None, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
+    made = Cluster(seed, roles or dict.fromkeys(NODE_IDS, "broker,controller"), settings)
     try:
         for node in made.nodes.values():
             node.start()

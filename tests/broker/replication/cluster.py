@@ -300,7 +300,7 @@ class Cluster:
             image = topic.partitions[0]
             change = PartitionChange(
                 image,
-                controller.partitions.acceptor(image),
+                controller.elections.acceptor(image),
                 min_isr=1,
                 election=Election.UNCLEAN if is_unclean else Election.ONLINE,
             )
