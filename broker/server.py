@@ -346,7 +346,7 @@ class Broker:
         self._undo.append(quorum.log.close)
         self._metadata_log = quorum.log.log
         if self._links is not None and peers is not None:
-            self._links.watch_leader(quorum.driver, peers)
+            self._links.watch_leader(quorum.driver, peers, partial(cache.find_address, listener_name=config.inter_broker_listener_name))
         self._raft = quorum.replica.raft
         snapshots = SnapshotGenerator(
             quorum.log, cache.state, config, self._clock, self.run_blocking, quorum_records_at=quorum.replica.raft.kraft_records_at

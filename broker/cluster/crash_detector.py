@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PROBE_INTERVAL_MS = 50
 PROBES_MAX = 5
 PROBE_TIMEOUT_MS = 1_000
+PROOF_LIFE_MS = 1_000
+"""For so long a proof is as good as a new one: longer than an election takes that it has caused."""
 REFUSALS_NEEDED = 2
 
 OnProof = Callable[[], None]
@@ -36,10 +38,14 @@ class CrashDetector:
         self._network = network
         self._clock = clock
         self._waiting: dict[Address, list[OnProof]] = {}
+        self._proven_until_ms: dict[Address, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def prove(self, address: Address, on_proof: OnProof) -> None:
-        """Call `on_proof` once it is proven that the process at `address` is gone; never, if it is not."""
+        """Call `on_proof`, later, once it is proven that the process at `address` is gone; never, if it is not."""
+        if self._clock.monotonic_ms() < self._proven_until_ms.get(address, 0):
+            asyncio.get_running_loop().call_soon(on_proof)
+            return
         waiting = self._waiting.get(address)
         if waiting is not None:
             waiting.append(on_proof)
@@ -64,6 +70,9 @@ class CrashDetector:
         finally:
             waiting = self._waiting.pop(address, [])
         if is_gone:
+            now_ms = self._clock.monotonic_ms()
+            self._proven_until_ms = {each: until_ms for each, until_ms in self._proven_until_ms.items() if now_ms < until_ms}
+            self._proven_until_ms[address] = now_ms + PROOF_LIFE_MS
             for on_proof in waiting:
                 on_proof()
 

@@ -1,6 +1,7 @@
 """LeaderWatch: a voter notices that the process of the quorum's leader is gone, without waiting for the fetch timeout.
 
-It is probed when this node's connection to it has ended. No counterpart in Kafka.
+It is probed when this node's connection to it has ended, and with it the broker in its process: whoever is elected has that proof at
+hand. No counterpart in Kafka.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ logger = logging.getLogger("barnabas.quorum")
 
 
 class LeaderWatch:
-    """`prove` calls back once it is proven that the process at an address is gone."""
+    """`prove` calls back once it is proven that the process at an address is gone; `find_broker` is where a broker is registered."""
 
-    def __init__(self, quorum: QuorumDriver, prove: Callable[[Address, Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        quorum: QuorumDriver,
+        prove: Callable[[Address, Callable[[], None]], None],
+        find_broker: Callable[[int], Address | None],
+    ) -> None:
         self._quorum = quorum
         self._prove = prove
+        self._find_broker = find_broker
 
     def watch(self, peers: QuorumPeers) -> None:
         peers.on_connection_ended = self._connection_ended
@@ -37,3 +44,6 @@ class LeaderWatch:
                 quorum.leader_has_crashed(leader_id)
 
         self._prove(address, proven)
+        broker_address = self._find_broker(leader_id)
+        if broker_address is not None:
+            self._prove(broker_address, lambda: None)

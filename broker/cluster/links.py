@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.cluster.controller_route import ControllerRoute, find_active_controller
@@ -11,6 +12,7 @@ from broker.cluster.peer_connections import PeerConnections, connection_maker
 from broker.cluster.quorum_peers import QuorumPeers
 from broker.controller.channel import ControllerChannel
 from broker.quorum.driver import QuorumDriver
+from broker.quorum.voters import Address
 from config.server import ServerConfig
 from protocol.framing import BufferPool
 
@@ -35,10 +37,10 @@ class ClusterLinks:
         if self.crash_detector is not None:
             await self.crash_detector.close()
 
-    def watch_leader(self, quorum: QuorumDriver, peers: QuorumPeers) -> None:
-        """From now on `quorum` is told when its leader's process is gone."""
+    def watch_leader(self, quorum: QuorumDriver, peers: QuorumPeers, find_broker: Callable[[int], Address | None]) -> None:
+        """From now on `quorum` is told when its leader's process is gone. `find_broker`: as LeaderWatch."""
         if self.crash_detector is not None:
-            LeaderWatch(quorum, self.crash_detector.prove).watch(peers)
+            LeaderWatch(quorum, self.crash_detector.prove, find_broker).watch(peers)
 
     def quorum_peers(self) -> QuorumPeers:
         """What the replica of the metadata log speaks to the others by."""

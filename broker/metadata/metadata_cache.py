@@ -48,6 +48,11 @@ class MetadataCache:
         broker = self.brokers.get(self.node_id)
         return -1 if broker is None else broker.epoch
 
+    def find_address(self, node_id: int, listener_name: str) -> tuple[str, int] | None:
+        """Where a registered broker is reached on that listener."""
+        broker = self.brokers.get(node_id)
+        return None if broker is None else broker.endpoints.get(listener_name)
+
     def find_topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from broker.cluster.crash_detector import PROBE_INTERVAL_MS, PROBE_TIMEOUT_MS, PROBES_MAX, CrashDetector
+from broker.cluster.crash_detector import PROBE_INTERVAL_MS, PROBE_TIMEOUT_MS, PROBES_MAX, PROOF_LIFE_MS, CrashDetector
 from tests.broker.cluster.fake_network import REFUSED, SILENT, Accepted, FakeNetwork, let_time_pass
 from tests.support.clock import ManualClock
 
@@ -98,10 +98,22 @@ async def test_one_series_of_probes_serves_all_that_ask() -> None:
 
     await world.pass_time(PROBE_INTERVAL_MS + 10)
     assert world.proofs == ["first", "second"] and len(world.network.asked) == 2
-    world.prove("later")
+
+
+async def test_a_proof_serves_those_that_ask_soon_after_and_no_others() -> None:
+    world = World(REFUSED)
+    world.prove("first")
     await world.pass_time(PROBE_INTERVAL_MS + 10)
 
-    assert world.proofs == ["first", "second", "later"] and len(world.network.asked) == 4
+    world.prove("soon")
+    assert world.proofs == ["first"], "never from inside the call"
+    await world.pass_time(10)
+    assert world.proofs == ["first", "soon"] and len(world.network.asked) == 2
+    await world.pass_time(PROOF_LIFE_MS)
+    world.prove("late")
+    await world.pass_time(PROBE_INTERVAL_MS + 10)
+
+    assert world.proofs == ["first", "soon", "late"] and len(world.network.asked) == 4
 
 
 async def test_a_closed_detector_proves_nothing_more() -> None:
