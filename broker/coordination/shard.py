@@ -1,11 +1,15 @@
 """Shard: the life of one partition's coordinator, and the writes in flight (Kafka's CoordinatorRuntime.CoordinatorContext).
 
-    LOADING --log read to its end--> ACTIVE --another broker leads--> RESIGNED
-       '------- cannot be read --------'---- a commit was lost ----> FAILED
+    LOADING --log read, and committed, to its end--> ACTIVE --another broker leads--> RESIGNED
+       '--------------- cannot be read ----------------'---- a commit was lost ----> FAILED
 
 The one rule: an operation computes records and an answer; the records are replayed when they are appended, so that the next operation
 computes on them; the answer leaves when they are committed. Readers that must not see the uncommitted read through `timeline`. A record
 is replayed in the same way when the log is loaded, so that state that was loaded and state that was lived through are the same.
+
+A new leader's high watermark may lie below what its predecessor has acknowledged (KIP-207): a shard that became active at once would
+show older state than was shown before. So it stays LOADING until all that it has read is committed. A leader that cannot commit at all,
+for its ISR is too small, serves what it knows after the write timeout. Kafka's coordinator is active as soon as it has read the log.
 
 Who does not lead any more forgets: state, timers and writes in flight end together. Nothing is ever undone.
 
@@ -33,6 +37,8 @@ log = logging.getLogger("barnabas.coordination")
 
 LOAD_RECORDS_PER_STEP = 64
 """Records replayed before the event loop gets its turn: under a millisecond together."""
+
+LOAD_TIMER = ("load",)
 
 RESPONSE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -239,22 +245,36 @@ class Shard(Generic[Machine]):
                     replayed_count += 1
                     if replayed_count % LOAD_RECORDS_PER_STEP == 0:
                         yield
+        log.debug("loaded %d records of partition %d, epoch %d", replayed_count, self.partition, self.leader_epoch)
+        if uncommitted_end_offset is None:
+            self._activate()
+        else:
+            self._await_loaded(uncommitted_end_offset)
+
+    def _await_loaded(self, end_offset: int) -> None:
+        """What was read and is not committed is one write in flight."""
+
+        def note(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._activate()
+
+        write = _Write(note)
+        write.changes = self.timeline.stop_recording()
+        write.is_appended = True
+        self._writes.append(write)
+        self.timers.schedule(LOAD_TIMER, self._write_timeout_ms, self._activate)
+        self._log.when_committed(self.partition, end_offset, lambda error: self._note_outcome(write, error))
+
+    def _activate(self) -> None:
+        if self.state is not ShardState.LOADING:
+            return
         self.state = ShardState.ACTIVE
         self.is_active = True
-        log.debug("loaded %d records of partition %d, epoch %d", replayed_count, self.partition, self.leader_epoch)
-        if uncommitted_end_offset is not None:
-            self._await_loaded(uncommitted_end_offset)
+        self.timers.cancel(LOAD_TIMER)
         self.machine.on_loaded()
         waiting, self._waiting_for_load = self._waiting_for_load, []
         for callback in waiting:
             callback()
-
-    def _await_loaded(self, end_offset: int) -> None:
-        write = _Write(lambda error: None)
-        write.changes = self.timeline.stop_recording()
-        write.is_appended = True
-        self._writes.append(write)
-        self._log.when_committed(self.partition, end_offset, lambda error: self._note_outcome(write, error))
 
     def _replay_batch(self, chunk: Buffer, position: int, header: BatchHeader) -> Iterator[None]:
         """Yields after each record. What cannot be read is skipped: the others must not suffer for it."""

@@ -259,7 +259,8 @@ def test_stopped_runtime_is_not_available():
 # Loading.
 
 
-def test_what_is_not_committed_at_the_election_is_computed_on_but_not_shown():
+def elected_above_its_high_watermark() -> Room:
+    """The next leader, which has what is not committed, as far as it knows."""
     room = Room()
     room.add("a", 1)
     room.log.is_holding = True
@@ -267,7 +268,31 @@ def test_what_is_not_committed_at_the_election_is_computed_on_but_not_shown():
     room.add("a", 4)
     room.runtime.on_elected(0, 1)
     room.clock.advance(0)
+    return room
 
+
+def test_new_leader_serves_when_all_that_it_has_read_is_committed():
+    """It may have been acknowledged by the leader before: older state than that must not be shown (KIP-207)."""
+    room = elected_above_its_high_watermark()
+    assert room.refusal() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    (shard,) = room.runtime.shards()
+    told: list[bool] = []
+    shard.when_loaded(lambda: told.append(shard.machine.is_loaded))
+
+    room.log.commit()
+
+    assert room.machine.committed() == room.machine.totals == {"a": 7}
+    assert told == [True]
+    assert room.clock.pending_timers == []
+
+
+def test_what_is_not_committed_at_the_election_for_long_is_computed_on_but_not_shown():
+    """The ISR may be too small to commit anything: what is known to be committed is served all the same."""
+    room = elected_above_its_high_watermark()
+
+    room.clock.advance(WRITE_TIMEOUT_MS)
+
+    assert room.machine.is_loaded
     assert room.machine.totals == {"a": 7}
     assert room.machine.committed() == {"a": 1}
     room.wait("read")
@@ -275,6 +300,29 @@ def test_what_is_not_committed_at_the_election_is_computed_on_but_not_shown():
 
     assert room.machine.committed() == {"a": 7}
     assert room.answers[-1] == ("read", OK)
+
+
+def test_leadership_lost_while_it_waits_for_the_commit_ends_the_load():
+    room = elected_above_its_high_watermark()
+    (shard,) = room.runtime.shards()
+
+    room.runtime.on_resigned(0)
+    room.log.commit()
+    room.clock.advance(WRITE_TIMEOUT_MS)
+
+    assert shard.state is ShardState.RESIGNED
+    assert not shard.machine.is_loaded
+    assert room.clock.pending_timers == []
+
+
+def test_what_was_read_and_then_lost_is_read_anew():
+    room = elected_above_its_high_watermark()
+    del room.log.batches[1:]
+
+    room.log.commit(ErrorCode.KAFKA_STORAGE_ERROR)
+    room.clock.advance(0)
+
+    assert room.machine.totals == {"a": 1}
 
 
 def test_what_is_committed_while_it_loads_is_shown():
@@ -329,6 +377,7 @@ def test_ends_of_transactions_are_told_to_the_state_machine():
     log = MemoryLog()
     for control_type in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
         log.append_batch(build_control_batch(control_type, encode_end_transaction_value(0), timestamp=0, producer_id=9, producer_epoch=0))
+    log.high_watermark = log.next_offset
 
     assert Room(log).machine.ended_transactions == [(9, True), (9, False)]
 

@@ -159,6 +159,23 @@ def test_what_followers_lack_at_the_start_is_read_when_they_have_it(tmp_path: Pa
     node.kill()
 
     reopened = Node(tmp_path, replicas=(1, 2), leader_epoch=1)
+    with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        reopened.committed()
+    reopened.follower_fetches(2)
+
+    assert reopened.committed() == [8]
+
+
+def test_what_followers_lack_at_the_start_for_long_is_not_read(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    node.commit(7)
+    node.follower_fetches(1)
+    write_checkpoints(node.log_manager)
+    node.commit(8)
+    node.kill()
+
+    reopened = Node(tmp_path, replicas=(1, 2), leader_epoch=1)
+    reopened.clock.advance(GroupConfig().commit_timeout_ms)
     assert reopened.committed() == [7]
     reopened.follower_fetches(2)
 

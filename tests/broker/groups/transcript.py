@@ -75,14 +75,16 @@ class Transcript:
     # Around the coordinator.
 
     def restart(self, *, is_loaded: bool = True) -> None:
-        """Crash: timers, waiting requests and all memory are gone; the log is read again (when time next moves)."""
+        """Crash: timers, waiting requests and all memory are gone; the log is read again (when time next moves).
+
+        What is in it and not committed is waited for as long as a commit may take."""
         for timer in self.clock.pending_timers:
             timer.cancel()
         self._restarts += 1
         self._waiting = []
         self.coordinator = self._start()
         if is_loaded:
-            self.advance(0)
+            self.advance(0 if self.log.high_watermark == self.log.next_offset else self.config.commit_timeout_ms)
 
     def append_foreign(self, batch: bytearray) -> None:
         """Put a batch into the log that another writer made, Apache Kafka for one; it is not shown. Committed unless the log is holding."""

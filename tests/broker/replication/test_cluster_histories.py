@@ -41,9 +41,11 @@ class LostRecordError(AssertionError):
 class History:
     """One history. `acknowledged` are the values by their offsets."""
 
+    cluster_class = Cluster
+
     def __init__(self, directory: Path, seed: int, **config: str) -> None:
         self.random = random.Random(seed)
-        self.cluster = Cluster(directory)
+        self.cluster = self.cluster_class(directory)
         self.cluster.create_topic("a", min_insync_replicas="2", **config)
         self.acknowledged: dict[int, str] = {}
         self.acknowledged_count = 0
