@@ -31,7 +31,8 @@ class HostedPartitions:
 
     Hot paths read `topics` directly, to save a call; only this class changes it. `make_on_demand(topic, partition)` makes a partition that
     the metadata knows and that waits to be made, or returns None. `on_disk_failure(directory, error)` is told when the disk of an open
-    log fails."""
+    log fails, `on_flush_due(partition)` when a leader with flush.messages=1 begins with records that are not durable: nothing of them would
+    be committed before the next append."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class HostedPartitions:
         environment: PartitionEnvironment,
         make_on_demand: Callable[[str, int], Partition | None],
         on_disk_failure: Callable[[Path, StorageError], None],
+        on_flush_due: Callable[[Partition], None],
     ) -> None:
         self.node_id = node_id
         self.topics: dict[str, dict[int, Partition]] = {}
@@ -55,6 +57,7 @@ class HostedPartitions:
         self._environment = environment
         self._make_on_demand = make_on_demand
         self._on_disk_failure = on_disk_failure
+        self._on_flush_due = on_flush_due
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
 
     def __iter__(self) -> Iterator[Partition]:
@@ -91,6 +94,8 @@ class HostedPartitions:
                 return None
             if image.leader == self.node_id:
                 partition.make_leader(image, now_ms=self._clock.monotonic_ms())
+                if partition.waits_for_flush and partition.is_flush_due:
+                    self._on_flush_due(partition)
             else:
                 partition.make_follower(image)
             return partition

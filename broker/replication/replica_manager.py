@@ -86,6 +86,7 @@ class ReplicaManager:
             environment=environment,
             make_on_demand=lambda topic, partition: self._follower.make_on_demand(topic, partition),
             on_disk_failure=self.fail_log_dir,
+            on_flush_due=lambda partition: self.request_flush((partition,)),
         )
         self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, on_log_dir_failure)
         self._follower = MetadataFollower(

@@ -220,3 +220,42 @@ def test_a_fetch_of_an_older_leader_epoch_proves_nothing(cluster: Cluster, monke
     old_fetch.arrive()
 
     assert cluster.nodes[1].partition().followers[2].log_end_offset == (-1 if checks_epochs else 1)
+
+
+def test_a_leader_with_flush_messages_1_makes_durable_what_it_finds_at_its_start(tmp_path: Path) -> None:
+    """Else nothing of it would be committed before the next append."""
+    cluster = Cluster(tmp_path)
+    cluster.create_topic("a", replicas=(1,), flush_messages="1")
+    cluster.produce("a", "x")
+    cluster.settle()
+    cluster.kill(1)
+
+    cluster.start(1)
+    cluster.elect()
+    cluster.settle()
+
+    assert (cluster.nodes[1].log().durable_end_offset, cluster.nodes[1].log().high_watermark) == (1, 1)
+
+
+def test_a_follower_with_flush_messages_1_that_is_elected_makes_durable_what_it_has(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create_topic("a", flush_messages="1", min_insync_replicas="1")
+    cluster.settle()
+    cluster.produce("a", "x")
+    for _ in range(3):  # the followers append it, and broker 2 writes nothing to its disk
+        cluster.advance(0)
+        cluster.nodes[1].executor.run()
+        while cluster.messages:
+            cluster.deliver(cluster.messages[0])
+    assert (values(cluster, 2), cluster.nodes[2].log().durable_end_offset) == (["x"], 0)
+    cluster.nodes[2].executor.pending.clear()  # it dies before its disk has answered, and comes back
+    for node_id in (1, 2, 3):
+        cluster.kill(node_id)
+    cluster.start(2)
+    for node_id in (1, 3):
+        cluster.fence(node_id)
+    cluster.elect(is_unclean=True)
+    cluster.settle()
+
+    assert cluster.leader().node_id == 2
+    assert (cluster.nodes[2].log().durable_end_offset, cluster.nodes[2].log().high_watermark) == (1, 1)
