@@ -217,7 +217,8 @@ class Broker:
         if self._links is not None and config.barnabas_fast_fencing:
             self._suspects = Suspects(self._clock, metadata.brokers)
             metadata.subscribe(self._suspects.on_metadata_delta)
-        lifecycle = await self._register(channel, metadata, publisher, log_manager)
+        is_alone = list(quorum.voter_ids) == [self.node_id]
+        lifecycle = await self._register(channel, metadata, publisher, log_manager, is_alone=is_alone)
         forwarding = self._make_channel(quorum, config.controller_socket_timeout_ms)
         controller = self._controller = ControllerClient(forwarding, metadata, config, self._clock, on_busy=self._collection_pause.note)
         self._undo.append(controller.close)
@@ -242,6 +243,7 @@ class Broker:
             worker=self._make_worker(),
             controller_versions=lambda: self._routes[0].versions if self._routes else None,  # the one of the heartbeats
             suspects=self._suspects,
+            kraft_version=lambda: quorum.kraft_version,
         )
         await self._serve(services, registry)
         self._undo.append(lifecycle.stop)  # while it still serves: others take over first
@@ -366,7 +368,10 @@ class Broker:
         await publisher.shorten_start()
         if self._links is None and controller is not None:
             await controller.wait_first_records_committed()
-        return cache, quorum.driver, self._make_channel(quorum.driver, config.broker_session_timeout_ms), publisher
+        channel = self._make_channel(quorum.driver, config.broker_session_timeout_ms)
+        if self.controller_listeners:
+            self._register_controller(channel)
+        return cache, quorum.driver, channel, publisher
 
     def _refuse_access_control(self, cache: MetadataCache, publisher: MetadataPublisher) -> None:
         """Kafka's nodes with an authorizer check what is denied; a node that does not would give it away."""
@@ -375,6 +380,16 @@ class Broker:
         if cache.state.kept.has_access_control_entries:
             raise StartError(UNCHECKED_ACLS)
         publisher.on_access_control = lambda: self.request_stop(1, UNCHECKED_ACLS)
+
+    def _register_controller(self, channel: ControllerChannel) -> None:
+        from broker.lifecycle.controller_registration import ControllerRegistrar, advertised_endpoints
+
+        ports = {listener.name: listener.port for listener in self.controller_listeners}
+        endpoints = advertised_endpoints(self.config, ports)
+        incarnation_id = new_id(self._platform.entropy)
+        registrar = ControllerRegistrar(channel, self._clock, node_id=self.node_id, incarnation_id=incarnation_id, endpoints=endpoints)
+        registrar.start()
+        self._undo.append(registrar.stop)
 
     def _make_local_controller(self, cache: MetadataCache, quorum: QuorumDriver) -> LocalController | None:
         """The controller in this process; it also serves other nodes where they can reach it."""
@@ -396,7 +411,14 @@ class Broker:
         self._undo.append(controller.close)
         if self.controller_listeners:
             services = ControllerServices(
-                self._clock, self.metrics, cache, controller, lambda: controller.is_active, quorum.handle_request, self._handle_forwarded
+                self._clock,
+                self.metrics,
+                cache,
+                controller,
+                lambda: controller.is_active,
+                quorum.handle_request,
+                self._handle_forwarded,
+                quorum,
             )
             self._controller_apis = KafkaApis(services, self._turns, ListenerKind.CONTROLLER)
             self._undo.append(self._controller_apis.close)
@@ -487,7 +509,7 @@ class Broker:
         return coordinator
 
     async def _register(
-        self, channel: ControllerChannel, metadata: MetadataCache, publisher: MetadataPublisher, log_manager: LogManager
+        self, channel: ControllerChannel, metadata: MetadataCache, publisher: MetadataPublisher, log_manager: LogManager, *, is_alone: bool
     ) -> BrokerLifecycle:
         """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
         directory_ids = self._directory_ids = {
@@ -499,7 +521,9 @@ class Broker:
         endpoints = [
             endpoint._replace(port=endpoint.port or ports[endpoint.listener_name]) for endpoint in self.config.client_advertised_listeners
         ]
-        lifecycle = BrokerLifecycle(channel, metadata, self.config, self._clock, metadata_offset=lambda: publisher.heard.offset - 1)
+        lifecycle = BrokerLifecycle(
+            channel, metadata, self.config, self._clock, metadata_offset=lambda: publisher.heard.offset - 1, is_alone=is_alone
+        )
         self._undo.append(lifecycle.stop)
         replicas = LocalReplicas(
             directory_ids={(log.topic, log.partition): directory_ids[log.log_dir] for log in log_manager.logs()},

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metadata.suspects import Suspects
     from broker.metrics import Metrics
+    from broker.quorum.quorum import Quorum
     from broker.replication.replica_manager import ReplicaManager
     from broker.worker.jobs import Worker
     from config.server import ServerConfig
@@ -30,6 +31,10 @@ Raises KafkaError for a whole-request error, DecodeError to close the connection
 
 def _nothing_known() -> None:
     return None
+
+
+def _kraft_version_0() -> int:
+    return 0
 
 
 class Services(NamedTuple):
@@ -53,6 +58,8 @@ class Services(NamedTuple):
     """What the active controller speaks, where that is another node and known: API key → (lowest, highest version)."""
     suspects: Suspects | None = None
     """Brokers that may be gone; None where barnabas.fast.fencing is off."""
+    kraft_version: Callable[[], int] = _kraft_version_0
+    """The finalized level of kraft.version, which the quorum knows and the metadata do not tell."""
 
 
 class ControllerServices(NamedTuple):
@@ -69,3 +76,5 @@ class ControllerServices(NamedTuple):
     """The quorum's answer to a request, given its version and the name of the listener that it came by."""
     handle_frame: Callable[[memoryview, ConnectionFacts], Any]
     """What dispatch makes of a request frame of these listeners, for one that came in an Envelope."""
+    quorum: Quorum
+    """Who leads, and kraft.version."""

@@ -34,7 +34,8 @@ Produce is advertised from version 0, for librdkafka before 2.8 looks there to l
 uncompressed without a word (KAFKA-18659). A request below version 3 closes the connection, as with Kafka.
 
 Any other API or version closes the connection, as with Kafka; an ApiVersions request of an unknown version is answered in version 0 with
-UNSUPPORTED_VERSION. The header of an ApiVersions response never has tagged fields. No features are advertised, and no telemetry.
+UNSUPPORTED_VERSION. The header of an ApiVersions response never has tagged fields. Features that are here are told with their finalized
+levels, others never. There is no telemetry.
 """
 
 _DIFFERENCES = f"""

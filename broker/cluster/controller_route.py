@@ -27,12 +27,14 @@ from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartit
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 Response = TypeVar("Response")
 
@@ -118,6 +120,15 @@ class ControllerRoute:
 
     async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
         return await self._ask(request, lambda local: local.unregister_broker(request, client), client=client)
+
+    async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse:
+        return await self._ask(request, lambda local: local.update_features(request, client), client=client)
+
+    async def ask_quorum(self, request: Any, client: RequestContext) -> Any:
+        return await self._ask(request, lambda local: local.ask_quorum(request, client), client=client)
+
+    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+        return await self._ask(request, lambda local: local.register_controller(request))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self._ask(request, lambda local: local.allocate_producer_ids(request))

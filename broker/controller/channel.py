@@ -8,7 +8,7 @@ Source: org.apache.kafka.server.common.NodeToControllerChannelManager, kafka.ser
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 class ControllerChannel(Protocol):
@@ -55,6 +57,14 @@ class ControllerChannel(Protocol):
     async def unregister_broker(
         self, request: UnregisterBrokerRequest, client: RequestContext | None = None
     ) -> UnregisterBrokerResponse: ...
+
+    async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse: ...
+
+    async def ask_quorum(self, request: Any, client: RequestContext) -> Any:
+        """The response of the metadata quorum's leader: who votes (DescribeQuorum), and changes of that (AddRaftVoter, RemoveRaftVoter)."""
+        ...
+
+    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse: ...
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse: ...
 

@@ -6,8 +6,9 @@ Source: ActivationRecordsGenerator, ProducerIdControlManager.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from broker.controller.controller_result import ControllerResult
 from broker.controller.elections import MIN_IN_SYNC_REPLICAS
 from broker.metadata.cluster_state import RESOURCE_BROKER, ClusterState
 from broker.metadata.features import ELR_FEATURE
@@ -17,10 +18,19 @@ from protocol.messages.stored.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
+    ControllerEndpoint,
+    ControllerFeature,
     EndTransactionRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
+    RegisterControllerRecord,
 )
+
+if TYPE_CHECKING:
+    from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+CONTROLLER_REGISTRATION_LEVEL = 15
+"""3.7-IV0."""
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = 2**63 - 1
@@ -63,3 +73,28 @@ def producer_id_block(state: ClusterState, *, node_id: int, broker_epoch: int) -
         )
     record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first + PRODUCER_ID_BLOCK_SIZE)
     return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE), [record]
+
+
+def controller_registration(
+    state: ClusterState, request: ControllerRegistrationRequest
+) -> ControllerResult[ControllerRegistrationResponse]:
+    """A voter tells where it is reached and what it supports (KIP-919)."""
+    from protocol.messages.controller_registration import ControllerRegistrationResponse
+
+    if state.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The current MetadataVersion is too old to support controller registrations.")
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        end_points=[
+            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=each.name, min_supported_version=each.min_supported_version, max_supported_version=each.max_supported_version
+            )
+            for each in request.features
+        ],
+    )
+    return ControllerResult([record], ControllerRegistrationResponse(error_message=None))

@@ -23,6 +23,7 @@ from config.server import ServerConfig
 
 if TYPE_CHECKING:
     from broker.controller.config_control import ConfigControl
+    from broker.controller.feature_control import FeatureControl
     from broker.controller.partition_control import PartitionControl
     from broker.controller.topic_control import TopicControl
 
@@ -56,6 +57,7 @@ class Controller:
         self._topics: TopicControl | None = None
         self._configs: ConfigControl | None = None
         self._partitions: PartitionControl | None = None
+        self._features: FeatureControl | None = None
 
     @property
     def topics(self) -> TopicControl:
@@ -84,6 +86,14 @@ class Controller:
 
             self._partitions = PartitionControl(self.state, self.elections, self.brokers)
         return self._partitions
+
+    @property
+    def features(self) -> FeatureControl:
+        if self._features is None:
+            from broker.controller.feature_control import FeatureControl
+
+            self._features = FeatureControl(self.state, self._node_id, self._config.min_insync_replicas)
+        return self._features
 
     def replay(self, records: Sequence[Any]) -> None:
         """Apply records that were just appended, or that are being loaded. Raises StorageError if they contradict the state."""

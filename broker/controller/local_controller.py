@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from broker.controller.cluster_control import activation_records, producer_id_block
+from broker.controller.cluster_control import activation_records, controller_registration, producer_id_block
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
 from broker.controller.crash_watch import CrashWatch, Prove
 from broker.controller.election_requests import elect_leaders
@@ -34,16 +34,19 @@ if TYPE_CHECKING:
     from broker.clock import Clock, Timer
     from broker.context import RequestContext
     from broker.controller.controller import Controller
+    from broker.deferred import Deferred
     from broker.quorum.quorum import Quorum, SnapshotReader
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 logger = logging.getLogger("barnabas.controller")
 
@@ -51,6 +54,8 @@ Response = TypeVar("Response")
 
 OnCommitted = Callable[[KafkaError | None], None]
 """Called once: with None when a proposal and everything before it is committed and in the cache, or with why it never will be."""
+
+ADD_RAFT_VOTER_KEY = 80
 
 STEPS_AT_ONCE = 2
 """Steps of an operation that are done before others have their turn, 1 to 2 ms each; an operation on few topics has one."""
@@ -228,7 +233,24 @@ class LocalController:
             await self._append_own(self._active.brokers.unregister(request.broker_id))
         return UnregisterBrokerResponse(error_message=None)
 
-    # What a broker asks for itself.
+    async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse:
+        controller = self._active
+        assert self._leadership is not None
+        with self._logging_refusal("features not updated", client):
+            result = controller.features.update(request, client.api_version, self._quorum, self._leadership.epoch)
+        return await self._submitted(result)
+
+    async def ask_quorum(self, request: Any, client: RequestContext) -> Any:
+        assert self._active is not None
+        if self._is_alone and client.api_key == ADD_RAFT_VOTER_KEY:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This node has no controller listener: no other can join its quorum.")
+        answer = self._quorum.handle_request(request, client.api_version, client.connection.listener.name)
+        return await _outcome_of(answer)
+
+    # What a node asks for itself.
+
+    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+        return await self._submitted(controller_registration(self._active.state, request))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         """A block of producer ids that nobody else has or will have."""
@@ -423,6 +445,20 @@ class LocalController:
             self._append(result.records, on_committed)
         await committed
         return result.response
+
+
+async def _outcome_of(answer: Deferred) -> Any:
+    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def on_done(value: Any) -> None:
+        if not outcome.done():
+            outcome.set_result(value)
+
+    answer.when_done(on_done)
+    value = await outcome
+    if isinstance(value, Exception):
+        raise value
+    return value
 
 
 def _ignore_outcome(error: KafkaError | None) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from broker.clock import Clock, Timer, pause
 from broker.controller.channel import ControllerChannel
-from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL, METADATA_VERSION_MIN
+from broker.metadata.features import SUPPORTED
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache, MetadataDelta
 from config.endpoints import Endpoint
@@ -69,16 +69,25 @@ class LocalReplicas(NamedTuple):
 
 
 class BrokerLifecycle:
-    """Owner: server.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of."""
+    """Owner: server.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of; `is_alone`: nobody else
+    votes in its quorum."""
 
     def __init__(
-        self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock, *, metadata_offset: Callable[[], int]
+        self,
+        channel: ControllerChannel,
+        metadata: MetadataCache,
+        config: ServerConfig,
+        clock: Clock,
+        *,
+        metadata_offset: Callable[[], int],
+        is_alone: bool = True,
     ) -> None:
         self._channel = channel
         self._metadata = metadata
         self._config = config
         self._clock = clock
         self._metadata_offset = metadata_offset
+        self._is_alone = is_alone
         self._epoch = -1
         self._offline_log_dirs: list[bytes] = []
         self._timer: Timer | None = None
@@ -128,14 +137,11 @@ class BrokerLifecycle:
         self, incarnation_id: bytes, endpoints: Sequence[Endpoint], log_dirs: Sequence[bytes], previous_epoch: int
     ) -> BrokerRegistrationRequest:
         metadata = self._metadata
-        highest = max(METADATA_VERSION_LEVEL, metadata.state.features.get(METADATA_VERSION_FEATURE, 0))
-        features = [Feature(name=METADATA_VERSION_FEATURE, min_supported_version=METADATA_VERSION_MIN, max_supported_version=highest)]
-        # What is finalized already was accepted by an older start of this node.
-        features += [
-            Feature(name=name, min_supported_version=0, max_supported_version=level)
-            for name, level in metadata.state.features.items()
-            if name != METADATA_VERSION_FEATURE
-        ]
+        ranges = dict(SUPPORTED)
+        if self._is_alone:
+            # A node that takes over from Kafka lives with what was finalized there: clients are not told of it.
+            ranges |= {name: (0, level) for name, level in metadata.state.features.items() if name not in SUPPORTED}
+        features = [Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in ranges.items()]
         return BrokerRegistrationRequest(
             broker_id=metadata.node_id,
             cluster_id=metadata.cluster_id,

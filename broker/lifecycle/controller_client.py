@@ -40,6 +40,8 @@ class ControllerClient:
         self.incremental_alter_configs = channel.incremental_alter_configs
         self.elect_leaders = channel.elect_leaders
         self.unregister_broker = channel.unregister_broker
+        self.update_features = channel.update_features
+        self.ask_quorum = channel.ask_quorum
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
         self._auto_creator = AutoTopicCreator(self, config, ChangeLog(clock), clock, on_busy=on_busy)
         self._creations: set[asyncio.Task[None]] = set()

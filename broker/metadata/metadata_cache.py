@@ -31,6 +31,8 @@ class MetadataCache:
         self.node_id = node_id
         self.brokers: dict[int, BrokerImage] = state.brokers
         self.topics: dict[str, TopicImage] = state.topics
+        self.end_offset = 0
+        """Where the state ends in the metadata log; the publisher sets it."""
         self._config = config
         self._log_configs: dict[str, LogConfig] = {}
         self._subscribers: list[Subscriber] = []

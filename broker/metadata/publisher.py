@@ -34,6 +34,7 @@ class MetadataPublisher:
 
     def handle_commit(self, offset: int, epoch: int, records: Sequence[Any]) -> None:
         self.heard = OffsetAndEpoch(offset + 1, epoch)
+        self._cache.end_offset = offset + 1
         if records:
             self._cache.apply_committed(records)
             self.replayed_records_count += len(records)
@@ -45,6 +46,7 @@ class MetadataPublisher:
         for records in reader.batches():
             state.replay_batch(records)
         state.take_delta()
+        self._cache.end_offset = reader.snapshot.offset
         self._cache.replace_state(state)
         self.heard = reader.snapshot
         self.replayed_records_count = 0

@@ -102,6 +102,7 @@ class QuorumDriver:
         self._is_closing = False
         self._is_closed = False
         replica.on_high_watermark = self._deliver_soon
+        replica.raft.to_wall_clock_ms = lambda monotonic_ms: monotonic_ms + clock.now_ms() - clock.monotonic_ms()
 
     # -- Quorum ----------------------------------------------------------------------------------------------------
 
@@ -156,6 +157,24 @@ class QuorumDriver:
     def resign(self, epoch: int) -> None:
         self._step(self._replica.resign, epoch)
 
+    @property
+    def kraft_version(self) -> int:
+        return self._replica.raft.kraft_version
+
+    @property
+    def voter_ids(self) -> Sequence[int]:
+        return self._replica.raft.voters.ids
+
+    def upgrade_kraft_version(self, epoch: int, level: int, *, is_validated_only: bool) -> None:
+        if self._is_closed or self._is_closing or epoch != self.epoch:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum in the epoch of the upgrade.")
+        try:
+            self._replica.upgrade_kraft_version(level, is_validated_only=is_validated_only, now_ms=self._clock.monotonic_ms())
+        except StorageError as error:
+            self._fail(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
+        self._drive()
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -195,7 +214,7 @@ class QuorumDriver:
         await self._peers.close()
 
     def handle_request(self, message: Any, version: int, listener_name: str) -> Deferred:
-        """A Deferred of the answer to a peer's or a client's request."""
+        """As Quorum.handle_request; also to a peer's request."""
         answer = Deferred()
         if self._is_closed:
             answer.complete(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from broker.deferred import Deferred
 from broker.quorum.raft_log import OffsetAndEpoch
 
 
@@ -80,3 +81,19 @@ class Quorum(Protocol):
 
     def resign(self, epoch: int) -> None:
         """Give up the leadership of `epoch`, where this node has it."""
+
+    def handle_request(self, message: Any, version: int, listener_name: str) -> Deferred:
+        """A Deferred of the answer to a client's request that is about the quorum itself, given its version and the listener it came by."""
+        ...
+
+    # -- kraft.version (KIP-853) -----------------------------------------------------------------------------------
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    @property
+    def voter_ids(self) -> Sequence[int]: ...
+
+    def upgrade_kraft_version(self, epoch: int, level: int, *, is_validated_only: bool) -> None:
+        """Move the voters into the log, which is committed before any later proposal is. KafkaError INVALID_UPDATE_VERSION when a voter
+        does not support it, and as `propose`."""

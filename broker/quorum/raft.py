@@ -112,6 +112,8 @@ class Raft:
         """Called when the high watermark has moved: parked fetches and voter changes look again."""
         self.on_leadership_lost: Callable[[VoterChange | None], None] = lambda change: None
         """Called before the leader's role ends, with the change of voters that was under way."""
+        self.to_wall_clock_ms: Callable[[int], int] = lambda monotonic_ms: monotonic_ms
+        """The driver's: what clients are told instead of a time of the core's."""
         self._crash: LeaderCrash | None = None  # until somebody leads
         self._random = random_source
         self._ready = Ready()

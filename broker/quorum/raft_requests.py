@@ -293,14 +293,14 @@ class RaftRequests:
         raft.reply(request.token, DescribeQuorumResponse(topics=[topic], nodes=nodes, error_message=None))
 
     def _described(self, progress: ReplicaProgress, leadership: Leadership, version: int, now_ms: int) -> describe_quorum.ReplicaState:
-        """Times are the driver's to turn into wall clock ones: here they are those of `now_ms`."""
+        to_wall_clock_ms = self._raft.to_wall_clock_ms
         is_leader = progress.is_replica(leadership.me.key)
         return describe_quorum.ReplicaState(
             replica_id=progress.key.node_id,
             replica_directory_id=progress.key.directory_id if version >= 2 else ZERO_UUID,
             log_end_offset=-1 if progress.end_offset is None else progress.end_offset,
-            last_fetch_timestamp=now_ms if is_leader else progress.last_fetch_ms,
-            last_caught_up_timestamp=now_ms if is_leader else progress.last_caught_up_ms,
+            last_fetch_timestamp=_told(now_ms if is_leader else progress.last_fetch_ms, to_wall_clock_ms),
+            last_caught_up_timestamp=_told(now_ms if is_leader else progress.last_caught_up_ms, to_wall_clock_ms),
         )
 
     # -- checks ----------------------------------------------------------------------------------------------------
@@ -355,3 +355,8 @@ def maybe_follow(raft: Raft, leader_id: int, epoch: int, endpoints: Any, now_ms:
         is_new = raft.leader_id == NO_NODE or not isinstance(raft.state.role, (Follower, Prospective))
         if raft.leader_id in (NO_NODE, leader_id) and (is_new or knows_better):
             raft.become_follower(epoch, leader_id, endpoints, now_ms)
+
+
+def _told(time_ms: int, to_wall_clock_ms: Callable[[int], int]) -> int:
+    """-1 stays: it says that the replica never did."""
+    return time_ms if time_ms < 0 else to_wall_clock_ms(time_ms)

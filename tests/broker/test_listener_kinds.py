@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.dispatch import KafkaApis
+from broker.services import ControllerServices
 from broker.turns import Turns
 from protocol import codec
 from protocol.apis import APIS, DECLARED, ListenerKind, apis_of
@@ -30,7 +32,11 @@ UNKNOWN_KEY = 9_999
 @asynccontextmanager
 async def listening(root: Path, kind: ListenerKind) -> AsyncIterator[Harness]:
     world = World(root)
-    apis = KafkaApis(world.services(), Turns(asyncio.get_running_loop().call_soon, world.clock.monotonic_us), kind)
+    services: Any = world.services()
+    if kind is ListenerKind.CONTROLLER:
+        quorum: Any = SimpleNamespace(kraft_version=1)
+        services = ControllerServices(world.clock, services.metrics, services.metadata, None, None, None, None, quorum)  # type: ignore[arg-type]
+    apis = KafkaApis(services, Turns(asyncio.get_running_loop().call_soon, world.clock.monotonic_us), kind)
     async with serving(apis.handle, kind=kind) as harness:
         yield harness
 
@@ -60,7 +66,9 @@ def test_api_versions_tells_exactly_what_the_listener_serves(tmp_path: Path, kin
     run(test)
 
 
-@pytest.mark.parametrize(("version", "names"), [(3, {"metadata.version"}), (4, {"metadata.version", "kraft.version"})])
+@pytest.mark.parametrize(
+    ("version", "names"), [(3, {"metadata.version"}), (4, {"metadata.version", "kraft.version", "eligible.leader.replicas.version"})]
+)
 def test_a_controller_listener_tells_the_features_that_a_version_can_carry(tmp_path: Path, version: int, names: set[str]) -> None:
     """Clients of v3 take a minimum of 0 for an error (KAFKA-17011); a leader asks a newcomer with v4."""
 

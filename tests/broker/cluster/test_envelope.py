@@ -38,7 +38,14 @@ class ControllerListener:
     def __init__(self, room: Room) -> None:
         turns = Turns(asyncio.get_running_loop().call_soon, room.clock.monotonic_us)
         services = ControllerServices(
-            room.clock, Metrics(), room.cache, room.local, lambda: room.local.is_active, room.quorum.handle_request, self._handle
+            room.clock,
+            Metrics(),
+            room.cache,
+            room.local,
+            lambda: room.local.is_active,
+            room.quorum.handle_request,
+            self._handle,
+            room.quorum,
         )
         self._apis = KafkaApis(services, turns, ListenerKind.CONTROLLER)
         self._services = services

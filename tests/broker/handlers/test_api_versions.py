@@ -5,16 +5,33 @@ from typing import Any
 import pytest
 
 from broker.handlers import api_versions
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.metadata_cache import MetadataCache
+from config.server import ServerConfig
 from protocol.apis import APIS
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.stored.metadata_records import FeatureLevelRecord
 from tests.broker.metadata.room import context
 from tests.support.services import services
 
+FINALIZED = {"metadata.version": 25, "group.version": 1, "eligible.leader.replicas.version": 1}
+
+
+def _metadata() -> MetadataCache:
+    cache = MetadataCache(ClusterState(), cluster_id="cluster", node_id=1, config=ServerConfig())
+    cache.apply_committed([FeatureLevelRecord(name=name, feature_level=level) for name, level in FINALIZED.items()])
+    cache.end_offset = 8
+    return cache
+
+
+def _handler(**parts: Any) -> Any:
+    return api_versions.build(services(metadata=_metadata(), **parts))
+
 
 def _ask(version: int, **fields: Any) -> ApiVersionsResponse:
-    answer: Any = api_versions.build(services())(context(version), ApiVersionsRequest(**fields))
+    answer: ApiVersionsResponse = _handler()(context(version), ApiVersionsRequest(**fields))
     return answer
 
 
@@ -31,16 +48,29 @@ def test_produce_and_join_group_are_told_from_version_0() -> None:
     assert (floors[0], floors[11]) == (0, 0)
 
 
-def test_no_feature_is_told() -> None:
-    answer = _ask(4, client_software_name="ok", client_software_version="1.0")
+def test_features_that_are_here_are_told_with_their_finalized_levels() -> None:
+    """group.version is finalized by somebody else, and not here: clients would use its protocol."""
+    request = ApiVersionsRequest(client_software_name="ok", client_software_version="1.0")
+    answer = _handler(kraft_version=lambda: 1)(context(4), request)
 
-    assert (answer.supported_features, answer.finalized_features, answer.finalized_features_epoch) == ([], [], -1)
+    supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
+    assert supported == {"metadata.version": (7, 30), "kraft.version": (0, 1), "eligible.leader.replicas.version": (0, 1)}
+    assert finalized == {"metadata.version": (25, 25), "kraft.version": (1, 1), "eligible.leader.replicas.version": (1, 1)}
+    assert answer.finalized_features_epoch == 7
+
+
+def test_version_3_has_no_feature_whose_minimum_is_0_and_level_0_is_never_told() -> None:
+    answer = _ask(3, client_software_name="ok", client_software_version="1.0")
+
+    assert [each.name for each in answer.supported_features] == ["metadata.version"]
+    assert "kraft.version" not in {each.name for each in answer.finalized_features}
 
 
 def test_what_is_forwarded_is_told_at_the_versions_that_the_controller_speaks_too() -> None:
     """The controller may be an older node, or a newer one: its client would be cut off for a version that only one of both has."""
     controller = {19: (2, 5), 20: (5, 99), 37: (4, 9)}  # CreateTopics, DeleteTopics, CreatePartitions
-    told: Any = api_versions.build(services(controller_versions=lambda: controller))(context(0), ApiVersionsRequest())
+    told = _handler(controller_versions=lambda: controller)(context(0), ApiVersionsRequest())
 
     versions = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
     assert (versions[19], versions[20]) == ((2, 5), (5, 6))

@@ -12,6 +12,7 @@ from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
 from broker.lifecycle.broker_lifecycle import SHUTDOWN_MAX_MS, BrokerLifecycle, LocalReplicas
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.features import SUPPORTED
 from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache
 from config.server import ServerConfig
@@ -61,12 +62,14 @@ class Controller:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, *, is_alone: bool = True) -> None:
         self.clock = ManualClock()
         self.controller: Any = Controller()
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=1, config=ServerConfig())
         self.offset = 50
-        self.lifecycle = BrokerLifecycle(self.controller, self.metadata, ServerConfig(), self.clock, metadata_offset=lambda: self.offset)
+        self.lifecycle = BrokerLifecycle(
+            self.controller, self.metadata, ServerConfig(), self.clock, metadata_offset=lambda: self.offset, is_alone=is_alone
+        )
 
     async def start(self, replicas: LocalReplicas | None = None) -> None:
         starting = self.lifecycle.start(incarnation_id=bytes([9] * 16), endpoints=LISTENERS, log_dirs=[HERE], replicas=replicas)
@@ -102,8 +105,21 @@ async def test_a_start_registers_and_heartbeats_until_it_is_unfenced() -> None:
     assert (registration.broker_id, registration.cluster_id, registration.log_dirs) == (1, "cluster", [HERE])
     assert [(each.name, each.port) for each in registration.listeners] == [("PLAINTEXT", 9092), ("INTERNAL", 19092)]
     ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in registration.features}
-    assert ranges == {"metadata.version": (7, 30), "x": (0, 2)}
+    here = {"metadata.version": (7, 30), "kraft.version": (0, 1), "eligible.leader.replicas.version": (0, 1)}
+    assert ranges == here | {"x": (0, 2)}
     assert (heartbeat.broker_epoch, heartbeat.current_metadata_offset) == (42, 50)
+
+
+async def test_with_other_voters_a_broker_claims_only_what_is_here() -> None:
+    """The controller refuses it then: a cluster of several nodes relies on what they claim."""
+    world = World(is_alone=False)
+    world.metadata.apply_committed(
+        [FeatureLevelRecord(name="metadata.version", feature_level=25), FeatureLevelRecord(name="x", feature_level=2)]
+    )
+
+    await world.start()
+
+    assert {each.name for each in world.controller.asked[0].features} == set(SUPPORTED)
 
 
 async def test_a_registration_is_tried_again_until_a_controller_takes_it() -> None:

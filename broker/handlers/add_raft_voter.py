@@ -1,0 +1,25 @@
+"""AddRaftVoter (key 80). Serves v0–v1.
+
+Behaviour: the leader of the metadata quorum adds a voter, one that fetches from it already (KIP-853). A node without a controller listener
+refuses: nobody could join it.
+
+Version notes: v1 may be answered before the change is committed.
+
+Source: ForwardingManager, KafkaRaftClient.handleAddVoterRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.context import RequestContext
+from broker.services import Handler, Services
+from protocol.messages.add_raft_voter import AddRaftVoterRequest
+
+
+def build(services: Services) -> Handler:
+    def handle(context: RequestContext, request: AddRaftVoterRequest) -> Coroutine[Any, Any, Any]:
+        return services.controller.ask_quorum(request, context)
+
+    return handle

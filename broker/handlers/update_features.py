@@ -1,0 +1,25 @@
+"""UpdateFeatures (key 57). Serves v0–v2.
+
+Behaviour: the active controller finalizes levels of features, all that are asked for or none: each must be supported by every node that
+is registered. kraft.version goes up only; metadata.version goes down where no metadata would be lost.
+
+Version notes: v1 the kind of the change, and validate_only. Until v1 each feature has a result; from v2 on there is one for all.
+
+Source: ControllerApis.handleUpdateFeatures, FeatureControlManager (KIP-584).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.context import RequestContext
+from broker.services import Handler, Services
+from protocol.messages.update_features import UpdateFeaturesRequest
+
+
+def build(services: Services) -> Handler:
+    def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Coroutine[Any, Any, Any]:
+        return services.controller.update_features(request, context)
+
+    return handle

@@ -1,0 +1,104 @@
+"""Kafka's own tools administer our quorum: MetadataQuorumCommand, FeatureCommand, DumpLogSegments; by brokers and by controllers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.uuids import uuid_to_text
+from storage.meta_properties import read_meta_properties
+from tests.support.java_host import JavaHost
+from tests.support.quorum import DynamicQuorum, QuorumNode, dynamic_quorum, until
+
+TOOL = "MetadataQuorumCommand"
+
+
+@pytest.fixture(scope="module")
+def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamicQuorum]:
+    roles = dict.fromkeys((1, 2, 3), "broker,controller")
+    # Of metadata.log.max.record.bytes.between.snapshots the least: a snapshot soon.
+    settings = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+    with dynamic_quorum(tmp_path_factory.mktemp("quorum"), roles, settings) as made:
+        yield made
+
+
+def by_broker(quorum: DynamicQuorum) -> tuple[str, str]:
+    return ("--bootstrap-server", ",".join(node.bootstrap for node in quorum.nodes.values() if "broker" in node.settings["process.roles"]))
+
+
+def by_controller(quorum: DynamicQuorum) -> tuple[str, str]:
+    return ("--bootstrap-controller", quorum.bootstrap)
+
+
+def status(java_host: JavaHost, *where: str) -> dict[str, str]:
+    lines = java_host.tool(TOOL, *where, "describe", "--status").lines
+    return dict(re.split(r":\s+", line, maxsplit=1) for line in lines)
+
+
+def test_the_quorum_is_described_by_brokers_and_by_controllers(java_host: JavaHost, quorum: DynamicQuorum) -> None:
+    told = [status(java_host, *where) for where in (by_broker(quorum), by_controller(quorum))]
+
+    leader_id = quorum.describe().leader_id
+    directory_ids = {quorum.directory_id(node_id) for node_id in (1, 2, 3)}
+    for each in told:
+        assert int(each["LeaderId"]) == leader_id and int(each["HighWatermark"]) > 0
+        assert set(re.findall(r'"directoryId": "([^"]+)"', each["CurrentVoters"])) == directory_ids
+    replicas = java_host.tool(TOOL, *by_broker(quorum), "describe", "--replication").lines[1:]
+    assert sorted((line.split()[0], line.split()[-1]) for line in replicas) == sorted(
+        (str(node_id), "Leader" if node_id == leader_id else "Follower") for node_id in (1, 2, 3)
+    )
+
+
+def test_features_are_described_upgraded_and_downgraded(java_host: JavaHost, quorum: DynamicQuorum) -> None:
+    def finalized() -> dict[str, str]:
+        lines = java_host.tool("FeatureCommand", *by_controller(quorum), "describe").lines
+        found = (re.search(r"Feature: (\S+).*FinalizedVersionLevel: (\S+)", line) for line in lines)
+        return {each[1]: each[2] for each in found if each is not None}
+
+    before = finalized()
+    upgraded = java_host.tool("FeatureCommand", *by_broker(quorum), "upgrade", "--feature", "metadata.version=29").stdout
+    java_host.tool("FeatureCommand", *by_broker(quorum), "upgrade", "--feature", "metadata.version=30", "--dry-run")
+    java_host.tool("FeatureCommand", *by_broker(quorum), "upgrade", "--feature", "group.version=1", expected_status=1)
+    between = finalized()
+    java_host.tool("FeatureCommand", *by_controller(quorum), "downgrade", "--feature", "metadata.version=25")
+
+    assert before == {"metadata.version": "4.0-IV3", "kraft.version": "1", "eligible.leader.replicas.version": "0"}
+    assert "metadata.version was upgraded to 29." in upgraded
+    assert between["metadata.version"] == "4.2-IV1"
+    assert finalized() == before
+
+
+def add_controller(java_host: JavaHost, quorum: DynamicQuorum, node: QuorumNode) -> None:
+    java_host.tool(TOOL, *by_broker(quorum), "--command-config", str(node.write_properties()), "add-controller")
+
+
+def test_a_controller_is_added_and_another_removed(java_host: JavaHost, quorum: DynamicQuorum) -> None:
+    newcomer = quorum.add(4, "controller")
+    newcomer.start()
+    until(lambda: 4 in {each.replica_id for each in quorum.describe().observers}, "the newcomer fetches")
+    leader_id = quorum.describe().leader_id
+
+    add_controller(java_host, quorum, newcomer)
+    added = quorum.voters()
+    gone = ("--controller-id", str(leader_id), "--controller-directory-id", quorum.directory_id(leader_id))
+    java_host.tool(TOOL, *by_controller(quorum), "remove-controller", *gone)
+
+    assert added == {1, 2, 3, 4}
+    until(lambda: quorum.describe().leader_id not in (-1, leader_id), "another leads")
+    assert quorum.voters() == {1, 2, 3, 4} - {leader_id}
+    identity = read_meta_properties(newcomer.data_dir)
+    assert identity is not None and identity.directory_id is not None
+    assert uuid_to_text(identity.directory_id) in status(java_host, *by_broker(quorum))["CurrentVoters"]
+
+
+def test_the_log_and_its_snapshots_can_be_dumped(java_host: JavaHost, quorum: DynamicQuorum) -> None:
+    directory = quorum.nodes[1].data_dir / "__cluster_metadata-0"
+    files = sorted([*directory.glob("*.log"), *directory.glob("*.checkpoint")])
+
+    told = java_host.tool("DumpLogSegments", "--cluster-metadata-decoder", "--files", ",".join(map(str, files))).stdout
+
+    types = set(re.findall(r'"type":"(\w+)"', told))
+    assert {"REGISTER_BROKER_RECORD", "FEATURE_LEVEL_RECORD", "REGISTER_CONTROLLER_RECORD"} <= types
+    assert "KRaftVoters" in told and "isvalid: false" not in told
