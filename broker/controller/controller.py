@@ -92,7 +92,7 @@ class Controller:
         if self._features is None:
             from broker.controller.feature_control import FeatureControl
 
-            self._features = FeatureControl(self.state, self._node_id, self._config.min_insync_replicas)
+            self._features = FeatureControl(self.state, self._node_id, self.config.min_insync_replicas)
         return self._features
 
     def replay(self, records: Sequence[Any]) -> None:
