@@ -124,6 +124,7 @@ async def test_what_a_refused_large_request_consists_of_is_freed_in_turns(tmp_pa
 
     monkeypatch.setattr(create_topics, "build", lambda services: refuse)
     server = Server(tmp_path)
+    others_count = len(assignments_alive())
     assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(MANY)]
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)])
     server.offer(request, 7)
@@ -132,12 +133,16 @@ async def test_what_a_refused_large_request_consists_of_is_freed_in_turns(tmp_pa
     while server.loop.scheduled or not server.sent:
         server.loop.turn()
         await asyncio.sleep(0)
-        left.append(sum(type(found) is CreatableReplicaAssignment for found in gc.get_objects()))
+        left.append(len(assignments_alive()) - others_count)
 
     freed_at_once = max(before - after for before, after in pairwise(left))
     assert max(left) > MANY / 2
     assert left[-1] == 0
     assert freed_at_once < MANY / 2
+
+
+def assignments_alive() -> list[Any]:
+    return [found for found in gc.get_objects() if type(found) is CreatableReplicaAssignment]
 
 
 def test_a_bug_in_a_large_produce_closes_the_connection_as_in_a_small_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
