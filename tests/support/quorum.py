@@ -39,7 +39,7 @@ class QuorumNode(BrokerProcess):
         super().__init__(directory / f"node{node_id}", {"barnabas.auto.format": "false", **settings})
         self.node_id = node_id
         self.controller_port = controller_port
-        self._log_start = 0
+        self.log_start = 0
         listeners = [f"PLAINTEXT://{self.host}:{self.port}"] if "broker" in roles else []
         listeners += [f"CONTROLLER://{self.host}:{controller_port}"] if "controller" in roles else []
         self.settings |= {
@@ -59,11 +59,11 @@ class QuorumNode(BrokerProcess):
         assert told.returncode == 0, told.stderr
 
     def launch(self) -> None:
-        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         super().launch()
 
     def serves(self) -> bool:
-        return READY.search(self.log_path.read_text()[self._log_start :]) is not None
+        return READY.search(self.log_path.read_text()[self.log_start :]) is not None
 
     def write_properties(self) -> Path:
         """What the node is started with, as a file."""
@@ -75,6 +75,8 @@ class QuorumNode(BrokerProcess):
 
 class DynamicQuorum:
     """Owns its nodes. The first ones are the voters that every node was formatted with."""
+
+    node_class = QuorumNode
 
     def __init__(self, directory: Path, roles: Mapping[int, str], settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
@@ -124,7 +126,8 @@ class DynamicQuorum:
                 node.kill()
 
     def _make(self, node_id: int, roles: str, port: int, settings: Mapping[str, str] | None = None) -> QuorumNode:
-        node = self.nodes[node_id] = QuorumNode(self.directory, node_id, roles, port, self.bootstrap, {**self.settings, **(settings or {})})
+        own = {**self.settings, **(settings or {})}
+        node = self.nodes[node_id] = self.node_class(self.directory, node_id, roles, port, self.bootstrap, own)
         return node
 
 

@@ -1,0 +1,82 @@
+"""Directories that one side's format command made, with the options of a cluster, are served by the other."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from broker.cli.main import main
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.support.kafka import KafkaServer, java_command
+from tests.support.process import free_port
+from tests.support.quorum import CLUSTER_ID, DynamicQuorum, QuorumNode
+
+NOT_HERE = ("group.version", "transaction.version", "share.version", "streams.version")
+OPTIONS = ("--release-version", "4.3-IV0", *(word for name in NOT_HERE for word in ("--feature", f"{name}=0")))
+
+
+class NodeFormattedByKafka(QuorumNode):
+    def format(self, *options: str) -> None:
+        command = java_command(
+            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.write_properties()), *options, *OPTIONS
+        )
+        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+
+class FormattedByKafka(DynamicQuorum):
+    """Its nodes are ours, their directories were made by Kafka's tool."""
+
+    node_class = NodeFormattedByKafka
+
+
+def test_three_nodes_and_a_broker_that_kafka_formatted_are_one_cluster(tmp_path: Path) -> None:
+    quorum = FormattedByKafka(tmp_path, dict.fromkeys((1, 2, 3), "broker,controller"))
+    quorum.add(4, "broker")
+    try:
+        quorum.start()
+        topic = CreatableTopic(name="t", num_partitions=4, replication_factor=3)
+        created = quorum.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5).topics[0].error_code
+        described = quorum.describe()
+    finally:
+        quorum.kill()
+
+    assert created == 0
+    assert {voter.replica_id: voter.replica_directory_id for voter in described.current_voters} == quorum.directory_ids
+    assert [each.replica_id for each in described.observers] == [4]
+
+
+class FormattedByUs(KafkaServer):
+    """Apache Kafka on a directory that `barnabas format` made."""
+
+    cluster_id = CLUSTER_ID
+
+    def _format(self, properties: Path) -> None:
+        controller_port = free_port(self.host)
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": f"{self.host}:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data_dir),
+            **self.settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        assert main(["format", "-t", self.cluster_id, "-c", str(properties), "--standalone", *OPTIONS]) == 0
+
+
+def test_kafka_serves_what_we_formatted(tmp_path: Path) -> None:
+    server = FormattedByUs(tmp_path)
+    server.start()
+    try:
+        admin = KafkaAdminClient(bootstrap_servers=server.bootstrap)
+        admin.create_topics([NewTopic("t", 1, 1)])
+        topics = admin.list_topics()
+        admin.close()
+    finally:
+        server.kill()
+
+    assert "t" in topics
+    assert list((server.data_dir / "__cluster_metadata-0").glob("*.log"))
