@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from protocol.errors import DecodeError, ErrorCode
-from protocol.records import SEQUENCE_MAX, BatchHeader, read_header
+from protocol.records import BatchHeader, read_header
 from storage.log import Log
 from storage.validation import PreparedBatch
 
@@ -23,10 +23,12 @@ KEPT_MAX = 1_000
 
 
 class Refused(NamedTuple):
-    """The first batch that was refused, and what its client was told."""
+    """The sequences that were refused of late, and what their client was told. The first may have been appended already, by a leader
+    that died before it answered: what lacks replicas is refused before it is recognized."""
 
     epoch: int
-    sequence: int
+    first_sequence: int
+    last_sequence: int
     code: ErrorCode
     at_ms: int
 
@@ -38,21 +40,16 @@ class EarlyBatches:
         self._refused: dict[tuple[str, int, int], Refused] = {}
 
     def note(self, topic: str, index: int, records: memoryview | PreparedBatch, code: ErrorCode, now_ms: int) -> None:
-        """A batch was refused for one of CAUSES. What is refused behind it does not count while that is fresh."""
+        """A batch was refused for one of CAUSES."""
         header = _find_header(records)
         if header is None or header.producer_id < 0:
             return
+        first, last = header.base_sequence, header.last_sequence
         key = (topic, index, header.producer_id)
         known = self._refused.pop(key, None)
-        if (
-            known is not None
-            and known.epoch == header.producer_epoch
-            and known.sequence < header.base_sequence
-            and _is_fresh(known, now_ms)
-        ):
-            self._refused[key] = known
-            return
-        self._refused[key] = Refused(header.producer_epoch, header.base_sequence, code, now_ms)
+        if known is not None and known.epoch == header.producer_epoch and _is_fresh(known, now_ms):
+            first, last = min(first, known.first_sequence), max(last, known.last_sequence)
+        self._refused[key] = Refused(header.producer_epoch, first, last, code, now_ms)
         if len(self._refused) > KEPT_MAX:
             del self._refused[next(iter(self._refused))]
 
@@ -65,8 +62,8 @@ class EarlyBatches:
         entry = log.producers.producers.get(header.producer_id)
         if entry is None or entry.producer_epoch != header.producer_epoch:
             return None
-        is_next = refused.sequence == (0 if entry.last_sequence == SEQUENCE_MAX else entry.last_sequence + 1)
-        return refused.code if is_next else None
+        is_cause = refused.first_sequence <= entry.last_sequence + 1 <= refused.last_sequence
+        return refused.code if is_cause else None
 
 
 def _find_header(records: memoryview | PreparedBatch) -> BatchHeader | None:

@@ -46,6 +46,16 @@ def test_the_batch_behind_one_that_lacked_replicas_is_told_the_same_and_both_are
     assert world.partition("a").log.log_end_offset == 4
 
 
+def test_the_batch_before_may_be_one_of_several_and_the_first_of_them_a_retry(world: World) -> None:
+    """What a leader appended that then died is sent again first, and lacks replicas as well: found by the chaos campaign."""
+    assert [answer(world, numbered(sequence)) for sequence in (0, 1)] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    world.change_partition("a", isr=[1, 2])
+
+    assert answer(world, numbered(2)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert [answer(world, numbered(sequence)) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
+    assert world.partition("a").log.log_end_offset == 3
+
+
 def test_the_batch_behind_one_that_came_before_this_broker_led_is_told_the_same(world: World) -> None:
     world.change_partition("a", isr=[1, 2], leader=2)
     assert answer(world, numbered(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
