@@ -2,7 +2,8 @@
 
 A proof takes two probes PROBE_INTERVAL_MS apart that are both refused (ECONNREFUSED): the machine is there, and says that the port is
 closed. No answer in time, no route and no such name prove nothing: the machine, or a network between, may be all that is gone. A probe
-that is accepted may have been faster than the end of the process, which closes one socket after the other; so a few more follow.
+that is accepted, or reset, may have been faster than the end of the process, which closes one socket after the other; so a few more
+follow.
 
 A wrong proof is possible (a process that closed its listener and lives), and safe: epochs keep what it does from counting.
 
@@ -81,16 +82,12 @@ class CrashDetector:
         for probe in range(PROBES_MAX):
             if probe:
                 await pause(self._clock, PROBE_INTERVAL_MS)
-            is_refused = await self._is_refused(address)
-            if is_refused is None:
-                return False
-            refusals = refusals + 1 if is_refused else 0
+            refusals = refusals + 1 if await self._is_refused(address) else 0
             if refusals == REFUSALS_NEEDED:
                 return True
         return False
 
-    async def _is_refused(self, address: Address) -> bool | None:
-        """None when there was no answer."""
+    async def _is_refused(self, address: Address) -> bool:
         connecting = asyncio.ensure_future(self._network.connect(*address, asyncio.Protocol))
         timer = self._clock.call_later(PROBE_TIMEOUT_MS, connecting.cancel)
         try:
@@ -101,14 +98,12 @@ class CrashDetector:
         finally:
             timer.cancel()
         if connecting.cancelled():
-            return None
+            return False
         error = connecting.exception()
         if error is None:
             transport, _ = connecting.result()
             transport.abort()
             return False
-        if isinstance(error, ConnectionRefusedError):
-            return True
-        if isinstance(error, OSError):
-            return None
-        raise error
+        if not isinstance(error, OSError):
+            raise error
+        return isinstance(error, ConnectionRefusedError)

@@ -53,13 +53,13 @@ async def test_two_refusals_50_ms_apart_prove_it() -> None:
     ids=["no answer", "timeout", "no route", "unreachable", "reset", "no such name"],
 )
 async def test_nothing_else_proves_anything(answer: OSError | None) -> None:
-    world = World(REFUSED, answer, REFUSED)
+    world = World(REFUSED, answer, REFUSED, answer, answer)
     world.prove()
 
     await world.pass_time(LONG_MS)
 
     assert world.proofs == []
-    assert len(world.network.asked) == 2
+    assert len(world.network.asked) == PROBES_MAX
 
 
 async def test_a_process_that_accepts_lives_and_its_connections_are_closed() -> None:
@@ -82,8 +82,10 @@ async def test_a_process_that_accepts_between_two_refusals_lives() -> None:
     assert world.proofs == []
 
 
-async def test_a_process_that_is_about_to_end_is_probed_until_it_has() -> None:
-    world = World(Accepted(), REFUSED)
+@pytest.mark.parametrize("answer", [Accepted(), ConnectionResetError(104, "Connection reset by peer")], ids=["accepted", "reset"])
+async def test_a_process_that_is_about_to_end_is_probed_until_it_has(answer: OSError | Accepted) -> None:
+    """Its sockets are closed one after the other: it happened that the connection was reset while it was being made."""
+    world = World(answer, REFUSED)
     world.prove()
 
     await world.pass_time(2 * PROBE_INTERVAL_MS + 10)
