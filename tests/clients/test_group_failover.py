@@ -1,18 +1,23 @@
-"""Groups of stock consumers through the kill -9 of their coordinator and of a leader: no commit is lost, and nobody joins anew."""
+"""Groups of stock consumers while their coordinator and their leaders die or stop: no commit is lost, and nobody joins anew."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.clients.members import MEMBERS, poll_until, share_all
 from tests.clients.test_groups import COUNT, PARTITIONS, fill
 from tests.clients.test_java_groups import verifiable_consumer
 from tests.support.cluster import Cluster
+from tests.support.wire import WireClient
 
 GROUP_TOPIC = "__consumer_offsets"
 SETTINGS = {
@@ -106,6 +111,56 @@ def test_a_group_goes_on_when_its_coordinator_and_then_a_leader_are_killed(clust
     assert rebalances(cluster, "g") == before
     for member in members:
         member.close()
+
+
+def test_a_group_goes_on_through_a_rolling_restart(cluster: Cluster) -> None:
+    """Each broker hands its leaderships over before it stops, and with them its groups."""
+    cluster.create_topic("t", partitions=PARTITIONS)
+    members = [MEMBERS["confluent-kafka"](cluster, "t", "g") for _ in range(2)]
+    poll_until(members, lambda _: share_all(members, PARTITIONS))
+    before = rebalances(cluster, "g")
+
+    for number, node_id in enumerate(cluster.nodes):
+        assert cluster.stop(node_id) == {node_id: 0}
+        fill(cluster, "t", first=number * COUNT)
+        poll_until(members, lambda read: len(read) >= COUNT)
+        for member in members:
+            member.commit()
+        cluster.start(node_id)
+        cluster.wait_in_sync(GROUP_TOPIC, "t")
+
+    assert committed_offsets(cluster, "g", "t") == [3 * COUNT // PARTITIONS] * PARTITIONS
+    assert rebalances(cluster, "g") == before
+    for member in members:
+        member.close()
+
+
+def test_a_member_that_waits_for_others_is_told_when_its_coordinator_stops(tmp_path: Path) -> None:
+    """Its JoinGroup is parked; the coordinator moves elsewhere while its broker still serves."""
+    with Cluster(tmp_path, settings=SETTINGS | {"group.initial.rebalance.delay.ms": "60000"}) as cluster:
+        cluster.create_topic("t")
+        coordinator = coordinator_of(cluster, "g")
+        node = cluster.nodes[coordinator]
+        protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+        request = JoinGroupRequest(
+            group_id="g", session_timeout_ms=30_000, rebalance_timeout_ms=60_000, protocol_type="consumer", protocols=[protocol]
+        )
+
+        with WireClient(node.host, node.port) as client, ThreadPoolExecutor(1) as threads:
+            cluster.wait_for(lambda: _is_coordinator_of(client, "g"), "the coordinator to have loaded")
+            client.send(request, 3)  # v4 asks twice
+            stopping = threads.submit(cluster.stop, coordinator)
+            answer = client.receive()
+
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
+        assert stopping.result() == {coordinator: 0}
+        assert coordinator_of(cluster, "g") != coordinator
+
+
+def _is_coordinator_of(client: WireClient, group: str) -> bool:
+    heartbeat = HeartbeatRequest(group_id=group, generation_id=0, member_id="nobody")
+    error: int = client.request(heartbeat, 3).error_code
+    return error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_java_member_goes_on_when_its_coordinator_is_killed(cluster: Cluster) -> None:
