@@ -8,6 +8,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_CONSTRAIN
 ROUNDS ?= 5
 SEEDS ?= 1000
 FIRST ?= 0
+NODES ?= 1
 ROW ?= lock-step
 BEFORE ?= HEAD~1
 AFTER ?= HEAD
@@ -53,7 +54,7 @@ profile: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m bench profile $(ROW)
 
 simulate: $(VENV)/.installed $(VENV)/.test-dependencies
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.simulation --nodes $(NODES) --seeds $(SEEDS) --first $(FIRST)
 
 crash: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.crash --rounds $(ROUNDS)

@@ -67,10 +67,10 @@ def run_seeds(seeds: Iterable[int], *, processes_count: int | None = None, run: 
         yield from pool.imap_unordered(run, seeds)
 
 
-def hash_in_fresh_process(seed: int, *, hash_seed: int) -> str:
+def hash_in_fresh_process(seed: int, *, hash_seed: int, options: str = "") -> str:
     """The trace hash of `seed`, run by a new interpreter whose sets are ordered otherwise."""
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--hash"]
+    command = [sys.executable, "-m", "tests.simulation", *options.split(), "--seed", str(seed), "--hash"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=True)
     return done.stdout.strip()
 

@@ -124,9 +124,17 @@ class ClusterWatch:
             self._history.find("high-watermark-regression", (repr(partition), partition.leader_epoch, host, seen, high_watermark))
         start_offset = self.committed_ends[key]
         if high_watermark > start_offset:
+            self._check_copies(partition, key, high_watermark)
             for batch in self._batches(partition.log, host, start_offset, high_watermark):
                 self.committed[key][batch.base_offset] = batch
             self.committed_ends[key] = high_watermark
+
+    def _check_copies(self, partition: Partition, key: TopicPartition, high_watermark: int) -> None:
+        """What is committed is in as many logs as min.insync.replicas says."""
+        wanted = min(partition.log.config.min_insync_replicas, len(partition.replicas))
+        holders = [host for (other, host), each in self.replicas.items() if other == key and each.log.log_end_offset >= high_watermark]
+        if len(holders) < wanted and not self._may_be_lost(partition):
+            self._history.find("below-min-isr", (repr(partition), partition.leader_epoch, high_watermark, holders, partition.isr))
 
     def _appended_as_follower(self, partition: Partition, *_: Any, **__: Any) -> None:
         host, key = _host(), (bytes(partition.topic_id), partition.partition)

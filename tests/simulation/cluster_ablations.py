@@ -1,0 +1,135 @@
+"""Safeguards of a cluster that can be switched off, one at a time, as in tests/simulation/ablations.py. The watch has to notice each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from broker.quorum.raft_state import RaftState, Vote
+from broker.replication.fetcher.leader_fetcher import LeaderFetcher
+from broker.replication.fetcher_control import InitialFetch
+from broker.replication.in_sync_replicas import InSyncReplicas
+from broker.replication.partition import Partition
+from tests.simulation.ablations import SEEDS_MAX
+from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.world import Outcome, simulate
+
+
+@contextmanager
+def skip_the_epoch_check() -> Iterator[None]:
+    """A follower does not let its leader compare the epochs of their logs: what a leader before wrote stays."""
+    asked = LeaderFetcher._asked
+
+    def asked_without_epoch(self: LeaderFetcher, key: Any) -> Any:
+        partition = asked(self, key)
+        if partition is not None:
+            partition.last_fetched_epoch = -1
+        return partition
+
+    with patch.object(LeaderFetcher, "_asked", asked_without_epoch):
+        yield
+
+
+@contextmanager
+def truncate_to_the_high_watermark() -> Iterator[None]:
+    """As before KIP-101: a follower of a new epoch forgets what it has acknowledged, and may be elected before it has it again."""
+
+    def initial_fetch(self: Partition) -> InitialFetch:
+        self.log.truncate_to(self.log.high_watermark)
+        return InitialFetch(self.topic_id, self.leader_id, self.leader_epoch, self.log.high_watermark, -1)
+
+    with patch.object(Partition, "_initial_fetch", initial_fetch):
+        yield
+
+
+@contextmanager
+def acknowledge_below_the_minimum_isr() -> Iterator[None]:
+    with patch.object(InSyncReplicas, "is_under_min_isr", property(lambda self: False)):
+        yield
+
+
+@contextmanager
+def acknowledge_what_the_leader_alone_has() -> Iterator[None]:
+    with patch.object(InSyncReplicas, "find_high_watermark", lambda self, own_end_offset, now_ms: own_end_offset):
+        yield
+
+
+@contextmanager
+def forget_the_vote() -> Iterator[None]:
+    """A voter grants every candidate of an epoch its vote."""
+    would_vote_for = RaftState.would_vote_for
+
+    def vote_again(self: RaftState, *arguments: Any, **named: Any) -> bool:
+        kept, self.vote = self.vote, Vote(self.vote.epoch)
+        try:
+            return would_vote_for(self, *arguments, **named)
+        finally:
+            self.vote = kept
+
+    with patch.object(RaftState, "would_vote_for", vote_again):
+        yield
+
+
+@contextmanager
+def vote_for_shorter_logs() -> Iterator[None]:
+    """A voter does not compare the candidate's log with its own: what was committed may be forgotten."""
+    would_vote_for = RaftState.would_vote_for
+
+    def vote_anyway(self: RaftState, candidate: Any, *, is_log_current: bool, is_pre_vote: bool) -> bool:
+        return would_vote_for(self, candidate, is_log_current=True, is_pre_vote=is_pre_vote)
+
+    with patch.object(RaftState, "would_vote_for", vote_anyway):
+        yield
+
+
+Ablation = Callable[[], AbstractContextManager[None]]
+
+ABLATIONS: dict[str, Ablation] = {
+    each.__name__: each
+    for each in (
+        skip_the_epoch_check,
+        truncate_to_the_high_watermark,
+        acknowledge_below_the_minimum_isr,
+        acknowledge_what_the_leader_alone_has,
+        forget_the_vote,
+        vote_for_shorter_logs,
+    )
+}
+
+_LOSSES = frozenset({"committed-lost", "committed-changed", "replicas-differ", "unseen", "lost-write", "inconsistent-offsets"})
+_METADATA = frozenset({"two-controllers", "metadata-differs", "broker-failure", "unsettled", "stuck", "two-leaders"})
+
+BROKEN_BY: dict[str, frozenset[str]] = {
+    "skip_the_epoch_check": _LOSSES,
+    "truncate_to_the_high_watermark": _LOSSES,
+    "acknowledge_below_the_minimum_isr": _LOSSES | {"below-min-isr"},
+    "acknowledge_what_the_leader_alone_has": _LOSSES | {"below-min-isr"},
+    "forget_the_vote": _METADATA,
+    "vote_for_shorter_logs": _METADATA,
+}
+
+KEPT_SEEDS: dict[str, int] = {
+    "skip_the_epoch_check": 21,
+    "truncate_to_the_high_watermark": 19,
+    "acknowledge_below_the_minimum_isr": 0,
+    "acknowledge_what_the_leader_alone_has": 0,
+    "forget_the_vote": 0,
+    "vote_for_shorter_logs": 19,
+}
+
+
+def run_with(name: str, seed: int) -> Outcome:
+    """One seed without the safeguard `name`."""
+    with ABLATIONS[name]():
+        return simulate(seed, make=ClusterWorld)
+
+
+def is_found(name: str, outcome: Outcome) -> bool:
+    return not BROKEN_BY[name].isdisjoint(outcome.findings)
+
+
+def find_seed(name: str, seeds: Iterable[int] = range(SEEDS_MAX)) -> int | None:
+    """The first seed that shows that the safeguard is missing."""
+    return next((seed for seed in seeds if is_found(name, run_with(name, seed))), None)
