@@ -17,7 +17,7 @@ def to_text(report: dict[str, Any]) -> str:
     """Lines for a person; what is not known is a dash."""
     troubles = ", ".join(f"{len(report[key])} {name}" for key, name in TROUBLES.items())
     lines = [
-        f"cluster {report['cluster_id']}, controller {_id(report['controller_id'])}",
+        f"cluster {report['cluster_id']}",
         f"{len(report['brokers'])} brokers, {report['topics']} topics, {len(report['partitions'])} partitions: {troubles}",
         "",
         *_table(
@@ -55,7 +55,7 @@ def _quorum(quorum: dict[str, Any] | None) -> list[str]:
     replicas = [(each, "leader" if each["id"] == quorum["leader_id"] else "voter") for each in quorum["voters"]]
     replicas += [(each, "observer") for each in quorum["observers"]]
     return [
-        f"quorum: epoch {quorum['leader_epoch']} led by {_id(quorum['leader_id'])}, high watermark {quorum['high_watermark']}",
+        f"quorum: epoch {quorum['leader_epoch']}, controller {_id(quorum['leader_id'])}, high watermark {quorum['high_watermark']}",
         *_table(("node", "role", "log end", "lag"), [(each["id"], role, each["log_end_offset"], each["lag"]) for each, role in replicas]),
     ]
 

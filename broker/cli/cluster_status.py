@@ -75,7 +75,8 @@ def make_report(servers: Sequence[tuple[str, int]], controllers: Sequence[tuple[
     partitions = [_partition(topic, each, min_isrs, ends) for topic in topics for each in topic.partitions]
     return {
         "cluster_id": cluster.cluster_id,
-        "controller_id": cluster.controller_id,
+        # A broker names any other as the controller, which forwards (KIP-590): only the quorum knows.
+        "controller_id": None if quorum is None else quorum["leader_id"],
         "brokers": [
             {
                 "id": broker.broker_id,
