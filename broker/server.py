@@ -216,6 +216,10 @@ class Broker:
         self._undo.append(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
         if self._links is not None and config.barnabas_fast_fencing:
             self._suspects = Suspects(self._clock, metadata.brokers)
+            find_address = partial(metadata.find_address, listener_name=config.inter_broker_listener_name)
+            leader_check = self._links.leader_check(find_address, self._suspects.add)
+            self._undo.append(leader_check.close)
+            self._suspects.look_at = leader_check.begin
             metadata.subscribe(self._suspects.on_metadata_delta)
         is_alone = list(quorum.voter_ids) == [self.node_id]
         lifecycle = await self._register(channel, metadata, publisher, log_manager, is_alone=is_alone)

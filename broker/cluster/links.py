@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.cluster.controller_route import ControllerRoute, find_active_controller
 from broker.cluster.crash_detector import CrashDetector
+from broker.cluster.leader_check import LeaderCheck
 from broker.cluster.leader_watch import LeaderWatch
 from broker.cluster.peer_connections import PeerConnections, connection_maker
 from broker.cluster.quorum_peers import QuorumPeers
@@ -41,6 +42,10 @@ class ClusterLinks:
         """From now on `quorum` is told when its leader's process is gone. `find_broker`: as LeaderWatch."""
         if self.crash_detector is not None:
             LeaderWatch(quorum, self.crash_detector.prove, find_broker).watch(peers)
+
+    def leader_check(self, find_address: Callable[[int], Address | None], on_refused: Callable[[int], None]) -> LeaderCheck:
+        platform = self._platform
+        return LeaderCheck(platform.network, platform.clock, find_address, on_refused, node_id=self._config.node_id)
 
     def quorum_peers(self) -> QuorumPeers:
         """What the replica of the metadata log speaks to the others by."""

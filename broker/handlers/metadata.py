@@ -43,7 +43,10 @@ from protocol.uuids import ZERO_UUID
 NO_LEADER_ID = -1
 FIRST_VERSION_WITH_IDS = 12
 ASKED_PIECE_TOPICS = 500  # entries of a request that are looked at between two yields, 0.2 µs each
+LOOKED_AT_TOPICS_MAX = 10  # a request for more is no client's that has just lost a leader and is in a hurry
 MISSING_PIECE_TOPICS = 10  # that may have to be created between two yields, up to 0.2 ms each
+
+LOOKED_AT_PARTITIONS_MAX = 100  # of each: their leaders are those of all
 
 Asked = TypeVar("Asked", str, bytes)
 
@@ -67,6 +70,11 @@ def build(services: Services) -> Handler:
             yield from _describe(view, list(cache.topics.values()), version, topics)
         else:
             names, ids = yield from _asked(request, version)
+            if suspects is not None and len(names) <= LOOKED_AT_TOPICS_MAX:
+                looking = suspects.look_at(_leaders(cache, names))
+                if looking is not None:
+                    yield looking
+                    view = ListenerView(cache, context.connection.listener.name, suspects)
             if ids:
                 # One id makes it a request by ids, as in Kafka: names in it are passed over.
                 yield from _answer_asked(view, ids, cache.find_topic_by_id, version, topics, _unknown_ids)
@@ -79,6 +87,12 @@ def build(services: Services) -> Handler:
         return _response(cache, view, request, topics)
 
     return handle
+
+
+def _leaders(cache: MetadataCache, names: Iterable[str]) -> set[int]:
+    """Who leads partitions of these topics."""
+    topics = (cache.find_topic(name) for name in names)
+    return {partition.leader for topic in topics if topic is not None for partition in topic.partitions[:LOOKED_AT_PARTITIONS_MAX]}
 
 
 def error_response(request: MetadataRequest, error: KafkaError) -> Any:

@@ -1,8 +1,8 @@
 """Suspects: what Metadata answers say of a broker that may be gone, so that clients find its partitions' new leaders soon.
 
-Case A: its connection to this broker has just ended. A client that loses its leader asks for Metadata at once, before the controller has
-fenced that leader. An answer that names it again lets librdkafka wait till its next look at all topics, up to a second;
-LEADER_NOT_AVAILABLE lets it ask again after 100 ms, as the Java client does in any case.
+Case A: its connection to this broker has just ended, or its address refuses connections. A client that loses its leader asks for Metadata
+at once, before the controller has fenced that leader. An answer that names it again lets librdkafka wait till its next look at all topics,
+up to a second; LEADER_NOT_AVAILABLE lets it ask again after 100 ms, as the Java client does in any case.
 Case B: it was just fenced, without having shut down. librdkafka drops a broker that is not listed any more, and forgets with it where the
 partitions go that were to be moved by the same answer, for another second. So it is listed a little longer, without leading anything.
 
@@ -11,9 +11,10 @@ No counterpart in Kafka, which does neither, and lists a broker that is gone unt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from broker.clock import Clock
+from broker.deferred import Deferred
 from broker.metadata.image import BrokerImage, MetadataDelta
 
 SUSPICION_MS = 500
@@ -23,9 +24,12 @@ LISTED_MS = 2_000
 
 
 class Suspects:
-    """Case A is told by those who hold connections to other brokers, case B by the metadata, which holds `brokers`."""
+    """Case A is told by those who connect to other brokers, case B by the metadata, which holds `brokers`.
+
+    `look_at` lets them look at these brokers now: a Deferred of when they have, None when there is nothing to look at."""
 
     def __init__(self, clock: Clock, brokers: Mapping[int, BrokerImage]) -> None:
+        self.look_at: Callable[[Iterable[int]], Deferred | None] = lambda node_ids: None
         self._clock = clock
         self._brokers = brokers
         self._suspected_until_ms: dict[int, int] = {}
@@ -33,7 +37,7 @@ class Suspects:
         self._active: dict[int, None] = {}
 
     def add(self, node_id: int) -> None:
-        """Its connection to this broker has ended now."""
+        """Its connection to this broker has ended now, or was refused."""
         self._suspected_until_ms[node_id] = self._clock.monotonic_ms() + SUSPICION_MS
 
     def on_metadata_delta(self, delta: MetadataDelta) -> None:

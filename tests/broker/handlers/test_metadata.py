@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.deferred import Deferred
 from broker.handlers import metadata
 from broker.metadata.suspects import LISTED_MS, SUSPICION_MS, Suspects
 from config.server import ServerConfig
@@ -186,3 +188,26 @@ async def test_a_broker_that_was_fenced_is_listed_a_little_longer_unless_it_shut
     assert listed(room, suspects) == listed_then
     room.clock.advance(LISTED_MS)
     assert listed(room, suspects) == [1]
+
+
+async def test_leaders_are_looked_at_before_they_are_named(room: Room) -> None:
+    suspects = await another_broker_leads(room)
+    looked_at: list[int] = []
+    looking = Deferred()
+
+    def look(node_ids: Iterable[int]) -> Deferred:
+        looked_at.extend(node_ids)
+        return looking
+
+    suspects.look_at = look
+    services = room.services._replace(suspects=suspects)
+    answer: Any = metadata.build(services)(context(12), MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
+    assert sorted(looked_at) == [1, 2]
+
+    suspects.add(2)
+    looking.complete(None)
+    with pytest.raises(StopIteration) as answered:
+        while True:
+            next(answer)
+
+    assert [each.leader_id for each in answered.value.value.topics[0].partitions] == [-1, 1]

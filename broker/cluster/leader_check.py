@@ -1,0 +1,93 @@
+"""LeaderCheck: whether leaders that a Metadata answer is going to name are there: one connection to each, closed at once.
+
+A client that has lost its leader asks for Metadata within a millisecond, and may be faster than the end of this broker's own connections
+to that leader. The port of a process that ends is closed first, so a refused connection tells in time. An answer waits for it CHECK_MS
+at most, usually a fraction of a millisecond, and a leader is asked once in SURE_MS however many answers name it.
+
+No counterpart in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from broker.clock import Clock
+from broker.deferred import Deferred
+from broker.network.sockets import Network
+from broker.quorum.voters import Address
+
+CHECK_MS = 20
+SURE_MS = 50
+
+
+class LeaderCheck:
+    """Owns the connections that are under way. `on_refused` hears of a broker whose address refused one."""
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        find_address: Callable[[int], Address | None],
+        on_refused: Callable[[int], None],
+        *,
+        node_id: int,
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._find_address = find_address
+        self._on_refused = on_refused
+        self._node_id = node_id
+        self._sure_until_ms: dict[int, int] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def begin(self, node_ids: Iterable[int]) -> Deferred | None:
+        """A Deferred of the moment when enough is known of these brokers; None if it is already."""
+        now_ms = self._clock.monotonic_ms()
+        tasks = {task for node_id in node_ids if (task := self._task(node_id, now_ms)) is not None}
+        if not tasks:
+            return None
+        over = Deferred()
+        left_count = len(tasks)
+
+        def end() -> None:
+            if not over.is_done:
+                timer.cancel()
+                over.complete(None)
+
+        def one_done(_: asyncio.Task[None]) -> None:
+            nonlocal left_count
+            left_count -= 1
+            if left_count == 0:
+                end()
+
+        timer = self._clock.call_later(CHECK_MS, end)
+        for task in tasks:
+            task.add_done_callback(one_done)
+        return over
+
+    async def close(self) -> None:
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _task(self, node_id: int, now_ms: int) -> asyncio.Task[None] | None:
+        if node_id == self._node_id or now_ms < self._sure_until_ms.get(node_id, 0):
+            return None
+        task = self._tasks.get(node_id)
+        address = self._find_address(node_id)
+        if task is None and address is not None:
+            task = self._tasks[node_id] = asyncio.get_running_loop().create_task(self._check(node_id, address))
+            task.add_done_callback(lambda _: self._tasks.pop(node_id, None))
+        return task
+
+    async def _check(self, node_id: int, address: Address) -> None:
+        try:
+            transport, _ = await self._network.connect(*address, asyncio.Protocol)
+            transport.abort()
+        except ConnectionRefusedError:
+            self._on_refused(node_id)
+        except OSError:
+            pass  # nothing is known of it
+        self._sure_until_ms[node_id] = self._clock.monotonic_ms() + SURE_MS
