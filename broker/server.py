@@ -505,6 +505,7 @@ class Broker:
             metadata,
             default_partition_count=config.offsets_topic_num_partitions,
             compression=Compression(config.offsets_topic_compression_codec),
+            run_blocking=self.run_blocking,
         )
         coordinator = GroupCoordinator(GroupConfig.from_server(config), coordinator_log, self._clock, self._random, metadata)
         coordinator.start()

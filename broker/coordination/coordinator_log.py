@@ -5,9 +5,12 @@ The state machines know only the protocol, so that tests and simulations put a l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.cold_reads import read_in_turns
+from broker.deferred import Deferred
 from broker.replication.delayed_produce import ALL_IN_SYNC, PartitionAppendResult
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
@@ -16,8 +19,10 @@ from storage.file_slice import take_bytes
 from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
+    from broker.blocking import RunBlocking
     from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.replica_manager import ReplicaManager
+    from storage.log import Log
 
 LOAD_CHUNK_BYTES = 256 * 1024
 """How much of the log is read at a time while loading; a larger batch is read whole."""
@@ -29,6 +34,9 @@ when. How long its client waits is the coordinator's own affair (offsets.commit.
 Buffer = bytes | bytearray | memoryview
 
 OnCommitted = Callable[[ErrorCode], None]
+
+LogChunks = Generator[Buffer | Deferred, Any, None]
+"""Chunks of a log. A Deferred comes between them where the disk has to be waited for; what it completes with is to be sent back."""
 
 
 class CoordinatorLog(Protocol):
@@ -45,7 +53,7 @@ class CoordinatorLog(Protocol):
         appended, and it is called later: with NONE when they are committed, with an error when this broker cannot know any more.
         """
 
-    def read(self, partition: int) -> Iterator[Buffer]:
+    def read(self, partition: int) -> LogChunks:
         """The partition's whole batches from its start to its end, a chunk at a time.
 
         KafkaError when this broker does not lead the partition (any more).
@@ -69,12 +77,15 @@ class ReplicatedCoordinatorLog:
         *,
         default_partition_count: int,
         compression: Compression = Compression.NONE,
+        run_blocking: RunBlocking | None = None,
     ) -> None:
+        """With `run_blocking`, what is not in memory is read in by a thread."""
         self._topic = topic
         self._replica_manager = replica_manager
         self._metadata = metadata
         self._default_partition_count = default_partition_count
         self._compression = compression
+        self._run_blocking = run_blocking
 
     @property
     def partition_count(self) -> int:
@@ -91,7 +102,7 @@ class ReplicatedCoordinatorLog:
             on_done=lambda results: on_committed(_outcome(results)),
         )
 
-    def read(self, partition: int) -> Iterator[Buffer]:
+    def read(self, partition: int) -> LogChunks:
         replica = self._replica_manager.get_for_loading(self._topic, partition)
         leader_epoch = replica.leader_epoch
         offset = replica.log.log_start_offset
@@ -101,8 +112,7 @@ class ReplicatedCoordinatorLog:
             end_offset = replica.log.log_end_offset
             if offset >= end_offset:
                 return
-            found = replica.log.read(offset, max_bytes=LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True)
-            chunk = take_bytes(found.records)
+            chunk = yield from read_in_turns(partial(_read_chunk, replica.log, offset, end_offset), self._run_blocking)
             next_offset = _end_of(chunk)
             if next_offset is None:
                 return
@@ -119,6 +129,10 @@ class ReplicatedCoordinatorLog:
         self._replica_manager.produce_path.park(
             [waiting], {replica: waiting}, ALL_IN_SYNC, COMMIT_WAIT_MS, lambda results: on_committed(_outcome(results))
         )
+
+
+def _read_chunk(log: Log, offset: int, end_offset: int) -> bytes:
+    return take_bytes(log.read(offset, max_bytes=LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True).records)
 
 
 def _outcome(results: list[PartitionAppendResult]) -> ErrorCode:

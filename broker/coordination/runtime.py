@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -18,13 +19,14 @@ from broker.clock import Clock
 from broker.coordination.coordinator_log import CoordinatorLog
 from broker.coordination.java_hash import positive_java_hash
 from broker.coordination.records import RecordTable
-from broker.coordination.shard import Machine, Shard, ShardState
+from broker.coordination.shard import Load, Machine, Shard, ShardState
 from broker.coordination.timers import DueTimers
 from broker.limited_log import LimitedLog
 from broker.loop_job import LoopJob
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from broker.deferred import Deferred
     from broker.metadata.image import MetadataDelta
 
 log = logging.getLogger("barnabas.coordination")
@@ -56,7 +58,8 @@ class CoordinatorRuntime(Generic[Machine]):
         self._limited_log = limited_log
         self._on_all_loaded = on_all_loaded
         self._shards: dict[int, Shard[Machine]] = {}
-        self._loads: deque[tuple[Shard[Machine], Iterator[None]]] = deque()
+        self._loads: deque[tuple[Shard[Machine], Load, Any]] = deque()  # those that can go on, with what they waited for
+        self._loads_waiting = 0  # for the disk
         self._loading = LoopJob(clock, self._load_step)
         self._due_timers = DueTimers(clock)
         self._is_running = False
@@ -119,8 +122,7 @@ class CoordinatorRuntime(Generic[Machine]):
             on_failed=self._reload,
         )
         self._shards[partition] = shard
-        self._loads.append((shard, shard.load()))
-        self._loading.resume()
+        self._go_on(shard, shard.load(), None)
 
     def _reload(self, failed: Shard[Machine]) -> None:
         """If this broker still leads, the log says what the state is. If not, it cannot be read, and the shard stays failed."""
@@ -129,9 +131,14 @@ class CoordinatorRuntime(Generic[Machine]):
 
     def _load_step(self) -> bool:
         """Do one step of one load; there is one in each turn of the event loop. Returns whether there are more."""
-        shard, steps = self._loads[0]
+        shard, steps, answer = self._loads.popleft()
+        is_done = shard.state is not ShardState.LOADING
+        awaited: Deferred | None = None
         try:
-            is_done = shard.state is not ShardState.LOADING or next(steps, _DONE) is _DONE
+            if not is_done:
+                awaited = steps.send(answer)
+        except StopIteration:
+            is_done = True
         except KafkaError as e:
             # Leadership moved, or the disk failed: what is kept there is looked for elsewhere.
             log.warning("partition %d of %s could not be loaded: %s", shard.partition, self._topic, e)
@@ -141,12 +148,23 @@ class CoordinatorRuntime(Generic[Machine]):
             log.exception("partition %d of %s could not be loaded", shard.partition, self._topic)
             is_done = True
             shard.fail_loading()
-        if is_done:
-            self._loads.popleft()
-        if self._loads:
-            return True
-        self._on_all_loaded()
-        return False
+        if awaited is not None:
+            self._loads_waiting += 1
+            awaited.when_done(partial(self._end_wait, shard, steps))
+        elif not is_done:
+            self._loads.appendleft((shard, steps, None))
+        if not self._loads and not self._loads_waiting:
+            self._on_all_loaded()
+        return bool(self._loads)
+
+    def _end_wait(self, shard: Shard[Machine], steps: Load, answer: Any) -> None:
+        self._loads_waiting -= 1
+        if self._is_running:
+            self._go_on(shard, steps, answer)
+
+    def _go_on(self, shard: Shard[Machine], steps: Load, answer: Any) -> None:
+        self._loads.append((shard, steps, answer))
+        self._loading.resume()
 
     # Which shard.
 
@@ -179,6 +197,3 @@ class CoordinatorRuntime(Generic[Machine]):
     def shards(self) -> list[Shard[Machine]]:
         """Those that are active or come to be so, and those that failed."""
         return list(self._shards.values())
-
-
-_DONE: Any = object()

@@ -20,15 +20,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from broker.clock import Clock, Timer
-from broker.coordination.coordinator_log import Buffer, CoordinatorLog, OnCommitted
+from broker.coordination.coordinator_log import Buffer, CoordinatorLog, LogChunks, OnCommitted
 from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult, RecordTable, UnknownRecordTypeError
 from broker.coordination.timeline import Change, Timeline
 from broker.coordination.timers import CoordinatorTimers, DueTimers, Operation
+from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records import BatchHeader, ControlRecordType, iterate_headers, iterate_records, read_end_transaction_marker
@@ -69,11 +70,30 @@ class StateMachine(Protocol):
 Machine = TypeVar("Machine", bound=StateMachine)
 
 
+Load = Generator[Deferred | None, Any, None]
+"""The steps of a load."""
+
+
 class ShardState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
     RESIGNED = "resigned"
+
+
+class _Chunks:
+    """Iterates over LogChunks; `answer` is sent back for a Deferred."""
+
+    def __init__(self, chunks: LogChunks) -> None:
+        self._chunks = chunks
+        self.answer: Any = None
+
+    def __iter__(self) -> _Chunks:
+        return self
+
+    def __next__(self) -> Buffer | Deferred:
+        answer, self.answer = self.answer, None
+        return self._chunks.send(answer)
 
 
 class _Write:
@@ -228,13 +248,17 @@ class Shard(Generic[Machine]):
 
     # Loading.
 
-    def load(self) -> Iterator[None]:
-        """Replay the partition's log, a step at a time: the caller lets the event loop run at each yield.
+    def load(self) -> Load:
+        """Replay the partition's log, a step at a time: the caller lets the event loop run at each yield, and goes on when a Deferred is
+        done, with what it completes with.
 
         What is above the high watermark is one write in flight: readers of the committed do not see it until it is committed."""
         replayed_count = 0
         uncommitted_end_offset: int | None = None
-        for chunk in self._log.read(self.partition):
+        for chunk in (chunks := _Chunks(self._log.read(self.partition))):
+            if isinstance(chunk, Deferred):
+                chunks.answer = yield chunk
+                continue
             for position, header in iterate_headers(chunk):
                 if uncommitted_end_offset is None and header.next_offset > self._log.committed_end_offset(self.partition):
                     self.timeline.record()
@@ -244,7 +268,7 @@ class Shard(Generic[Machine]):
                 for _ in self._replay_batch(chunk, position, header):
                     replayed_count += 1
                     if replayed_count % LOAD_RECORDS_PER_STEP == 0:
-                        yield
+                        yield None
         log.debug("loaded %d records of partition %d, epoch %d", replayed_count, self.partition, self.leader_epoch)
         if uncommitted_end_offset is None:
             self._activate()

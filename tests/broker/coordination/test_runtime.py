@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.coordination.coordinator_log import LogChunks
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import LOAD_RECORDS_PER_STEP, ShardState
+from broker.deferred import Deferred
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import ControlRecordType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
 from tests.broker.coordination.memory_log import MemoryLog
@@ -448,3 +450,59 @@ def test_resigned_while_it_loads_is_loaded_no_further():
     assert shard.state is ShardState.RESIGNED
     assert shard.machine.totals == {"a": LOAD_RECORDS_PER_STEP - 1}
     assert room.refusal() is NOT_COORDINATOR
+
+
+class ColdLog(MemoryLog):
+    """Partition 0 has to be waited for. `answers` are what the load sent back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = Deferred()
+        self.answers: list[object] = []
+
+    def read(self, partition: int) -> LogChunks:
+        if partition == 0:
+            self.answers.append((yield self.disk))
+        yield from super().read(partition)
+
+
+def test_partition_that_waits_for_the_disk_does_not_keep_others_from_loading():
+    log = ColdLog()
+    log.append_batch(build_batch([_stored("a", 5)]))
+    log.high_watermark = log.next_offset
+    room = Room(log)
+    room.runtime.on_elected(1, 0)
+    room.clock.advance(0)
+    assert [shard.partition for shard in room.runtime.active_shards()] == [1]
+    assert room.loaded_count == 0
+
+    log.disk.complete("arrived")
+    room.clock.advance(0)
+
+    assert log.answers == ["arrived"]
+    assert room.machine.totals == {"a": 5}
+    assert room.loaded_count == 1
+
+
+def test_leadership_lost_while_it_waits_for_the_disk_ends_the_load():
+    log = ColdLog()
+    room = Room(log)
+    room.runtime.on_resigned(0)
+
+    log.disk.complete(None)
+    room.clock.advance(0)
+
+    assert log.answers == []
+    assert room.refusal() is NOT_COORDINATOR
+
+
+def test_runtime_that_stopped_while_it_waits_for_the_disk_loads_nothing():
+    log = ColdLog()
+    room = Room(log)
+    room.runtime.stop()
+
+    log.disk.complete(None)
+    room.clock.advance(0)
+
+    assert log.answers == []
+    assert room.clock.pending_timers == []

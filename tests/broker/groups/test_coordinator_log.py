@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.answer_size import AnswerSize
+from broker.blocking import RunBlocking
 from broker.coordination.coordinator_log import LOAD_CHUNK_BYTES, ReplicatedCoordinatorLog
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
@@ -25,7 +27,10 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitReq
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from protocol.messages.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from protocol.records import SimpleRecord
+from storage.log import Log
 from storage.log_manager import LogManager
+from storage.page_cache import ColdRead
+from tests.broker.replication.world import ManualExecutor
 from tests.storage.conftest import write_checkpoints
 from tests.support.clock import ManualClock
 
@@ -36,7 +41,9 @@ OFFSETS_TOPIC_ID = b"offsets-topic-id"
 class Node:
     """A broker's coordinator with everything below it, in `directory`. `kill` lets another Node open the same files."""
 
-    def __init__(self, directory: Path, *, replicas: tuple[int, ...] = (NODE_ID,), leader_epoch: int = 0) -> None:
+    def __init__(
+        self, directory: Path, *, replicas: tuple[int, ...] = (NODE_ID,), leader_epoch: int = 0, run_blocking: RunBlocking | None = None
+    ) -> None:
         config = ServerConfig(log_dirs=(str(directory),))
         self.clock = ManualClock()
         self.metadata = MetadataCache(ClusterState(), cluster_id="c", node_id=NODE_ID, config=config)
@@ -51,7 +58,9 @@ class Node:
             log_manager=self.log_manager,
             run_blocking=lambda function, *arguments: pytest.fail("nothing here is flushed"),
         )
-        self.log = ReplicatedCoordinatorLog(GROUP_METADATA_TOPIC, self.replica_manager, self.metadata, default_partition_count=50)
+        self.log = ReplicatedCoordinatorLog(
+            GROUP_METADATA_TOPIC, self.replica_manager, self.metadata, default_partition_count=50, run_blocking=run_blocking
+        )
         self.coordinator = GroupCoordinator(GroupConfig(), self.log, self.clock, random.Random(1), self.metadata)
         self.coordinator.start()
         self.metadata.subscribe(self.replica_manager.apply)
@@ -102,6 +111,32 @@ def test_committed_offsets_survive_a_kill(tmp_path: Path):
     reopened = Node(tmp_path, leader_epoch=1)
 
     assert reopened.committed() == [9, 8]
+
+
+def test_log_that_is_not_in_memory_is_read_in_by_a_thread_while_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    node = Node(tmp_path)
+    node.commit(7)
+    node.kill()
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    missing = [ColdRead(os.open(file, os.O_RDONLY), 0, 1)]
+    read = Log.read
+
+    def read_cold_once(self: Log, *arguments: Any, **more: Any) -> Any:
+        if missing:
+            raise missing.pop()
+        return read(self, *arguments, **more)
+
+    monkeypatch.setattr(Log, "read", read_cold_once)
+    executor = ManualExecutor()
+    reopened = Node(tmp_path, leader_epoch=1, run_blocking=executor)
+    with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        reopened.committed()
+
+    executor.run()
+    reopened.clock.advance(0)
+
+    assert reopened.committed() == [7]
 
 
 def test_log_larger_than_a_chunk_is_loaded_whole(tmp_path: Path):
