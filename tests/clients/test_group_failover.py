@@ -163,6 +163,28 @@ def _is_coordinator_of(client: WireClient, group: str) -> bool:
     return error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_groups_wait_for_as_many_brokers_as_their_topic_has_replicas(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, settings=SETTINGS)
+    try:
+        cluster.start(1, 2)
+
+        def answer(node_id: int) -> tuple[int, int]:
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+            (found,) = cluster.ask_node(node_id, request, 6).coordinators
+            return found.error_code, found.node_id
+
+        for node_id in (1, 2, 1, 2):
+            assert answer(node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        cluster.wait_for(lambda: "cannot be created" in cluster.log_tails(), "the log to say why")
+
+        cluster.start(3)
+
+        assert coordinator_of(cluster, "g") in cluster.nodes
+        assert {len(each.replica_nodes) for each in cluster.metadata(GROUP_TOPIC).topics[0].partitions} == {3}
+    finally:
+        cluster.close()
+
+
 def test_a_java_member_goes_on_when_its_coordinator_is_killed(cluster: Cluster) -> None:
     cluster.create_topic("t", partitions=PARTITIONS)
     with verifiable_consumer(cluster, "t", "CooperativeStickyAssignor") as member:
