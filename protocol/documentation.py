@@ -52,7 +52,7 @@ bug.
   `group.protocol=consumer` fails with UnsupportedVersionException; librdkafka's waits, without a word, for a broker that has them.
 - Log compaction: `cleanup.policy=compact` is accepted and records without a key are refused, but nothing is cleaned yet.
 - Admin APIs that are not in the table, among them DeleteRecords, DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs),
-  the reassignment APIs, DescribeLogDirs and DescribeProducers.
+  DescribeLogDirs and DescribeProducers.
 
 ### Bytes that are refused
 A connection that sends malformed bytes is closed, as by Kafka. Stricter than Kafka:

@@ -24,6 +24,7 @@ from broker.quorum.driver import QuorumDriver
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -33,6 +34,7 @@ from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsRes
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -120,6 +122,16 @@ class ControllerRoute:
 
     async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
         return await self._ask(request, lambda local: local.unregister_broker(request, client), client=client)
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, client: RequestContext | None = None
+    ) -> AlterPartitionReassignmentsResponse:
+        return await self._ask(request, lambda local: local.alter_partition_reassignments(request, client), client=client)
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
+    ) -> ListPartitionReassignmentsResponse:
+        return await self._ask(request, lambda local: local.list_partition_reassignments(request, client), client=client)
 
     async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse:
         return await self._ask(request, lambda local: local.update_features(request, client), client=client)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.context import RequestContext
     from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
     from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -57,6 +59,14 @@ class ControllerChannel(Protocol):
     async def unregister_broker(
         self, request: UnregisterBrokerRequest, client: RequestContext | None = None
     ) -> UnregisterBrokerResponse: ...
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, client: RequestContext | None = None
+    ) -> AlterPartitionReassignmentsResponse: ...
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
+    ) -> ListPartitionReassignmentsResponse: ...
 
     async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse: ...
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.config_control import ConfigControl
     from broker.controller.feature_control import FeatureControl
     from broker.controller.partition_control import PartitionControl
+    from broker.controller.reassignments import Reassignments
     from broker.controller.topic_control import TopicControl
 
 REPLICAS_UNLIMITED = 2**31 - 1
@@ -94,6 +95,13 @@ class Controller:
 
             self._features = FeatureControl(self.state, self._node_id, self.config.min_insync_replicas)
         return self._features
+
+    @property
+    def reassignments(self) -> Reassignments:
+        """Keeps nothing of its own."""
+        from broker.controller.reassignments import Reassignments
+
+        return Reassignments(self.state, self.elections)
 
     def replay(self, records: Sequence[Any]) -> None:
         """Apply records that were just appended, or that are being loaded. Raises StorageError if they contradict the state."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from broker.deferred import Deferred
     from broker.quorum.quorum import Quorum, SnapshotReader
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
     from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 logger = logging.getLogger("barnabas.controller")
@@ -227,6 +229,17 @@ class LocalController:
         with self._logging_refusal("leaders not elected", client):
             steps = elect_leaders(self._active.state, self._active.elections, request)
             return await self._append_steps(steps, lambda response: iter(()))
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, client: RequestContext | None = None
+    ) -> AlterPartitionReassignmentsResponse:
+        with self._logging_refusal("partitions not reassigned", client):
+            return await self._append_steps(self._active.reassignments.alter(request), lambda response: iter(()))
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
+    ) -> ListPartitionReassignmentsResponse:
+        return await self._append_steps(self._active.reassignments.list(request), lambda response: iter(()))
 
     async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
         with self._logging_refusal("broker not unregistered", client):

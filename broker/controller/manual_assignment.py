@@ -18,7 +18,7 @@ def check_assignment(
     brokers: Mapping[int, BrokerImage], replicas: Sequence[int], replication_factor: int | None, partition: int
 ) -> Steps[None]:
     """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a manual assignment that cannot be."""
-    yield from _check_replicas(brokers, replicas)
+    yield from check_replicas(brokers, replicas)
     if replication_factor is not None and len(replicas) != replication_factor:
         why = (
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not consistent "
@@ -30,7 +30,8 @@ def check_assignment(
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
-def _check_replicas(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]) -> Steps[None]:
+def check_replicas(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]) -> Steps[None]:
+    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for none, for a broker twice and for one that is not registered."""
     prefix = "The manual partition assignment includes "
     if not replicas:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix}an empty replica list.")

@@ -40,6 +40,8 @@ class ControllerClient:
         self.incremental_alter_configs = channel.incremental_alter_configs
         self.elect_leaders = channel.elect_leaders
         self.unregister_broker = channel.unregister_broker
+        self.alter_partition_reassignments = channel.alter_partition_reassignments
+        self.list_partition_reassignments = channel.list_partition_reassignments
         self.update_features = channel.update_features
         self.ask_quorum = channel.ask_quorum
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)

@@ -96,6 +96,7 @@ class MetadataFollower:
                 if partition is not None:
                     changed.append(partition)
             elif (gone := hosted.find(change.topic.name, change.partition)) is not None:
+                gone.move_away(change.image)
                 moved_away.append(gone)
         self._unhost(moved_away)
         for added in delta.added_partitions:

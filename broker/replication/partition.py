@@ -195,6 +195,10 @@ class Partition:
         """Its log directory failed. The caller wakes the requests that wait for it."""
         self._take_role(OFFLINE)
 
+    def move_away(self, image: PartitionImage) -> None:
+        """Other brokers have it from here on. The caller then marks it as deleted here."""
+        self.replicas = tuple(image.replicas)
+
     def mark_deleted(self) -> None:
         """It is not hosted any more. The caller wakes the requests that wait for it."""
         self._take_role(DELETED)
@@ -264,7 +268,8 @@ class Partition:
         """Why the leader's log is not here."""
         if self.role is OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.role is DELETED else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        is_topic_gone = self.role is DELETED and self._node_id in self.replicas
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def end_offset(self, isolation: FetchIsolation) -> int:
         """Where a reader of that isolation has to stop (exclusive)."""

@@ -36,6 +36,17 @@ def test_produce_that_waits_for_the_disk_is_answered_when_its_topic_is_deleted(w
     assert len(answers) == 1 and world.replica_manager.produce_purgatory.size == 0
 
 
+def test_produce_that_waits_is_told_of_the_new_leader_when_its_partition_moves_to_other_brokers(world: World) -> None:
+    """The topic is still there, so clients ask for its leader anew."""
+    world.create_topic("a", replicas=(1, 2))
+    answers = world.produce("a", batch("x"), acks=-1)
+    waiting = list(answers)
+
+    world.change_partition("a", replicas=[2, 3], isr=[2, 3], leader=2)
+
+    assert waiting == [] and [answer.error_code for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
 def test_topic_that_is_made_anew_is_not_acknowledged_by_the_old_ones_flush(world: World) -> None:
     world.create_topic("a", flush_messages="1")
     world.produce("a", batch("x", "x"), acks=-1)

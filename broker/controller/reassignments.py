@@ -1,0 +1,172 @@
+"""The controller's decisions about moves of replicas between brokers: begin one, cancel one, list them. Computes records, in steps.
+
+A reassignment goes in three stages. A record adds the new replicas to the partition's, and notes which are being added and which are to be
+removed. The new ones catch up and the leader takes them into the ISR (AlterPartition). Once the ISR has all that stay, the record of that
+change drops those to be removed: PartitionChange does it, whoever makes the change.
+
+Source: ReplicationControlManager (alterPartitionReassignments, listPartitionReassignments), PartitionReassignmentReplicas,
+PartitionReassignmentRevert (KIP-455, KIP-860).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.controller.controller_result import Steps, check_records_count
+from broker.controller.elections import Elections
+from broker.controller.manual_assignment import check_replicas
+from broker.controller.partition_change import Election
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.image import PartitionImage, TopicImage
+from broker.pieces import Pace
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from protocol.messages.stored.metadata_records import PartitionChangeRecord
+
+CHANGE_ELEMENTS = 5
+"""What a change counts for in a step, some 20 µs."""
+
+
+class Reassignments:
+    """Reads `state`, never changes it."""
+
+    def __init__(self, state: ClusterState, elections: Elections) -> None:
+        self._state = state
+        self._elections = elections
+
+    # -- beginning and cancelling ----------------------------------------------------------------------------------
+
+    def alter(self, request: AlterPartitionReassignmentsRequest) -> Steps[AlterPartitionReassignmentsResponse]:
+        """Each partition's move begins, is changed, is cancelled (replicas are null) or is refused on its own.
+
+        Raises KafkaError POLICY_VIOLATION for too many at once. Kafka appends all of them together."""
+        check_records_count(sum(len(topic.partitions) for topic in request.topics))
+        allows_change = request.allow_replication_factor_change
+        response = AlterPartitionReassignmentsResponse(allow_replication_factor_change=allows_change, error_message=None, responses=[])
+        step: list[Any] = []
+        pace = Pace()
+        for topic in request.topics:
+            results: list[ReassignablePartitionResponse] = []
+            response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=results))
+            for asked in topic.partitions:
+                result = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
+                results.append(result)
+                try:
+                    yield from self._check_replicas(asked)
+                    record = self._alter(topic.name, asked, allows_change=allows_change)
+                    step += [] if record is None else [record]
+                except KafkaError as error:
+                    result.error_code, result.error_message = error.code, error.message
+                if pace.is_due(CHANGE_ELEMENTS):
+                    yield step
+                    step = []
+        yield step
+        return response
+
+    def _check_replicas(self, asked: ReassignablePartition) -> Steps[None]:
+        """Raises KafkaError INVALID_REPLICA_ASSIGNMENT. Topics are looked for later: this has steps if there are very many replicas."""
+        if asked.replicas is not None:
+            yield from check_replicas(self._state.brokers, asked.replicas)
+
+    def _alter(self, name: str, asked: ReassignablePartition, *, allows_change: bool) -> PartitionChangeRecord | None:
+        topic = self._state.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        if not 0 <= asked.partition_index < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}.")
+        if asked.replicas is None:
+            return self._cancel(topic, asked.partition_index)
+        return self._begin(topic, asked.partition_index, asked.replicas, allows_change=allows_change)
+
+    def _begin(self, topic: TopicImage, index: int, target: list[int], *, allows_change: bool) -> PartitionChangeRecord | None:
+        image = topic.partitions[index]
+        count = len(set(image.replicas) - set(image.removing_replicas))
+        if not allows_change and count != len(target):
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {count} to {len(target)}")
+        removing = sorted(set(image.replicas) - set(target))
+        adding = sorted(set(target) - set(image.replicas))
+        change = self._elections.change(topic, image)
+        change.replicas = [*target, *removing]
+        # What an earlier reassignment of the partition adds or removes stays noted where this one has nothing of the kind, as in Kafka.
+        if removing:
+            change.removing_replicas = removing
+        if adding:
+            change.adding_replicas = adding
+        return change.build(topic.topic_id, index)
+
+    def _cancel(self, topic: TopicImage, index: int) -> PartitionChangeRecord | None:
+        """The replicas are again what they were: those being added go, those to be removed stay."""
+        image = topic.partitions[index]
+        if not is_reassigning(image):
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        change = self._elections.change(topic, image)
+        change.replicas = [node_id for node_id in image.replicas if node_id not in image.adding_replicas]
+        change.isr = [node_id for node_id in image.isr if node_id not in image.adding_replicas]
+        allows_unclean = self._elections.allows_unclean(topic)
+        if not change.isr:
+            if not change.replicas:
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Invalid replica assignment: addingReplicas contains all replicas.")
+            if not allows_unclean:
+                why = f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean leader election."
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+            change.isr = [change.replicas[0]]
+        if allows_unclean:
+            change.election = Election.UNCLEAN
+        change.adding_replicas, change.removing_replicas = [], []
+        return change.build(topic.topic_id, index)
+
+    # -- listing ---------------------------------------------------------------------------------------------------
+
+    def list(self, request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
+        """The reassignments that go on, of the partitions that are asked for, or of all. What does not exist is left out."""
+        asked: list[tuple[str, list[int]]]
+        if request.topics is None:
+            yield from self._elections.prepare()
+            indexes: dict[str, list[int]] = {}
+            for key in self._elections.partitions.reassigning():
+                indexes.setdefault(key.topic.name, []).append(key.partition)
+            asked = list(indexes.items())
+        else:
+            asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        response = ListPartitionReassignmentsResponse(error_message=None, topics=[])
+        pace = Pace()
+        for name, of_topic in asked:
+            ongoing: list[OngoingPartitionReassignment] = []
+            for index in of_topic:
+                image = self._find(name, index)
+                if image is not None and is_reassigning(image):
+                    ongoing.append(_ongoing(index, image))
+                if pace.is_due():
+                    yield []
+            if ongoing:
+                response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
+        return response
+
+    def _find(self, name: str, index: int) -> PartitionImage | None:
+        topic = self._state.topics.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+
+def is_reassigning(image: PartitionImage) -> bool:
+    return bool(image.adding_replicas or image.removing_replicas)
+
+
+def _ongoing(index: int, image: PartitionImage) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=index,
+        replicas=list(image.replicas),
+        adding_replicas=list(image.adding_replicas),
+        removing_replicas=list(image.removing_replicas),
+    )

@@ -1,0 +1,55 @@
+"""AlterPartitionReassignments (key 45). Serves v0.
+
+Behaviour:
+- The replicas of each partition move to the brokers that are given; with null a move that goes on is cancelled. Each partition is
+  answered on its own, once its move has begun: ListPartitionReassignments tells when it has ended.
+- UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT (no broker, one twice or one that is not registered; or a cancellation would
+  need an unclean election), NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICATION_FACTOR.
+- More than 10,000 partitions: POLICY_VIOLATION.
+
+Not done: the request's timeout; v1 (allow_replication_factor_change, KIP-860), which Kafka 4.0 does not serve, though what it asks for
+is here. Kafka appends the records of all partitions together, this in steps.
+
+Source: ControllerApis.handleAlterPartitionReassignments, ReplicationControlManager.alterPartitionReassignments (KIP-455).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from broker.context import RequestContext
+from broker.pieces import at_once_or_in_turns, make_in_pieces
+from broker.services import Handler, Services
+from protocol.errors import KafkaError
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Coroutine[Any, Any, Any]:
+        return controller.alter_partition_reassignments(request, context)
+
+    return handle
+
+
+def error_response(request: AlterPartitionReassignmentsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: AlterPartitionReassignmentsRequest, error: KafkaError) -> Generator[None, None, AlterPartitionReassignmentsResponse]:
+    def failed(partition: ReassignablePartition) -> ReassignablePartitionResponse:
+        return ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=error.code, error_message=error.message)
+
+    responses = []
+    for topic in request.topics:
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=(yield from make_in_pieces(failed, topic.partitions))))
+        yield
+    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, responses=responses)

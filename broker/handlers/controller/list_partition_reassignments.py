@@ -1,0 +1,26 @@
+"""ListPartitionReassignments (key 46) on controller listeners. Serves v0.
+
+Behaviour: as on listeners for clients. NOT_CONTROLLER where this node does not lead the metadata quorum; the answer comes once the
+records are committed.
+
+Source: ControllerApis.handleListPartitionReassignments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.context import RequestContext
+from broker.handlers.list_partition_reassignments import error_response
+from broker.services import ControllerServices, Handler
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+__all__ = ["build", "error_response"]
+
+
+def build(services: ControllerServices) -> Handler:
+    def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Coroutine[Any, Any, Any]:
+        return services.controller.list_partition_reassignments(request, context)
+
+    return handle
