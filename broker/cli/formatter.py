@@ -17,21 +17,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.formatting import FormatError, format_directories, new_id
+from broker.metadata.feature_levels import FEATURES, METADATA_VERSIONS, MetadataVersion, default_level, find_dependency, find_release
 from broker.metadata.features import (
-    FEATURES,
     KRAFT_VERSION_FEATURE,
     KRAFT_VERSION_MAX,
     METADATA_VERSION_FEATURE,
     METADATA_VERSION_LEVEL,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
-    METADATA_VERSIONS,
     NOT_SUPPORTED,
     SUPPORTED,
-    MetadataVersion,
-    default_level,
-    find_dependency,
-    find_release,
 )
 from broker.metadata.snapshot_writer import snapshot_batches, write_snapshot
 from broker.quorum.opening import BOOTSTRAP_FILE, BOOTSTRAP_KEY

@@ -12,25 +12,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
+from broker.controller.cluster_control import elr_safety_records
 from broker.controller.controller_result import ControllerResult
-from broker.metadata.cluster_state import RESOURCE_BROKER, ClusterState
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.feature_levels import METADATA_VERSIONS, find_dependency, is_metadata_lost
 from broker.metadata.features import (
     ELR_FEATURE,
     KRAFT_VERSION_FEATURE,
     METADATA_VERSION_FEATURE,
-    METADATA_VERSIONS,
     NOT_SUPPORTED,
     SUPPORTED,
-    find_dependency,
-    is_metadata_lost,
 )
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.stored.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from protocol.messages.stored.metadata_records import FeatureLevelRecord, NoOpRecord
 from protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 logger = logging.getLogger("barnabas.controller")
 
-MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 LAST_VERSION_WITH_RESULTS = 1
 """From UpdateFeatures v2 on the answer is for all features together."""
 FAILED_TOGETHER = "The update failed for all features since the following feature had an error: "
@@ -86,22 +84,11 @@ class FeatureControl:
             logger.warning("features are not updated: %s", error.message)
             return ControllerResult([], UpdateFeaturesResponse(error_code=error.code, error_message=f"{FAILED_TOGETHER}{error.message}"))
         if levels.get(ELR_FEATURE) and ELR_FEATURE in updates:
-            records = [*self.elr_safety_records(), *records]
+            records = [*elr_safety_records(self._state, self._min_insync_replicas), *records]
         response = UpdateFeaturesResponse(error_message=None)
         if version <= LAST_VERSION_WITH_RESULTS:
             response.results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
         return ControllerResult([] if request.validate_only else records, response)
-
-    def elr_safety_records(self) -> list[ConfigRecord]:
-        """With eligible leader replicas, min.insync.replicas is one setting of the whole cluster (maybeGenerateElrSafetyRecords)."""
-        records = []
-        if MIN_IN_SYNC_REPLICAS not in self._state.broker_overrides(""):
-            value = str(self._min_insync_replicas)
-            records.append(ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=MIN_IN_SYNC_REPLICAS, value=value))
-        for kind, name in self._state.configs:
-            if kind == RESOURCE_BROKER and name and MIN_IN_SYNC_REPLICAS in self._state.broker_overrides(name):
-                records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_IN_SYNC_REPLICAS, value=None))
-        return records
 
     # -- one feature -----------------------------------------------------------------------------------------------
 
