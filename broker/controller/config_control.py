@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
-from broker.controller.elections import MIN_IN_SYNC_REPLICAS
+from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
 from broker.metadata.config_entries import OTHER_RESOURCES, unsupported
@@ -58,6 +58,8 @@ class ConfigControl:
         self._state = state
         self._config = config
         self._node_id = node_id
+        self.unclean_elections_altered = 0
+        """How often unclean.leader.election.enable was: then partitions without a leader are looked at."""
 
     def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> ControllerResult[IncrementalAlterConfigsResponse]:
         """`incremental_alter_configs_in_steps` at once, for few configs."""
@@ -98,7 +100,9 @@ class ConfigControl:
             yield from _check_form(resource.configs)
             if len(resource.configs) > KNOWN_CONFIGS_MAX:
                 resource = yield from _up_to_first_unknown(resource)
-            return self._alter(resource), response
+            records = self._alter(resource)
+            self.unclean_elections_altered += any(record.name == UNCLEAN_ELECTION for record in records if isinstance(record, ConfigRecord))
+            return records, response
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message

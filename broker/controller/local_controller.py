@@ -22,7 +22,6 @@ from broker.controller.cluster_control import activation_records, controller_reg
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
 from broker.controller.crash_watch import CrashWatch, Prove
 from broker.controller.election_requests import elect_leaders
-from broker.controller.elections import UNCLEAN_ELECTION
 from broker.controller.periodic_elections import PeriodicElections
 from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog, LogSteps
@@ -219,9 +218,11 @@ class LocalController:
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
         with self._logging_refusal("configs not changed", client):
-            steps = self._active.configs.incremental_alter_configs_in_steps(request)
+            configs = self._active.configs
+            altered_before = configs.unclean_elections_altered
+            steps = configs.incremental_alter_configs_in_steps(request)
             response = await self._append_steps(steps, lambda response: self._changes.configs_altered(request, response, client))
-        if any(config.name == UNCLEAN_ELECTION for resource in request.resources for config in resource.configs):
+        if configs.unclean_elections_altered != altered_before:
             self._run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later
         return response
 

@@ -15,11 +15,22 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.services import Handler, Services
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.update_features import UpdateFeaturesRequest
+
+UPDATES_MAX = 1_000
+"""There are less than ten features; a request that names more than this is no honest one."""
 
 
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Coroutine[Any, Any, Any]:
+        check_updates_count(request)
         return services.controller.update_features(request, context)
 
     return handle
+
+
+def check_updates_count(request: UpdateFeaturesRequest) -> None:
+    """Raises KafkaError INVALID_REQUEST for more updates than features can be."""
+    if len(request.feature_updates) > UPDATES_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.feature_updates)} updates of features are too many.")

@@ -264,19 +264,7 @@ class RaftRequests:
         raft = self._raft
         partition = messages.only_partition(request.message, request.message.topics)
         if partition is None:
-            topics = [
-                describe_quorum.DescribeQuorumResponseTopicData(
-                    topic_name=topic.topic_name,
-                    partitions=[
-                        describe_quorum.DescribeQuorumResponsePartitionData(
-                            partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.message.topics
-            ]
-            raft.reply(request.token, DescribeQuorumResponse(topics=topics))
+            raft.reply(request.token, DescribeQuorumResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None))
             return
         leadership = raft.state.leadership
         data = describe_quorum.DescribeQuorumResponsePartitionData(partition_index=PARTITION, error_message=None)

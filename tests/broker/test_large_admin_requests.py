@@ -10,7 +10,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData
+from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.fixtures import server as server
 from tests.support.process import ServerProcess
 from tests.support.wire import WireClient
@@ -57,3 +60,39 @@ def test_each_of_many_is_answered(server: ServerProcess, request_: Any, version:
         response = client.request(request_, version)
 
     assert [answer.error_code for answer in getattr(response, answers)] == [code] * MANY
+
+
+def test_a_refused_election_is_told_at_a_version_without_an_error_for_the_whole(server: ServerProcess) -> None:
+    """ElectLeaders v0 has an error for each partition alone."""
+    too_many = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=list(range(20_000)))])
+    with WireClient(server.host, server.port) as client:
+        response = client.request(too_many, 0)
+
+    (topic,) = response.replica_election_results
+    assert {partition.error_code for partition in topic.partition_result} == {ErrorCode.POLICY_VIOLATION}
+    assert len(topic.partition_result) == 20_000
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_only_the_metadata_log_s_quorum_is_described(server: ServerProcess, version: int) -> None:
+    with WireClient(server.host, server.port) as client:
+        response = client.request(
+            DescribeQuorumRequest(
+                topics=[
+                    DescribeQuorumRequestTopicData(topic_name=name, partitions=[DescribeQuorumRequestPartitionData(partition_index=7)])
+                    for name in NAMES
+                ]
+            ),
+            version,
+        )
+
+    answered = [(topic.topic_name, each.partition_index, each.error_code) for topic in response.topics for each in topic.partitions]
+    assert answered == [(name, 7, UNKNOWN) for name in NAMES]
+
+
+def test_more_updates_than_features_are_refused(server: ServerProcess) -> None:
+    updates = [FeatureUpdateKey(feature=name, max_version_level=1) for name in NAMES]
+    with WireClient(server.host, server.port) as client:
+        response = client.request(UpdateFeaturesRequest(feature_updates=updates), 2)
+
+    assert response.error_code == ErrorCode.INVALID_REQUEST

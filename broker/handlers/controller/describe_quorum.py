@@ -9,14 +9,19 @@ Source: KafkaRaftClient.handleDescribeQuorumRequest.
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.context import RequestContext
-from broker.deferred import Deferred
+from broker.handlers.describe_quorum import asks_for_the_metadata_log, refused
+from broker.pieces import at_once_or_in_turns
 from broker.services import ControllerServices, Handler
 from protocol.messages.describe_quorum import DescribeQuorumRequest
 
 
 def build(services: ControllerServices) -> Handler:
-    def handle(context: RequestContext, request: DescribeQuorumRequest) -> Deferred:
+    def handle(context: RequestContext, request: DescribeQuorumRequest) -> Any:
+        if not asks_for_the_metadata_log(request):
+            return at_once_or_in_turns(refused(request))
         return services.ask_quorum(request, context.api_version, context.connection.listener.name)
 
     return handle

@@ -12,12 +12,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker.context import RequestContext
+from broker.handlers.update_features import check_updates_count
 from broker.services import ControllerServices, Handler
 from protocol.messages.update_features import UpdateFeaturesRequest
 
 
 def build(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Coroutine[Any, Any, Any]:
+        check_updates_count(request)
         return services.controller.update_features(request, context)
 
     return handle
