@@ -46,6 +46,7 @@ class ClusterWatch:
         self._history = history
         self.committed: dict[TopicPartition, dict[int, Batch]] = defaultdict(dict)  # by base offset
         self.committed_ends: dict[TopicPartition, int] = defaultdict(int)
+        self._committed_in: dict[TopicPartition, int] = defaultdict(int)  # the newest leader epoch that committed something
         self._leaders: dict[tuple[TopicPartition, int], str] = {}
         self._controllers: dict[int, int] = {}
         self._high_watermarks: dict[tuple[TopicPartition, int, str, int], int] = {}
@@ -93,7 +94,9 @@ class ClusterWatch:
         return host, key
 
     def _check_leader_is_complete(self, partition: Partition, key: TopicPartition, host: str) -> None:
-        """Every committed record is in a new leader's log, as it was."""
+        """Every committed record is in a new leader's log, as it was. One that learns late that it led once need not have them."""
+        if partition.leader_epoch < self._committed_in[key]:
+            return
         end_offset = self.committed_ends[key]
         if not self._may_be_lost(partition):
             self._compare(partition, key, host, partition.log.log_start_offset, end_offset, "committed-lost")
@@ -128,6 +131,7 @@ class ClusterWatch:
             for batch in self._batches(partition.log, host, start_offset, high_watermark):
                 self.committed[key][batch.base_offset] = batch
             self.committed_ends[key] = high_watermark
+            self._committed_in[key] = max(self._committed_in[key], partition.leader_epoch)
 
     def _check_copies(self, partition: Partition, key: TopicPartition, high_watermark: int) -> None:
         """What is committed is in as many logs as min.insync.replicas says."""
