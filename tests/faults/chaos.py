@@ -21,16 +21,29 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.faults.cluster_campaign import ClusterCampaign, Window
 from tests.faults.load import REQUESTS_IN_FLIGHT_MAX
+from tests.faults.nemesis import OF_NETWORK
 from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
+from tests.support.cluster_network import ClusterNetwork, missing_network
 
 WINDOW_S = 30.0
 SENDS_PER_SECOND = 100
 PAUSE_S = 12.0  # broker.session.timeout.ms is 9 s
 FAULTS = ("kill-leader", "kill-follower", "kill-controller", "kill-all", "pause-leader", "pause-controller", "restart")
+# Isolated: from the other nodes, both ways, while clients reach it. Mute and deaf: one way.
+NETWORK_FAULTS = (
+    *("isolate-leader", "isolate-controller", "cut-off-leader"),
+    *("mute-leader", "mute-controller", "deafen-leader", "deafen-controller"),
+)
+
+
+def possible_faults() -> tuple[str, ...]:
+    """Those that this machine lets be done."""
+    return (*FAULTS, *(NETWORK_FAULTS if missing_network() is None else ()))
 
 
 def run(
@@ -47,7 +60,12 @@ def run(
 ) -> list[Window]:
     """The windows, each printed as it ends; stops after the first one with an anomaly, so that its data can be looked at."""
     end_s = time.monotonic() + seconds
-    with Cluster(directory, kinds, settings=settings) as cluster:
+    with ExitStack() as stack:
+        network = None
+        if any(fault.startswith(OF_NETWORK) for fault in faults):
+            network = ClusterNetwork(range(1, len(kinds) + 1))
+            stack.callback(network.close)
+        cluster = stack.enter_context(Cluster(directory, kinds, settings=settings, network=network))
         campaign = ClusterCampaign(
             cluster,
             seed=seed,
@@ -56,6 +74,7 @@ def run(
             sends_per_second=SENDS_PER_SECOND,
             topic_config={},
             requests_in_flight=1 if KAFKA in kinds else REQUESTS_IN_FLIGHT_MAX,
+            network=network,
         )
         try:
             while not campaign.windows or (time.monotonic() < end_s and not campaign.windows[-1].anomalies):
@@ -89,7 +108,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument(
-        "--faults", default=",".join(FAULTS), help="names, separated by commas; one that stands twice is drawn twice as often"
+        "--faults", default=",".join(possible_faults()), help="names, separated by commas; one that stands twice is drawn twice as often"
     )
     parser.add_argument("--nodes", default=",".join([BARNABAS] * 3), help=f"the kind of each node: {', '.join(KINDS)}")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of every node")

@@ -18,14 +18,15 @@ from typing import Any
 import confluent_kafka
 
 from tests.faults.load import GROUP, PARTITIONS, REQUESTS_IN_FLIGHT_MAX, SEGMENT_BYTES, TOPIC, Load, Operation, poll_operation
-from tests.faults.nemesis import Nemesis, Strike
+from tests.faults.nemesis import OF_NETWORK, Nemesis, Strike
 from tests.faults.replicas import differences
 from tests.support.cluster import Cluster
+from tests.support.cluster_network import ClusterNetwork
 from tests.support.history_checker import check, reads
 
 CALM_MAX_S = 2.0
 HOLD_MAX_S = 3.0
-ACK_TIMEOUT_S = 60.0
+ACK_TIMEOUT_S = 120.0
 HEAL_TIMEOUT_S = 90.0
 READ_TIMEOUT_S = 120.0
 ADMIN_TIMEOUT_S = 30.0
@@ -61,10 +62,11 @@ class ClusterCampaign:
         sends_per_second: int,
         topic_config: Mapping[str, str],
         requests_in_flight: int = REQUESTS_IN_FLIGHT_MAX,
+        network: ClusterNetwork | None = None,
     ) -> None:
         self._cluster = cluster
         self._random = random.Random(seed)
-        self.nemesis = Nemesis(cluster, TOPIC, seed=seed, pause_s=pause_s)
+        self.nemesis = Nemesis(cluster, TOPIC, seed=seed, pause_s=pause_s, network=network)
         cluster.create_topic(TOPIC, PARTITIONS, config={"segment.bytes": str(SEGMENT_BYTES), **topic_config})
         self.load = Load(cluster.bootstrap, has_java=has_java, sends_per_second=sends_per_second, requests_in_flight=requests_in_flight)
         self.windows: list[Window] = []
@@ -111,7 +113,8 @@ class ClusterCampaign:
         is_short = self._random.random() < 0.25
         if strike.leaves_majority and not is_short:
             self._wait_for_acks(strike)
-        time.sleep(self.nemesis.pause_s if kind.startswith("pause") and not is_short else self._random.uniform(0, HOLD_MAX_S))
+        is_silent = kind.startswith(("pause", *OF_NETWORK))  # nobody is told: what follows, follows from timeouts
+        time.sleep(self.nemesis.pause_s if is_silent and not is_short else self._random.uniform(0, HOLD_MAX_S))
         self.nemesis.heal(strike)
         if not strike.ack_after_s:
             self._wait_for_acks(strike)

@@ -11,6 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.support.cluster import Cluster
+from tests.support.cluster_network import CLIENTS, ClusterNetwork
+
+OF_NETWORK = ("isolate-", "cut-off-", "mute-", "deafen-")
+"""How the names of the faults begin that need a network of the cluster's own."""
 
 
 @dataclass(slots=True)
@@ -35,8 +39,9 @@ class Strike:
 class Nemesis:
     """Strikes and heals. `topic` is the one whose leaders are meant; `pause_s` is longer than the session timeout."""
 
-    def __init__(self, cluster: Cluster, topic: str, *, seed: int, pause_s: float) -> None:
+    def __init__(self, cluster: Cluster, topic: str, *, seed: int, pause_s: float, network: ClusterNetwork | None = None) -> None:
         self._cluster = cluster
+        self._network = network
         self._topic = topic
         self._random = random.Random(seed)
         self.pause_s = pause_s
@@ -48,6 +53,13 @@ class Nemesis:
             "pause-leader": (self._a_leader, cluster.pause, cluster.resume),
             "pause-controller": (self._the_controller, cluster.pause, cluster.resume),
             "restart": (self._any, cluster.stop, cluster.start),
+            "isolate-leader": (self._a_leader, self._isolate, self._reconnect),
+            "isolate-controller": (self._the_controller, self._isolate, self._reconnect),
+            "cut-off-leader": (self._a_leader, self._cut_off, self._reconnect),
+            "mute-leader": (self._a_leader, self._mute, self._reconnect),
+            "mute-controller": (self._the_controller, self._mute, self._reconnect),
+            "deafen-leader": (self._a_leader, self._deafen, self._reconnect),
+            "deafen-controller": (self._the_controller, self._deafen, self._reconnect),
         }
 
     @property
@@ -68,6 +80,36 @@ class Nemesis:
     def heal(self, strike: Strike) -> None:
         """Let the nodes come back, at once."""
         self._faults[strike.kind][2](*strike.nodes)
+
+    def _isolate(self, node_id: int) -> None:
+        """From the other nodes, both ways; clients still reach it, and it may believe that it leads."""
+        self._mute(node_id)
+        self._deafen(node_id)
+
+    def _cut_off(self, node_id: int) -> None:
+        """From the other nodes and the clients."""
+        self._isolate(node_id)
+        self._need_network().cut(node_id, CLIENTS)
+
+    def _mute(self, node_id: int) -> None:
+        """Nothing that it sends reaches the other nodes."""
+        for other in self._others(node_id):
+            self._need_network().cut(node_id, other)
+
+    def _deafen(self, node_id: int) -> None:
+        """Nothing that the other nodes send reaches it."""
+        for other in self._others(node_id):
+            self._need_network().cut(other, node_id)
+
+    def _reconnect(self, *node_ids: int) -> None:
+        self._need_network().heal()
+
+    def _others(self, node_id: int) -> list[int]:
+        return [other for other in self._cluster.nodes if other != node_id]
+
+    def _need_network(self) -> ClusterNetwork:
+        assert self._network is not None, "this fault needs a network of the cluster's own"
+        return self._network
 
     def _leaders(self) -> dict[int, int]:
         (topic,) = self._cluster.metadata(self._topic).topics

@@ -28,6 +28,7 @@ from protocol.messages.describe_quorum import (
 )
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
 from tests.support.broker import BrokerProcess
+from tests.support.cluster_network import ClusterNetwork
 from tests.support.kafka import NODE_JVM_FLAGS, KafkaServer
 from tests.support.process import READY_TIMEOUT_S, ServerProcess
 from tests.support.wire import WireClient
@@ -60,16 +61,17 @@ class Cluster:
         *,
         settings: Mapping[str, str] | None = None,
         node_settings: Mapping[int, Mapping[str, str]] | None = None,
-        hosts: Mapping[int, str] | None = None,
+        network: ClusterNetwork | None = None,
     ) -> None:
         """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
-        `hosts` are the addresses of nodes that are not on 127.0.0.1."""
+        `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1."""
         self.cluster_id = CLUSTER_ID
         self.directory = directory
         self.nodes: dict[int, ServerProcess] = {}
         self.controller_ports: dict[int, int] = {}
         self._settings = {**_replicated(len(kinds)), **(settings or {})}
-        node_settings, hosts = node_settings or {}, hosts or {}
+        self._network = network
+        node_settings, hosts = node_settings or {}, network.hosts if network is not None else {}
         ports = iter(free_ports(2 * len(kinds)))
         self.controller_ports = {
             node_id: next(ports) for node_id in _ids(kinds) if "controller" in _roles(node_settings.get(node_id, {})).split(",")
@@ -106,6 +108,8 @@ class Cluster:
             "listeners": ",".join(listeners[role] for role in roles.split(",")),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
+        if self._network is not None:
+            node.prefix = self._network.enter(node_id)
         if isinstance(node, BrokerProcess):
             node.format(self.cluster_id)
         else:
@@ -187,7 +191,7 @@ class Cluster:
 
     def metadata(self, *topics: str) -> MetadataResponse:
         """Metadata of these topics, or of all, as the first running broker knows it."""
-        response: MetadataResponse = self.ask(_metadata_request(topics), 12)
+        response: MetadataResponse = self.ask(metadata_request(*topics), 12)
         return response
 
     def partition(self, topic: str, partition: int = 0) -> MetadataResponsePartition:
@@ -236,7 +240,7 @@ class Cluster:
         knows it: one that stood still a moment ago would tell what was so before."""
 
         def in_sync() -> bool:
-            answers = [self.ask_node(node_id, _metadata_request(topics), 12) for node_id in self._running_brokers()]
+            answers = [self.ask_node(node_id, metadata_request(*topics), 12) for node_id in self._running_brokers()]
             return bool(answers) and all(
                 topic.error_code == ErrorCode.NONE and topic.partitions and all(map(_is_in_sync, topic.partitions))
                 for answer in answers
@@ -288,7 +292,7 @@ def listens(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-def _metadata_request(topics: Iterable[str]) -> MetadataRequest:
+def metadata_request(*topics: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics] or None)
 
 

@@ -87,6 +87,8 @@ class ServerProcess:
         self.host = "127.0.0.1"
         self.port = free_port()
         self.ready_after_s = 0.0
+        self.prefix: list[str] = []
+        """What the command is given to: how to enter a network namespace."""
         self._process: subprocess.Popen[bytes] | None = None
         self._launched_at_s = 0.0
         directory.mkdir(parents=True, exist_ok=True)
@@ -118,7 +120,7 @@ class ServerProcess:
     def launch(self) -> None:
         """Starts the process and returns at once: a node of a cluster serves only when enough others have been launched."""
         assert not self.is_running, f"{self.name} runs already"
-        command = self.command()
+        command = [*self.prefix, *self.command()]
         self._launched_at_s = time.monotonic()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
