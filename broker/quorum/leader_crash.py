@@ -2,7 +2,9 @@
 
 The quorum's timeouts are made for silence, which may have many causes. After a proof there is nothing to wait for: the crashed leader
 counts as one that refuses, and the others stand for election one after the other, STEP_MS apart, so that they do not share the votes.
-Whoever loses tries again soon, for it may only have been faster than the others' proofs; each try waits longer than the one before.
+Where two stand at once after all, for a vote waits for the disk, the longer log goes first, then the earlier place; and a voter that has
+given its pre-vote lets that election go on before it stands itself. Whoever loses tries again soon, for it may only have been faster than
+the others' proofs; each try waits longer than the one before.
 
 No counterpart in Kafka, whose voters wait for controller.quorum.fetch.timeout.ms.
 """
@@ -32,11 +34,14 @@ class LeaderCrash:
     def is_of(self, leader_id: int, epoch: int) -> bool:
         return (leader_id, epoch) == (self.leader_id, self.epoch)
 
-    def candidacy_delay_ms(self, voters: VoterSet, node_id: int) -> int:
-        """How long this voter waits before it stands. Another one is the first in each epoch: no voter is preferred."""
+    def place_of(self, node_id: int, voters: VoterSet) -> int:
+        """The voter's place in the order of candidacies, from 0 on. Another one is the first in each epoch: no voter is preferred."""
         others = [voter_id for voter_id in voters.ids if voter_id != self.leader_id]
-        place = (sum(each < node_id for each in others) + self.epoch) % max(len(others), 1)
-        return (place << self._doublings) * STEP_MS
+        return (sum(each < node_id for each in others) + self.epoch) % max(len(others), 1)
+
+    def candidacy_delay_ms(self, voters: VoterSet, node_id: int) -> int:
+        """How long this voter waits before it stands."""
+        return (self.place_of(node_id, voters) << self._doublings) * STEP_MS
 
     def note_try(self) -> None:
         """This voter stands for election."""
@@ -49,6 +54,11 @@ class LeaderCrash:
     def retry_delay_ms(self, voters: VoterSet, node_id: int) -> int:
         """The same after a lost election, half a step off from the others' first candidacies."""
         return (STEP_MS // 2 << self._doublings) + self.candidacy_delay_ms(voters, node_id)
+
+    @property
+    def way_given_ms(self) -> int:
+        """How long a voter that has given its pre-vote waits before it stands itself."""
+        return 2 * STEP_MS << self._doublings
 
     @property
     def election_timeout_ms(self) -> int:

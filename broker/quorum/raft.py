@@ -299,6 +299,17 @@ class Raft:
         else:
             self.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
 
+    def gives_way_to(self, candidate_id: int, end: OffsetAndEpoch, now_ms: int) -> bool:
+        """Whether a pre-vote is given that may be given to the candidate, whose log ends at `end`: after a crash only one should stand."""
+        role, crash = self.state.role, self._crash
+        if crash is None:
+            return True
+        if isinstance(role, Follower):
+            role.fetch_deadline_ms = max(role.fetch_deadline_ms, now_ms + crash.way_given_ms)
+        elif isinstance(role, Prospective) and not role.election.is_lost and end == self.log_end:
+            return crash.place_of(candidate_id, self.voters) < crash.place_of(self.config.me.node_id, self.voters)
+        return True
+
     def hurry_lost_election(self, now_ms: int) -> None:
         """The votes were shared. Only after a proven crash is there nothing to wait for; else another candidate may be winning."""
         role = self.state.role

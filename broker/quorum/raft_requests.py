@@ -113,6 +113,10 @@ class RaftRequests:
             # Logs are compared by epoch first, then by length.
             is_current = (partition.last_offset_epoch, partition.last_offset) >= (raft.log.last_epoch, raft.log.end_offset)
             is_granted = raft.state.would_vote_for(candidate, is_log_current=is_current, is_pre_vote=partition.pre_vote)
+            if is_granted and partition.pre_vote:
+                is_granted = raft.gives_way_to(
+                    candidate.node_id, OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch), now_ms
+                )
             is_new = raft.state.vote.voted is None and isinstance(raft.state.role, (Unattached, Prospective))
             if is_granted and not partition.pre_vote and is_new:
                 raft.state.add_vote(candidate, raft.draw_election_deadline(now_ms))

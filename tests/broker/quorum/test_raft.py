@@ -257,6 +257,48 @@ def test_a_voter_that_was_faster_than_the_others_proofs_asks_them_again_soon() -
     assert last_vote_request(room).node.node_id == 3
 
 
+@pytest.mark.parametrize(
+    ("other_end", "is_given"), [(OffsetAndEpoch(0, 0), True), (OffsetAndEpoch(1, 1), True)], ids=["same log", "longer log"]
+)
+def test_a_voter_that_stands_after_a_proven_crash_gives_way_to_who_comes_first_or_has_more(
+    other_end: OffsetAndEpoch, is_given: bool
+) -> None:
+    """Node 3 comes before node 1 in epoch 1."""
+    room = Room()
+    prove_crash(room, 2)
+    room.pass_time(20)
+    assert isinstance(room.raft.state.role, Prospective)
+
+    assert room.vote_request(3, 1, other_end, is_pre_vote=True).vote_granted is is_given
+
+
+@pytest.mark.parametrize(
+    ("other_end", "is_given"), [(OffsetAndEpoch(0, 0), False), (OffsetAndEpoch(1, 2), True)], ids=["same log", "longer log"]
+)
+def test_a_voter_that_comes_first_after_a_proven_crash_gives_way_to_a_longer_log_alone(other_end: OffsetAndEpoch, is_given: bool) -> None:
+    """In epoch 2 node 1 comes before node 3."""
+    room = Room()
+    room.follow(2, 2)
+    room.fetched(2, 2, data())
+    room.replica.leader_has_crashed(2, room.now_ms)
+    room.take()
+    assert isinstance(room.raft.state.role, Prospective)
+
+    assert room.vote_request(3, 2, other_end, is_pre_vote=True).vote_granted is is_given
+
+
+def test_a_voter_that_gave_its_pre_vote_after_a_proven_crash_lets_that_election_end_first() -> None:
+    room = Room()
+    prove_crash(room, 2)
+    assert room.vote_request(3, 1, OffsetAndEpoch(0, 0), is_pre_vote=True).vote_granted
+
+    room.pass_time(30)
+    assert isinstance(room.raft.state.role, Follower)
+    room.pass_time(10)
+
+    assert isinstance(room.raft.state.role, Prospective)
+
+
 def test_votes_that_were_shared_after_a_proven_crash_are_cast_anew_soon() -> None:
     room = Room()
     prove_crash(room, 2)
