@@ -17,7 +17,6 @@ from enum import Enum
 from typing import Any
 
 from broker.controller.controller_result import ControllerResult, Steps
-from broker.controller.directory_control import assign_replicas, offline_steps
 from broker.controller.elections import Elections
 from broker.controller.heartbeats import BrokerHeartbeats
 from broker.metadata.cluster_state import ClusterState
@@ -151,6 +150,8 @@ class BrokerControl:
                 self._heartbeats.begin_shutdown(node_id, next_offset() - 1)
         offline = [each for each in request.offline_log_dirs if each in broker.log_dirs]
         if offline:
+            from broker.controller.directory_control import offline_steps
+
             yield from offline_steps(self._state, self._elections, broker, offline)
         return BrokerHeartbeatResponse(
             is_caught_up=is_caught_up,
@@ -250,6 +251,8 @@ class BrokerControl:
 
     def assign_replicas(self, request: AssignReplicasToDirsRequest) -> ControllerResult[AssignReplicasToDirsResponse]:
         """Note in which directories a broker has its replicas. Raises KafkaError."""
+        from broker.controller.directory_control import assign_replicas  # where all is in its place, a start does not need it
+
         broker = self.checked(request.broker_id, request.broker_epoch)
         return assign_replicas(self._state, self._elections, broker, request)
 

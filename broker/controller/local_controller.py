@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from broker.controller.cluster_control import activation_records, controller_registration, producer_id_block
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
 from broker.controller.crash_watch import CrashWatch, Prove
-from broker.controller.election_requests import elect_leaders
 from broker.controller.periodic_elections import PeriodicElections
 from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog, LogSteps
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
     from broker.clock import Clock, Timer
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+    from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 logger = logging.getLogger("barnabas.controller")
@@ -227,6 +226,8 @@ class LocalController:
         return response
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
+        from broker.controller.election_requests import elect_leaders
+
         with self._logging_refusal("leaders not elected", client):
             steps = elect_leaders(self._active.state, self._active.elections, request)
             return await self._append_steps(steps, lambda response: iter(()))
@@ -243,6 +244,8 @@ class LocalController:
         return await self._append_steps(self._active.reassignments.list(request), lambda response: iter(()))
 
     async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
+        from protocol.messages.unregister_broker import UnregisterBrokerResponse
+
         with self._logging_refusal("broker not unregistered", client):
             await self._append_own(self._active.brokers.unregister(request.broker_id))
         return UnregisterBrokerResponse(error_message=None)
