@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.uuids import uuid_to_text
 from storage.meta_properties import read_meta_properties
 from tests.support.java_host import JavaHost
+from tests.support.kafka import TOOL_JVM_FLAGS, shell_class_path
 from tests.support.quorum import DynamicQuorum, QuorumNode, dynamic_quorum, until
 
 TOOL = "MetadataQuorumCommand"
+NO_FILE = "/no-such-file"
+"""A question whose answer ends the one before it."""
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +109,36 @@ def test_the_log_and_its_snapshots_can_be_dumped(java_host: JavaHost, quorum: Dy
     types = set(re.findall(r'"type":"(\w+)"', told))
     assert {"REGISTER_BROKER_RECORD", "FEATURE_LEVEL_RECORD", "REGISTER_CONTROLLER_RECORD"} <= types
     assert "KRaftVoters" in told and "isvalid: false" not in told
+
+
+def test_the_metadata_shell_reads_a_snapshot(quorum: DynamicQuorum, tmp_path: Path) -> None:
+    class_path = shell_class_path()
+    directory = quorum.nodes[1].data_dir / "__cluster_metadata-0"
+    topics = [CreatableTopic(name=f"for-a-snapshot-{number}", num_partitions=1, replication_factor=3) for number in range(20)]
+    quorum.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
+    # The one that formatting left has no metadata, for which the shell waits for ever.
+    until(lambda: max(path.name for path in directory.glob("*.checkpoint"))[:20] > "0" * 20, "a snapshot is written")
+    # A copy: the shell locks the log directory, which its node has locked.
+    snapshot = shutil.copy(max(directory.glob("*.checkpoint")), tmp_path)
+    command = ["java", *TOOL_JVM_FLAGS, "-cp", class_path, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as shell:
+        try:
+            # It takes questions before it has read everything, and answers them as of then.
+            until(lambda: {"1", "2", "3"} <= ask_shell(shell, "ls /image/cluster/brokers"), "the shell shows the brokers")
+            until(lambda: "Optional[4.0-IV3]" in ask_shell(shell, "cat /image/features/metadataVersion"), "the shell shows the features")
+        finally:
+            shell.kill()
+
+
+def ask_shell(shell: subprocess.Popen[str], question: str) -> set[str]:
+    """The lines of the answer."""
+    assert shell.stdin is not None and shell.stdout is not None
+    shell.stdin.write(f"{question}\ncat {NO_FILE}\n")
+    shell.stdin.flush()
+    answer: set[str] = set()
+    for line in shell.stdout:
+        if NO_FILE in line:
+            break
+        answer.add(line.strip().removeprefix(">> "))
+    return answer

@@ -21,6 +21,7 @@ JARS = (
     ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
     ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
+SHELL_JARS = (("org.apache.kafka", "kafka-shell", KAFKA_VERSION),)
 INSTALL_HINT = "install both with: sudo apt-get install -y openjdk-17-jdk-headless maven"
 MAVEN_TIMEOUT_S = 600
 FORMAT_TIMEOUT_S = 60
@@ -37,10 +38,11 @@ NODE_JVM_FLAGS = (
 )
 
 
-def missing_java() -> str | None:
-    """What keeps the Java tests from running, with the command that cures it; None when nothing does."""
+def missing_java(jars_dir: Path | None = None) -> str | None:
+    """What keeps the Java tests from running, with the command that cures it; None when nothing does. `jars_dir` is where the jars are
+    once they were downloaded, by default Kafka's own."""
     missing = [name for name, command in (("Java 17 (a JDK)", "javac"), ("Maven", "mvn")) if shutil.which(command) is None]
-    if "Maven" in missing and _jars_dir().is_dir():
+    if "Maven" in missing and (jars_dir or _jars_dir()).is_dir():
         missing.remove("Maven")
     return f"missing: {', '.join(missing)}; {INSTALL_HINT}" if missing else None
 
@@ -50,8 +52,17 @@ def kafka_jars() -> Path:
     require(missing_java())
     target = _jars_dir()
     if not target.is_dir():
-        _download_jars(target)
+        _download_jars(target, JARS)
     return target
+
+
+def shell_class_path() -> str:
+    """What MetadataShell needs, which is no part of Kafka's server; downloaded as `kafka_jars` is."""
+    target = cache_dir() / f"kafka-shell-{KAFKA_VERSION}"
+    require(missing_java(target))
+    if not target.is_dir():
+        _download_jars(target, SHELL_JARS)
+    return f"{target}/*"
 
 
 def class_path() -> str:
@@ -87,12 +98,12 @@ def _jars_dir() -> Path:
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
-def _download_jars(target: Path) -> None:
+def _download_jars(target: Path, jars: Sequence[tuple[str, str, str]]) -> None:
     """Downloads beside the target and renames: a folder that exists is complete, however many runs race for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom())
+        pom.write_text(_pom(jars))
         subprocess.run(
             ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"],
             check=True,
@@ -105,10 +116,10 @@ def _download_jars(target: Path) -> None:
                 raise
 
 
-def _pom() -> str:
+def _pom(jars: Sequence[tuple[str, str, str]]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in JARS
+        for group, artifact, version in jars
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
