@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +50,8 @@ class Window:
 
 
 class ClusterCampaign:
-    """Owns the clients of one run on a started cluster; `run_window` may be called any number of times, then `check_all` and `close`."""
+    """Owns the clients of one run on a started cluster; `run_window` and `run_during` may be called any number of times, then `check_all`
+    and `close`."""
 
     def __init__(
         self,
@@ -75,13 +76,22 @@ class ClusterCampaign:
 
     def run_window(self, kinds: Sequence[str], *, seconds: float) -> Window:
         """Faults drawn from `kinds` for so long, at least one, then the check. Raises AssertionError when nothing goes on."""
+
+        def strike_often() -> list[Strike]:
+            strikes: list[Strike] = []
+            end_s = time.monotonic() + seconds
+            while not strikes or time.monotonic() < end_s:
+                time.sleep(self._random.uniform(0, CALM_MAX_S))
+                strikes.append(self._run_fault(self._random.choice(kinds)))
+            return strikes
+
+        return self.run_during(strike_often)
+
+    def run_during(self, work: Callable[[], list[Strike]]) -> Window:
+        """The clients work while `work` does something to the cluster; then the check."""
         number = len(self.windows) + 1
-        strikes: list[Strike] = []
         self.load.resume()
-        end_s = time.monotonic() + seconds
-        while not strikes or time.monotonic() < end_s:
-            time.sleep(self._random.uniform(0, CALM_MAX_S))
-            strikes.append(self._run_fault(self._random.choice(kinds)))
+        strikes = work()
         self._wait_until_healed()
         unanswered = self.load.settle()
         anomalies: dict[str, list[Any]] = {"unanswered-sends": unanswered} if unanswered else {}

@@ -1,0 +1,64 @@
+"""A cluster of Apache Kafka 4.3.1 becomes one of ours and one of Kafka's again, node by node, on the same directories and node ids, with
+producers and a consumer group running: nothing is lost, no client is restarted."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cluster_campaign import ClusterCampaign
+from tests.faults.nemesis import Strike
+from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
+from tests.support.kafka import NODE_JVM_FLAGS, KafkaServer, missing_java
+from tests.support.requirements import needs
+
+NODE_IDS = (1, 2, 3)
+SETTINGS = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000"}
+SENDS_PER_SECOND = 100
+CALM_S = 1.0  # between two nodes, under load
+
+
+def replace(cluster: Cluster, node_id: int, kind: str) -> None:
+    """Stop a node and start the other kind in its place: the same id, ports, settings and directory."""
+    old = cluster.nodes[node_id]
+    old.stop()
+    new = KINDS[kind](old.directory, old.settings)
+    new.name, new.host, new.port = f"{kind} node {node_id}", old.host, old.port
+    if isinstance(new, KafkaServer):
+        new.jvm_flags = NODE_JVM_FLAGS
+    cluster.nodes[node_id] = new
+    cluster.start(node_id)
+    cluster.wait_in_sync()
+
+
+def move_to(cluster: Cluster, kind: str) -> list[Strike]:
+    for node_id in NODE_IDS:
+        time.sleep(CALM_S)
+        replace(cluster, node_id, kind)
+    time.sleep(CALM_S)
+    return []
+
+
+@needs(missing_java())
+@pytest.mark.timeout(900)
+def test_a_running_kafka_cluster_moves_to_ours_and_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path, [KAFKA] * len(NODE_IDS), settings=SETTINGS) as cluster:
+        campaign = ClusterCampaign(
+            cluster,
+            seed=1,
+            pause_s=0,
+            has_java=False,
+            sends_per_second=SENDS_PER_SECOND,
+            topic_config={},
+            requests_in_flight=1,  # for the reason that tests/faults/chaos.py gives
+        )
+        try:
+            ours = campaign.run_during(lambda: move_to(cluster, BARNABAS))
+            assert ours.anomalies == {}, ours
+            back = campaign.run_during(lambda: move_to(cluster, KAFKA))
+            assert back.anomalies == {}, back
+            assert campaign.check_all() == {}
+        finally:
+            campaign.close()
