@@ -26,9 +26,10 @@ from pathlib import Path
 
 from tests.faults.cluster_campaign import ClusterCampaign, Window
 from tests.faults.load import REQUESTS_IN_FLIGHT_MAX
-from tests.faults.nemesis import OF_NETWORK
+from tests.faults.nemesis import OF_DISK, OF_NETWORK
 from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
 from tests.support.cluster_network import ClusterNetwork, missing_network
+from tests.support.power import PowerCutDisk
 
 WINDOW_S = 30.0
 SENDS_PER_SECOND = 100
@@ -39,6 +40,11 @@ NETWORK_FAULTS = (
     *("isolate-leader", "isolate-controller", "cut-off-leader"),
     *("mute-leader", "mute-controller", "deafen-leader", "deafen-controller"),
 )
+
+POWER_FAULTS = ("power-cut-leader", "power-cut-controller", "power-cut-all", "full-disk-leader")
+# What is acknowledged, to producers and in groups, is then on the disk of every replica in the ISR.
+FLUSH_SETTINGS = {"log.flush.interval.messages": "1"}
+DISK_BYTES = 4 << 30  # as much of it as is written, in memory, for each node
 
 
 def possible_faults() -> tuple[str, ...]:
@@ -65,16 +71,23 @@ def run(
         if any(fault.startswith(OF_NETWORK) for fault in faults):
             network = ClusterNetwork(range(1, len(kinds) + 1))
             stack.callback(network.close)
-        cluster = stack.enter_context(Cluster(directory, kinds, settings=settings, network=network))
+        disks: dict[int, PowerCutDisk] = {}
+        for node_id in range(1, len(kinds) + 1) if any(fault.startswith(OF_DISK) for fault in faults) else ():
+            disks[node_id] = PowerCutDisk(directory / f"disk{node_id}", seed + node_id, size_bytes=DISK_BYTES)
+            stack.callback(disks[node_id].close)
+        settings = {**(FLUSH_SETTINGS if disks else {}), **(settings or {})}
+        data_dirs = {node_id: disk.mount_point / "data" for node_id, disk in disks.items()}
+        cluster = stack.enter_context(Cluster(directory, kinds, settings=settings, network=network, data_dirs=data_dirs))
         campaign = ClusterCampaign(
             cluster,
             seed=seed,
             pause_s=pause_s,
             has_java=has_java,
             sends_per_second=SENDS_PER_SECOND,
-            topic_config={},
+            topic_config={"flush.messages": "1"} if disks else {},
             requests_in_flight=1 if KAFKA in kinds else REQUESTS_IN_FLIGHT_MAX,
             network=network,
+            disks=disks,
         )
         try:
             while not campaign.windows or (time.monotonic() < end_s and not campaign.windows[-1].anomalies):
@@ -110,6 +123,9 @@ def main() -> int:
     parser.add_argument(
         "--faults", default=",".join(possible_faults()), help="names, separated by commas; one that stands twice is drawn twice as often"
     )
+    parser.add_argument(
+        "--power", action="store_true", help="power cuts and full disks too, with flush.messages=1; needs root and loop devices"
+    )
     parser.add_argument("--nodes", default=",".join([BARNABAS] * 3), help=f"the kind of each node: {', '.join(KINDS)}")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of every node")
     parser.add_argument("--pause", type=float, default=PAUSE_S, help="seconds that a node is stopped for; longer than its session timeout")
@@ -122,7 +138,7 @@ def main() -> int:
         arguments.minutes * 60,
         arguments.seed,
         directory,
-        faults=arguments.faults.split(","),
+        faults=[*arguments.faults.split(","), *(POWER_FAULTS if arguments.power else ())],
         kinds=arguments.nodes.split(","),
         settings=dict(override.split("=", 1) for override in arguments.override),
         pause_s=arguments.pause,

@@ -23,6 +23,7 @@ from tests.faults.replicas import differences
 from tests.support.cluster import Cluster
 from tests.support.cluster_network import ClusterNetwork
 from tests.support.history_checker import check, reads
+from tests.support.power import PowerCutDisk
 
 CALM_MAX_S = 2.0
 HOLD_MAX_S = 3.0
@@ -64,10 +65,11 @@ class ClusterCampaign:
         topic_config: Mapping[str, str],
         requests_in_flight: int = REQUESTS_IN_FLIGHT_MAX,
         network: ClusterNetwork | None = None,
+        disks: Mapping[int, PowerCutDisk] | None = None,
     ) -> None:
         self._cluster = cluster
         self._random = random.Random(seed)
-        self.nemesis = Nemesis(cluster, TOPIC, seed=seed, pause_s=pause_s, network=network)
+        self.nemesis = Nemesis(cluster, TOPIC, seed=seed, pause_s=pause_s, network=network, disks=disks)
         cluster.create_topic(TOPIC, PARTITIONS, config={"segment.bytes": str(SEGMENT_BYTES), **topic_config})
         self.load = Load(cluster.bootstrap, has_java=has_java, sends_per_second=sends_per_second, requests_in_flight=requests_in_flight)
         self.windows: list[Window] = []

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.support.cluster import Cluster
 from tests.support.cluster_network import CLIENTS, ClusterNetwork
+from tests.support.power import PowerCutDisk
 
+OF_DISK = ("power-cut-", "full-disk-")
+"""How the names of the faults begin that need a disk for each node."""
 OF_NETWORK = ("isolate-", "cut-off-", "mute-", "deafen-")
 """How the names of the faults begin that need a network of the cluster's own."""
 
@@ -39,9 +42,19 @@ class Strike:
 class Nemesis:
     """Strikes and heals. `topic` is the one whose leaders are meant; `pause_s` is longer than the session timeout."""
 
-    def __init__(self, cluster: Cluster, topic: str, *, seed: int, pause_s: float, network: ClusterNetwork | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        seed: int,
+        pause_s: float,
+        network: ClusterNetwork | None = None,
+        disks: Mapping[int, PowerCutDisk] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._network = network
+        self._disks = disks or {}
         self._topic = topic
         self._random = random.Random(seed)
         self.pause_s = pause_s
@@ -60,6 +73,10 @@ class Nemesis:
             "mute-controller": (self._the_controller, self._mute, self._reconnect),
             "deafen-leader": (self._a_leader, self._deafen, self._reconnect),
             "deafen-controller": (self._the_controller, self._deafen, self._reconnect),
+            "power-cut-leader": (self._a_leader, self._cut_power, self._restore_power),
+            "power-cut-controller": (self._the_controller, self._cut_power, self._restore_power),
+            "power-cut-all": (self._all, self._cut_power, self._restore_power),
+            "full-disk-leader": (self._a_leader, self._fill_disk, self._free_disk),
         }
 
     @property
@@ -103,6 +120,29 @@ class Nemesis:
 
     def _reconnect(self, *node_ids: int) -> None:
         self._need_network().heal()
+
+    def _cut_power(self, *node_ids: int) -> None:
+        """Nobody hears from a node after its power went off: it stands still before its disk is cut (faults/power_cut.py says why)."""
+        for node_id in node_ids:
+            self._cluster.pause(node_id)
+        for node_id in node_ids:
+            self._disks[node_id].cut()
+            self._cluster.kill(node_id)
+
+    def _restore_power(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self._disks[node_id].unmount()
+            self._disks[node_id].mount()
+        self._cluster.start(*node_ids)
+
+    def _fill_disk(self, node_id: int) -> None:
+        """Its only log directory fails at the next append, and the broker stops."""
+        self._disks[node_id].fill()
+
+    def _free_disk(self, node_id: int) -> None:
+        self._disks[node_id].free()
+        if not self._cluster.nodes[node_id].is_running:
+            self._cluster.start(node_id)
 
     def _others(self, node_id: int) -> list[int]:
         return [other for other in self._cluster.nodes if other != node_id]

@@ -10,8 +10,11 @@ from protocol.records import SimpleRecord, build_batch
 from tests.faults import chaos
 from tests.faults.replicas import batches, compare
 from tests.support.kafka import missing_java
+from tests.support.power import missing_power_cut
+from tests.support.requirements import needs
 
 SECONDS = 45.0
+POWER_SECONDS = 20.0
 SEED = 5
 PAUSE_S = 3.0
 SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
@@ -20,7 +23,25 @@ SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms":
 @pytest.mark.timeout(900)
 def test_nothing_acked_is_lost_or_doubled_while_nodes_die_and_stand_still(tmp_path: Path) -> None:
     """RF 3, min.insync.replicas 2, acks=all, idempotent producers and a committing group, over faults of every kind."""
-    windows = chaos.run(SECONDS, SEED, tmp_path, settings=SETTINGS, pause_s=PAUSE_S, window_s=SECONDS / 2, has_java=missing_java() is None)
+    windows = chaos.run(
+        SECONDS,
+        SEED,
+        tmp_path,
+        faults=chaos.possible_faults(),
+        settings=SETTINGS,
+        pause_s=PAUSE_S,
+        window_s=SECONDS / 2,
+        has_java=missing_java() is None,
+    )
+
+    assert [window.anomalies for window in windows] == [{}] * len(windows)
+
+
+@pytest.mark.timeout(900)
+@needs(missing_power_cut())
+def test_nothing_acked_is_lost_when_the_power_goes_or_a_disk_is_full(tmp_path: Path) -> None:
+    """flush.messages=1: what is acked is on the disk of every replica in the ISR."""
+    windows = chaos.run(POWER_SECONDS, SEED, tmp_path, faults=chaos.POWER_FAULTS, settings=SETTINGS, window_s=POWER_SECONDS, has_java=False)
 
     assert [window.anomalies for window in windows] == [{}] * len(windows)
 

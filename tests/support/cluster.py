@@ -62,15 +62,18 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         node_settings: Mapping[int, Mapping[str, str]] | None = None,
         network: ClusterNetwork | None = None,
+        data_dirs: Mapping[int, Path] | None = None,
     ) -> None:
         """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
-        `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1."""
+        `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1. `data_dirs` are those of nodes
+        whose data are not beside their logs."""
         self.cluster_id = CLUSTER_ID
         self.directory = directory
         self.nodes: dict[int, ServerProcess] = {}
         self.controller_ports: dict[int, int] = {}
         self._settings = {**_replicated(len(kinds)), **(settings or {})}
         self._network = network
+        self._data_dirs = data_dirs or {}
         node_settings, hosts = node_settings or {}, network.hosts if network is not None else {}
         ports = iter(free_ports(2 * len(kinds)))
         self.controller_ports = {
@@ -108,6 +111,7 @@ class Cluster:
             "listeners": ",".join(listeners[role] for role in roles.split(",")),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
+        node.data_dir = self._data_dirs.get(node_id, node.data_dir)
         if self._network is not None:
             node.prefix = self._network.enter(node_id)
         if isinstance(node, BrokerProcess):

@@ -7,6 +7,7 @@ journal is replayed at the next mount, as after a real power failure. Needs root
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import random
@@ -21,6 +22,7 @@ IMAGE_BYTES = 1024 * 1024 * 1024
 MEMORY_DIR = Path("/dev/shm")
 COMMAND_TIMEOUT_S = 30
 PAGE_BYTES = 4096
+FILLER = "filler"
 SYNC_FILE_RANGE_WRITE = 2
 
 
@@ -38,13 +40,13 @@ def missing_power_cut() -> str | None:
 class PowerCutDisk:
     """Owns the image and its mount at `mount_point`; `close` takes both away."""
 
-    def __init__(self, mount_point: Path, seed: int) -> None:
+    def __init__(self, mount_point: Path, seed: int, *, size_bytes: int = IMAGE_BYTES) -> None:
         self.mount_point = mount_point
         self._random = random.Random(seed)
         self._image = MEMORY_DIR / f"barnabas-power-{os.getpid()}-{mount_point.name}.img"
         mount_point.mkdir(parents=True, exist_ok=True)
         with self._image.open("wb") as image:
-            image.truncate(IMAGE_BYTES)
+            image.truncate(size_bytes)
         _command("mkfs.ext4", "-q", "-F", str(self._image))
         self.mount()
 
@@ -60,6 +62,24 @@ class PowerCutDisk:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("=I", SHUTDOWN_WITHOUT_LOG_FLUSH))
         finally:
             os.close(descriptor)
+
+    def fill(self) -> None:
+        """Take all space that is left."""
+        with (self.mount_point / FILLER).open("ab") as filler:
+            status = os.statvfs(self.mount_point)
+            left = status.f_bfree * status.f_frsize
+            while left >= PAGE_BYTES:  # some of it is for the file system's own blocks
+                try:
+                    os.posix_fallocate(filler.fileno(), filler.tell(), left)
+                    filler.seek(0, os.SEEK_END)
+                except OSError as e:
+                    if e.errno != errno.ENOSPC:
+                        raise
+                    left //= 2
+
+    def free(self) -> None:
+        """Give back what `fill` took."""
+        (self.mount_point / FILLER).unlink(missing_ok=True)
 
     def unmount(self) -> None:
         _command("umount", str(self.mount_point))
