@@ -13,6 +13,7 @@ from typing import Any
 
 from broker.clock import Clock
 from broker.cluster.peer_connections import PeerConnections
+from broker.network.client import State
 from broker.quorum.raft import Outgoing
 from broker.quorum.voters import Address
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
@@ -35,7 +36,12 @@ class QuorumPeers:
         node = outgoing.node
         if isinstance(outgoing.request, EndQuorumEpochRequest):
             on_answer = self._noted(on_answer)
-        self._connections.get(node.host, node.port).send(outgoing.request, on_answer)
+        connection = self._connections.get(node.host, node.port)
+        if connection.state is State.BACKING_OFF:
+            # The peer is away, for up to a second more: the core asks another one instead, an observer any of the others.
+            self._clock.call_later(0, on_answer, None)
+        else:
+            connection.send(outgoing.request, on_answer)
 
     async def close(self) -> None:
         """Wait a moment until the others know that this node leads no more, then close the connections."""
