@@ -18,7 +18,7 @@ from broker.network.sockets import Network
 from broker.quorum.voters import Address
 
 CHECK_MS = 20
-SURE_MS = 50
+SURE_MS = 10
 
 
 class LeaderCheck:
