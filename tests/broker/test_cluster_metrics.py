@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.adapters import ConfluentKafka
-from tests.support.cluster import Cluster, free_ports
+from tests.support.cluster import BARNABAS, Cluster, free_ports
 from tests.support.messages import Message
 
 PARTITIONS = 3
@@ -90,3 +90,20 @@ def test_replication_and_quorum_are_told_before_and_after_a_node_is_killed(clust
     wait_for_sum(cluster, f"{CONTROLLER}_activebrokercount", 9)
     third = scrape(cluster)
     assert sum(values[f"{MANAGER}_isrexpands_total"] for values in third.values()) == PARTITIONS
+
+
+def test_a_controller_alone_tells_of_the_cluster_and_nothing_of_replicas(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    node_settings = {
+        1: {"process.roles": "controller", "barnabas.metrics.listener": f"127.0.0.1:{port}"},
+        2: {"process.roles": "broker"},
+    }
+    with Cluster(tmp_path, [BARNABAS, BARNABAS], node_settings=node_settings) as cluster:
+        cluster.create_topic("t", partitions=PARTITIONS)
+
+        values = _scrape(f"127.0.0.1:{port}")
+
+        assert values[f"{CONTROLLER}_activecontrollercount"] == values[f"{CONTROLLER}_activebrokercount"] == 1
+        assert values[f"{CONTROLLER}_globalpartitioncount"] == PARTITIONS
+        assert f"{MANAGER}_partitioncount" not in values
+        assert cluster.stop() == {1: 0, 2: 0}
