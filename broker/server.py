@@ -243,6 +243,7 @@ class Broker:
             controller=controller,
             replica_manager=replica_manager,
             group_coordinator=coordinator,
+            log_manager=log_manager,
             run_blocking=self.run_blocking,
             worker=self._make_worker(),
             controller_versions=lambda: self._routes[0].versions if self._routes else None,  # the one of the heartbeats

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.replication.replica_manager import ReplicaManager
     from broker.worker.jobs import Worker
     from config.server import ServerConfig
+    from storage.log_manager import LogManager
 
 Handler = Callable[[RequestContext, Any], "Any | Deferred | Generator[None, None, Any] | Coroutine[Any, Any, Any] | None"]
 """A request in; out comes the response message, a Deferred of it, a generator that returns either (a request that may take long, see
@@ -50,6 +51,7 @@ class Services(NamedTuple):
     controller: ControllerClient
     replica_manager: ReplicaManager
     group_coordinator: GroupCoordinator
+    log_manager: LogManager
     run_blocking: RunBlocking | None = None
     """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
     worker: Worker | None = None

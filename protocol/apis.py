@@ -106,7 +106,7 @@ DECLARED: dict[int, Api] = {
         Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), flexible=4),
         Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4),
         Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", (1, 2), flexible=2, listeners=NOWHERE),
-        Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), flexible=2, listeners=NOWHERE),
+        Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 4), flexible=2),
         Api(37, "CreatePartitions", "create_partitions", (0, 3), flexible=2, listeners=BOTH),
         Api(43, "ElectLeaders", "elect_leaders", (0, 2), flexible=2, listeners=BOTH),
         Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), flexible=1, listeners=BOTH),

@@ -51,8 +51,8 @@ bug.
 - Groups of KIP-848, share groups and streams groups. Their records in `__consumer_offsets` are left alone. A Java consumer with
   `group.protocol=consumer` fails with UnsupportedVersionException; librdkafka's waits, without a word, for a broker that has them.
 - Log compaction: `cleanup.policy=compact` is accepted and records without a key are refused, but nothing is cleaned yet.
-- Admin APIs that are not in the table, among them DeleteRecords, DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs),
-  DescribeLogDirs and DescribeProducers.
+- Admin APIs that are not in the table, among them DeleteRecords, DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs) and
+  DescribeProducers.
 
 ### Bytes that are refused
 A connection that sends malformed bytes is closed, as by Kafka. Stricter than Kafka:

@@ -33,6 +33,17 @@ class FileStatus(Protocol):
     def st_size(self) -> int: ...
 
 
+class FileSystemStatus(Protocol):
+    """What is looked at of an os.statvfs_result."""
+
+    @property
+    def f_frsize(self) -> int: ...
+    @property
+    def f_blocks(self) -> int: ...
+    @property
+    def f_bavail(self) -> int: ...
+
+
 class DirectoryEntry(NamedTuple):
     """One name in a directory. A link to a directory is a directory."""
 
@@ -74,6 +85,7 @@ class Disk(Protocol):
 
     # names
     def stat(self, path: PathLike, /) -> FileStatus: ...
+    def statvfs(self, path: PathLike, /) -> FileSystemStatus: ...
     def exists(self, path: PathLike, /) -> bool:
         """os.path.exists."""
         ...
@@ -92,7 +104,8 @@ class SystemDisk:
 
     __slots__ = (
         "can_syncfs", "close", "dup", "exists", "fdatasync", "fstat", "fsync", "ftruncate", "lock", "mkdir", "open",
-        "posix_fadvise", "pread", "preadv", "pwrite", "replace", "rmdir", "scan", "stat", "syncfs", "truncate", "unlink", "write",
+        "posix_fadvise", "pread", "preadv", "pwrite", "replace", "rmdir", "scan", "stat", "statvfs", "syncfs", "truncate",
+        "unlink", "write",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -113,6 +126,7 @@ class SystemDisk:
         self.can_syncfs = _can_syncfs
         self.syncfs = _syncfs
         self.stat = os.stat
+        self.statvfs = os.statvfs
         self.exists = os.path.exists
         self.replace = os.replace
         self.unlink = os.unlink

@@ -45,6 +45,14 @@ PartitionOffsets = dict[tuple[str, int], int]
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # opened by the metadata quorum itself, in the first directory
 
 
+class VolumeSpace(NamedTuple):
+    """Of the volume that a directory is on."""
+
+    total_bytes: int
+    usable_bytes: int
+    """What a process without special rights can still write."""
+
+
 class DirectoryListing(NamedTuple):
     """The directories found inside: partitions, and partitions whose deletion a stop interrupted."""
 
@@ -246,6 +254,12 @@ class LogDirectory:
         """Of a file in the directory, for a call on its file system."""
         assert self._lock is not None, "the directory is not locked"
         return self._lock
+
+    def read_space(self) -> VolumeSpace:
+        """What its volume has; may block. StorageError when the disk does not tell."""
+        with storage_errors("ask the size of the volume of", self.path):
+            status = self._disk.statvfs(self.path)
+        return VolumeSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
     def begin(self) -> None:
         """Take the clean-stop marker away and read the checkpoints; a checkpoint that cannot be read counts as absent.

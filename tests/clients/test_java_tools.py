@@ -192,3 +192,17 @@ def test_java_client_reads_what_performance_tool_wrote(server: ServerProcess, to
     records = JavaKafka(java_host).consume(server, topic_name, 200)
 
     assert [record.offset for record in records] == list(range(200))
+
+
+def test_log_dirs_command_describes_every_replica(server: ServerProcess, topic_name: str, java_host: JavaHost) -> None:
+    create_topic(server, topic_name, partitions=2)
+    ConfluentKafka().produce(server, topic_name, [Message(0, None, b"x" * 1000)])
+
+    told = java_host.tool("LogDirsCommand", "--bootstrap-server", server.bootstrap, "--describe", "--topic-list", topic_name).lines
+
+    (broker,) = json.loads(told[-1])["brokers"]
+    (log_dir,) = broker["logDirs"]
+    sizes = {each["partition"]: each["size"] for each in log_dir["partitions"]}
+    assert (log_dir["error"], log_dir["logDir"]) == (None, str(server.data_dir))
+    assert sizes[f"{topic_name}-0"] > 1000 and sizes[f"{topic_name}-1"] == 0
+    assert all((each["offsetLag"], each["isFuture"]) == (0, False) for each in log_dir["partitions"])

@@ -20,7 +20,6 @@ PATIENCE_S = 10.0  # far below the tools' own timeouts of 30 s and a minute
 TOOLS = [
     ("MetadataQuorumCommand", "describe --status", "DESCRIBE_QUORUM"),
     ("LeaderElectionCommand", "--election-type preferred --all-topic-partitions", "ELECT_LEADERS"),
-    ("LogDirsCommand", "--describe", "DESCRIBE_LOG_DIRS"),
     ("DeleteRecordsCommand", "--offset-json-file OFFSETS", "DELETE_RECORDS"),
     ("FeatureCommand", "upgrade --feature group.version=1", "UPDATE_FEATURES"),
     ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),

@@ -10,6 +10,7 @@ from protocol.messages.create_topics import CreatableReplicaAssignment, Creatabl
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -175,6 +176,20 @@ TOPICS: list[Row] = [
 
 def describe_partitions(*names: str, limit: int = 2000, cursor: Cursor | None = None) -> DescribeTopicPartitionsRequest:
     return DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor)
+
+
+def log_dirs(*topics: tuple[str, list[int]]) -> DescribeLogDirsRequest:
+    return DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in topics])
+
+
+LOG_DIRS: list[Row] = [
+    *((f"a partition v{version}", log_dirs(("one", [0])), version) for version in range(1, 5)),
+    ("a partition twice", log_dirs(("one", [0, 0]), ("one", [0])), 4),
+    ("unknown partitions", log_dirs(("one", [1, -1]), ("missing", [0]), ("", [0])), 4),
+    ("the metadata log", log_dirs(("__cluster_metadata", [0])), 4),
+    ("no partitions", log_dirs(("one", [])), 4),
+    ("nothing", log_dirs(), 4),
+]
 
 
 CLUSTER: list[Row] = [

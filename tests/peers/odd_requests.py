@@ -9,7 +9,7 @@ from typing import Any
 
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.peers.odd_admin_requests import CLUSTER, CONFIGS, TOPICS
+from tests.peers.odd_admin_requests import CLUSTER, CONFIGS, LOG_DIRS, TOPICS
 from tests.peers.odd_data_requests import EPOCHS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, PRODUCER_IDS
 from tests.peers.odd_group_requests import GROUPS
 from tests.peers.odd_request import OddRequest, Row, batch, committing, produce, topic
@@ -37,6 +37,7 @@ PREPARATION: list[tuple[Any, int]] = [
 
 
 _TABLES: dict[str, list[Row]] = {
+    "log directories": LOG_DIRS,
     "ListOffsets": LIST_OFFSETS,
     "Produce": PRODUCE,
     "Fetch": FETCH,

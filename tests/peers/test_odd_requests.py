@@ -26,7 +26,10 @@ ATTEMPT_INTERVAL_S = 0.1
 NOT_YET = {3, 6, 14, 15, 16}
 """Errors of a server that still takes over what was just created: unknown topic, not leader, coordinator loading or not there."""
 
-VOLATILE = {"cluster_id", "topic_id", "producer_id", "timestamp", "log_append_time_ms", "session_id", "member_id", "leader", "port"}
+VOLATILE = {
+    "cluster_id", "topic_id", "producer_id", "timestamp", "log_append_time_ms", "session_id", "member_id", "leader", "port", "log_dir",
+    "usable_bytes",
+}  # fmt: skip
 OTHER_WORDS = ("Produce: ", "groups: find", "configs: describe resource type")
 OURS_ALONE = "barnabas."
 

@@ -20,6 +20,7 @@ from storage.disk import DirectoryEntry, PathLike
 
 PAGE_BYTES = 512  # smaller than a real page: more torn shapes for the same bytes
 FIRST_DESCRIPTOR = 1_000_000  # no real descriptor: a call that slips past the adapter fails instead of touching one
+UNLIMITED_BYTES = 1 << 40  # what a disk without a limit calls its size
 KEEP_SHARES = (0.0, 0.5, 0.9, 1.0)  # of a file's dirty pages that a power cut keeps
 
 
@@ -36,6 +37,14 @@ class SimulatedStat(NamedTuple):
     st_nlink: int
     st_mtime: float
     st_mtime_ns: int
+
+
+class SimulatedFileSystemStat(NamedTuple):
+    """What callers look at of an os.statvfs_result, in blocks of one byte."""
+
+    f_frsize: int
+    f_blocks: int
+    f_bavail: int
 
 
 class _File:
@@ -351,6 +360,11 @@ class DiskView:
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
         return _stat(found)
+
+    def statvfs(self, path: PathLike) -> SimulatedFileSystemStat:
+        self.stat(path)
+        total_bytes = self._disk.capacity_bytes or UNLIMITED_BYTES
+        return SimulatedFileSystemStat(1, total_bytes, max(total_bytes - self._disk.used_bytes, 0))
 
     def exists(self, path: PathLike) -> bool:
         self._check()

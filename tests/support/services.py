@@ -40,5 +40,5 @@ def services(**parts: Any) -> Services:
         "random": random.Random(1),
         "metrics": Metrics(),
     }
-    absent = {name: Absent(name) for name in ("metadata", "controller", "replica_manager", "group_coordinator")}
+    absent = {name: Absent(name) for name in ("metadata", "controller", "replica_manager", "group_coordinator", "log_manager")}
     return Services(**(given | absent | parts))

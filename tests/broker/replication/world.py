@@ -317,6 +317,7 @@ class World:
             metrics=self.metrics,
             metadata=self.metadata,
             replica_manager=self.replica_manager,
+            log_manager=self.logs,
         )
 
 
