@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.simulation.history import History
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.nemesis import CALLS_UNTIL_DEATH_MAX
+from tests.simulation.nemesis import CALLS_UNTIL_DEATH_MAX, CLOCK_JUMPS_S, FULL_ROOM_BYTES
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
 
@@ -24,9 +24,10 @@ CLUSTER_PROFILES: dict[str, tuple[str, ...]] = {
     "crashes": ("kill", "kill", "kill in a call", "kill all", "rolling restart", "pause"),
     "network": ("partition", "one-way partition", "cut pair", "reset", "slow network", "pause"),
     "power": ("power cut", "power cut", "power cut of all", "slow disk", "kill"),
+    "disk": ("disk error", "disk error", "full disk", "clock jump", "kill", "partition"),
     "everything": (
         "kill", "kill in a call", "kill all", "power cut", "pause", "partition", "one-way partition", "cut pair", "reset", "slow network",
-        "slow disk", "rolling restart",
+        "slow disk", "rolling restart", "disk error", "full disk", "clock jump",
     ),
 }  # fmt: skip
 CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in CLUSTER_PROFILES.values() for kind in kinds))
@@ -59,6 +60,9 @@ class ClusterNemesis:
             "reset": self._reset,
             "slow network": self._slow_network,
             "slow disk": self._slow_disk,
+            "disk error": self._fail_disk,
+            "full disk": self._fill_disk,
+            "clock jump": self._jump,
         }
 
     async def run(self, kinds: list[str], mean_interval_s: float) -> None:
@@ -79,6 +83,8 @@ class ClusterNemesis:
         self._network.heal_all()
         for node in self._nodes:
             node.slowness = 1.0
+            node.disk.write_error_share = node.disk.sync_error_share = 0.0
+            node.disk.capacity_bytes = None
             node.resume()
             node.start()
 
@@ -181,7 +187,23 @@ class ClusterNemesis:
         self._network.slowness = self._draw.choice((10.0, 50.0))
         self._later(2.0, lambda: setattr(self._network, "slowness", 1.0))
 
+    # -- of disks and clocks -----------------------------------------------------------------------------------------
+
     async def _slow_disk(self) -> None:
         node = self._draw.choice(self._nodes)
         node.slowness = self._draw.choice((10.0, 100.0, 1000.0))
         self._later(2.0, lambda: setattr(node, "slowness", 1.0))
+
+    async def _fail_disk(self) -> None:
+        disk = self._draw.choice(self._nodes).disk
+        what, shares = self._draw.choice((("write_error_share", (0.02, 0.2)), ("sync_error_share", (0.1, 0.5))))
+        setattr(disk, what, self._draw.choice(shares))
+        self._later(0.7, lambda: setattr(disk, what, 0.0))
+
+    async def _fill_disk(self) -> None:
+        disk = self._draw.choice(self._nodes).disk
+        disk.capacity_bytes = disk.used_bytes + self._draw.randrange(FULL_ROOM_BYTES)
+        self._later(0.7, lambda: setattr(disk, "capacity_bytes", None))
+
+    async def _jump(self) -> None:
+        self._draw.choice(self._nodes).clock.jump(self._draw.choice(CLOCK_JUMPS_S))

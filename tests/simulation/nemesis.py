@@ -18,6 +18,7 @@ from tests.simulation.node import Node
 DOWN_MEAN_S = 0.3
 CALLS_UNTIL_DEATH_MAX = 40
 FULL_ROOM_BYTES = 2_000
+CLOCK_JUMPS_S = (-1800.0, -5.0, -0.5, 0.5, 5.0, 1800.0)
 
 KINDS = (
     "kill", "kill in a call", "power cut", "power cut in a call", "pause", "reset", "cut link", "slow network", "slow disk", "cold cache",
@@ -112,7 +113,7 @@ class Nemesis:
         self._node.resume()
 
     async def _jump(self) -> None:
-        self._node.clock.jump(self._draw.choice((-1800.0, -5.0, -0.5, 0.5, 5.0, 1800.0)))
+        self._node.clock.jump(self._draw.choice(CLOCK_JUMPS_S))
 
     # -- of the network ------------------------------------------------------------------------------------------------
 
