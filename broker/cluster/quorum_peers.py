@@ -48,11 +48,10 @@ class QuorumPeers:
         if self._farewells:
             over = asyncio.Event()
             timer = self._clock.call_later(FAREWELL_MS, over.set)
-            everyone = asyncio.gather(*self._farewells)
-            everyone.add_done_callback(lambda _: over.set())
+            for farewell in self._farewells:
+                farewell.add_done_callback(lambda _: None if self._farewells else over.set())
             await over.wait()
             timer.cancel()
-            everyone.cancel()
         await self._connections.close()
 
     def _noted(self, on_answer: Callable[[Any | None], None]) -> Callable[[Any | None], None]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
 from broker.cluster.peer_connections import PeerConnections
-from broker.cluster.quorum_peers import QuorumPeers
+from broker.cluster.quorum_peers import FAREWELL_MS, QuorumPeers
 from broker.network.client import PeerConnection, State
 from broker.quorum.peers import Node
 from broker.quorum.raft import Outgoing
+from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from protocol.messages.vote import VoteRequest
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
@@ -28,6 +31,9 @@ class Connection:
         self, message: Any, on_answer: Callable[[Any | None], None], *, version: int | None = None, timeout_ms: int | None = None
     ) -> None:
         self.sent.append(message)
+
+    def close(self) -> None:
+        self.state = State.CLOSED
 
 
 class Room:
@@ -65,3 +71,21 @@ def test_the_end_of_a_connection_is_told_with_its_address() -> None:
     room.connection.on_lost()
 
     assert room.ended == [("peer", 9093)]
+
+
+async def test_a_farewell_that_nobody_answers_is_waited_for_a_moment_and_reported_by_nobody() -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    room = Room()
+    room.peers.send(Outgoing(PEER, 1, EndQuorumEpochRequest()), room.answers.append)
+
+    closing = asyncio.create_task(room.peers.close())
+    await asyncio.sleep(0)
+    assert room.connection.state is State.IDLE
+    room.clock.advance(FAREWELL_MS)
+    await closing
+    await asyncio.sleep(0)
+    gc.collect()
+
+    assert room.connection.state is State.CLOSED
+    assert reported == []
