@@ -176,9 +176,10 @@ class Raft:
         """Whether this replica's log has to be made durable before it goes on: observers acknowledge nothing."""
         return (self.is_voter or self.config.can_become_voter) and self.log.durable_end_offset < self.log.end_offset
 
-    def draw_election_deadline(self, now_ms: int) -> int:
+    def draw_election_deadline(self, now_ms: int, *, is_patient: bool = False) -> int:
+        """`is_patient`: a proven crash hurries nobody, for votes are given already, and wait for disks that may be slow."""
         timeout_ms = self.config.election_timeout_ms
-        if self._crash is not None:
+        if self._crash is not None and not is_patient:
             timeout_ms = min(timeout_ms, self._crash.election_timeout_ms)
         return now_ms + timeout_ms + (self._random.randrange(timeout_ms) if timeout_ms else 0)
 
@@ -272,7 +273,7 @@ class Raft:
         self._begin_election(now_ms)
 
     def become_candidate(self, now_ms: int) -> None:
-        self.state.become_candidate(self.voters, self.draw_election_deadline(now_ms))
+        self.state.become_candidate(self.voters, self.draw_election_deadline(now_ms, is_patient=True))
         self._begin_election(now_ms)
 
     def _begin_election(self, now_ms: int) -> None:

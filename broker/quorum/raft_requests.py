@@ -119,7 +119,7 @@ class RaftRequests:
                 )
             is_new = raft.state.vote.voted is None and isinstance(raft.state.role, (Unattached, Prospective))
             if is_granted and not partition.pre_vote and is_new:
-                raft.state.add_vote(candidate, raft.draw_election_deadline(now_ms))
+                raft.state.add_vote(candidate, raft.draw_election_deadline(now_ms, is_patient=True))
         facts = self._facts(request)
         raft.reply(request.token, messages.vote_response(facts, request.version, error or ErrorCode.NONE, is_granted=is_granted))
 

@@ -299,6 +299,23 @@ def test_a_voter_that_gave_its_pre_vote_after_a_proven_crash_lets_that_election_
     assert isinstance(room.raft.state.role, Prospective)
 
 
+def test_a_vote_that_was_given_after_a_proven_crash_is_waited_for_as_long_as_any() -> None:
+    """It waits for two disks. Who stands meanwhile deposes the one that was about to lead."""
+    voter, candidate = Room(), Room()
+    prove_crash(voter, 2)
+    assert voter.vote_request(3, 2, OffsetAndEpoch(0, 0)).vote_granted
+    prove_crash(candidate, 2)
+    candidate.pass_time(20)
+    facts = messages.LeaderFacts(1, -1, {}, LISTENER)
+    candidate.answer(last_vote_request(candidate), messages.vote_response(facts, 2, ErrorCode.NONE, is_granted=True))
+
+    voter.pass_time(ELECTION_MS - 1)
+    candidate.pass_time(ELECTION_MS - 1)
+
+    assert isinstance(voter.raft.state.role, Unattached)
+    assert isinstance(candidate.raft.state.role, Candidate)
+
+
 def test_votes_that_were_shared_after_a_proven_crash_are_cast_anew_soon() -> None:
     room = Room()
     prove_crash(room, 2)
