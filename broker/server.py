@@ -227,7 +227,7 @@ class Broker:
         controller = self._controller = ControllerClient(forwarding, metadata, config, self._clock, on_busy=self._collection_pause.note)
         self._undo.append(controller.close)
         # Subscribed now, they see each partition once, with the leader epoch of this start.
-        replica_manager = self._make_replica_manager(metadata, log_manager, channel)
+        replica_manager = self._make_replica_manager(metadata, log_manager, channel, lifecycle)
         coordinator = self._make_coordinator(metadata, replica_manager)
         background = Background(config, self._clock, log_manager, replica_manager, self.run_blocking)
         background.start()
@@ -475,7 +475,9 @@ class Broker:
         self._undo.append(worker.close)
         return worker
 
-    def _make_replica_manager(self, metadata: MetadataCache, log_manager: LogManager, channel: ControllerChannel) -> ReplicaManager:
+    def _make_replica_manager(
+        self, metadata: MetadataCache, log_manager: LogManager, channel: ControllerChannel, lifecycle: BrokerLifecycle
+    ) -> ReplicaManager:
         inter_broker = self._inter_broker = InterBroker(self.config, metadata, channel, self._platform, self._suspects)
         replica_manager = ReplicaManager(
             config=self.config,
@@ -489,6 +491,7 @@ class Broker:
             fetchers=inter_broker.fetchers,
             on_log_dir_failure=log_manager.mark_offline,
             on_append_bug=lambda: self.request_stop(1, "an append failed unexpectedly"),
+            on_misplaced=lifecycle.assign_directory,
             on_busy=self._collection_pause.note,
         )
         self._replica_manager = inter_broker.replica_manager = replica_manager

@@ -174,6 +174,11 @@ class LogManager:
     def online_directories(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if not directory.is_offline]
 
+    def find_directory_id(self, log_dir: str) -> bytes | None:
+        """The id of the log directory at that path; None where it has none."""
+        found = next((each.meta for each in self.directories if each.meta is not None and str(each.path) == log_dir), None)
+        return None if found is None else found.directory_id
+
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def find_log(self, topic: str, partition: int) -> Log | None:
@@ -182,9 +187,12 @@ class LogManager:
     def logs(self) -> list[Log]:
         return list(self._logs.values())
 
-    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """The partition's log, made if it is not there, in the directory with the fewest logs. StorageError when no disk takes it, and
-        when the log that is there is another topic's of that name: its records are not this topic's.
+    def create_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int, directory_id: bytes | None = None
+    ) -> Log:
+        """The partition's log, made if it is not there, in the directory of that id or, if none that is online has it, in the one with
+        the fewest logs. StorageError when no disk takes it, and when the log that is there is another topic's of that name: its records
+        are not this topic's.
 
         No checkpoint names it: entries go with their logs. While a log of that name `is_leaving`, this blocks until it has left."""
         found = self.find_log(topic, partition)
@@ -195,7 +203,7 @@ class LogManager:
             return found
         if (leaving := self._leaving.get((topic, partition))) is not None:
             self._remove_now([leaving.work])
-        directory = self._directory_for_new_log()
+        directory = self._directory_for_new_log(directory_id)
         path = directory.path / partition_directory_name(topic, partition)
         try:
             with storage_errors("create", path), suppress(FileExistsError):
@@ -405,12 +413,15 @@ class LogManager:
             else:
                 self.removed(work)
 
-    def _directory_for_new_log(self) -> LogDirectory:
+    def _directory_for_new_log(self, directory_id: bytes | None) -> LogDirectory:
         online = self.online_directories
         if not online:
             raise StorageError("no log directory is online")
         if len(online) == 1:
             return online[0]
+        for directory in online:
+            if directory_id is not None and directory.meta is not None and directory.meta.directory_id == directory_id:
+                return directory
         counts = Counter(log.log_dir for log in self._logs.values())
         return min(online, key=lambda directory: counts[str(directory.path)])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.clock import Clock, Timer, pause
 from broker.controller.channel import ControllerChannel
@@ -29,6 +29,9 @@ from protocol.messages.assign_replicas_to_dirs import (
 )
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+
+if TYPE_CHECKING:
+    from broker.lifecycle.directory_assignments import DirectoryAssignments
 
 logger = logging.getLogger("barnabas.lifecycle")
 
@@ -94,6 +97,7 @@ class BrokerLifecycle:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_awaited = False  # by another broker that shuts down
         self._is_closed = False
+        self._assignments: DirectoryAssignments | None = None
 
     # -- the start -------------------------------------------------------------------------------------------------
 
@@ -198,6 +202,16 @@ class BrokerLifecycle:
         self._offline_log_dirs.append(directory_id)
         self._begin({LOST_DIRECTORY: list(lost)})
 
+    def assign_directory(self, topic_id: bytes, index: int, directory_id: bytes, on_accepted: Callable[[], None] | None = None) -> None:
+        """As DirectoryAssignments.assign. Without waiting."""
+        if self._is_closed:
+            return
+        if self._assignments is None:
+            from broker.lifecycle.directory_assignments import DirectoryAssignments  # few brokers have several log directories
+
+            self._assignments = DirectoryAssignments(self._channel, self._metadata, self._clock, lambda: self._epoch)
+        self._assignments.assign((topic_id, index), directory_id, on_accepted)
+
     def _beat(self) -> None:
         if not self._tasks:  # else the last one was not answered yet
             self._begin({})
@@ -232,6 +246,15 @@ class BrokerLifecycle:
             await self._send_heartbeat()
         except KafkaError as error:
             logger.warning("the controller cannot be told of this broker: %s", error)
+            self._assign_later(lost)
+
+    def _assign_later(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
+        """The next heartbeat tells of the directory again, and not of replicas in it that the controller believes to be elsewhere."""
+        for directory_id, placed in lost.items():
+            for name, index in placed:
+                topic = self._metadata.topics.get(name)
+                if topic is not None:
+                    self.assign_directory(topic.topic_id, index, directory_id)
 
     async def _send_heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
@@ -252,6 +275,8 @@ class BrokerLifecycle:
             self._timer.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
+        if self._assignments is not None:
+            await self._assignments.stop()
         if self._epoch < 0 or not self._config.controlled_shutdown_enable:
             return
         deadline_ms = self._clock.monotonic_ms() + SHUTDOWN_MAX_MS

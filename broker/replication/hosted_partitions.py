@@ -17,7 +17,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.clock import Clock
-    from broker.metadata.image import PartitionChange
+    from broker.metadata.image import PartitionChange, PartitionImage
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metrics import Metrics
     from broker.replication.partition import Partition, PartitionEnvironment
@@ -32,7 +32,8 @@ class HostedPartitions:
     Hot paths read `topics` directly, to save a call; only this class changes it. `make_on_demand(topic, partition)` makes a partition that
     the metadata knows and that waits to be made, or returns None. `on_disk_failure(directory, error)` is told when the disk of an open
     log fails, `on_flush_due(partition)` when a leader with flush.messages=1 begins with records that are not durable: nothing of them would
-    be committed before the next append."""
+    be committed before the next append. `on_misplaced(topic_id, index, directory_id)` is told of a replica whose log is in another log
+    directory than the metadata say, by the id of that directory."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class HostedPartitions:
         make_on_demand: Callable[[str, int], Partition | None],
         on_disk_failure: Callable[[Path, StorageError], None],
         on_flush_due: Callable[[Partition], None],
+        on_misplaced: Callable[[bytes, int, bytes], None] | None = None,
     ) -> None:
         self.node_id = node_id
         self.topics: dict[str, dict[int, Partition]] = {}
@@ -58,6 +60,7 @@ class HostedPartitions:
         self._make_on_demand = make_on_demand
         self._on_disk_failure = on_disk_failure
         self._on_flush_due = on_flush_due
+        self._on_misplaced = on_misplaced
         self._unopened: set[tuple[str, int]] = set()  # replicas of this broker whose log could not be opened or made
 
     def __iter__(self) -> Iterator[Partition]:
@@ -89,9 +92,14 @@ class HostedPartitions:
         if (topic.name, index) in self._unopened:
             return None  # offline until the next start, as in Kafka
         try:
-            partition = self.find(topic.name, index) or self._open(topic.name, index, topic.topic_id)
+            known = find_directory(image, self.node_id)
+            partition = self.find(topic.name, index) or self._open(topic.name, index, topic.topic_id, known)
             if partition.is_offline:
                 return None
+            if self._on_misplaced is not None and known is not None:
+                directory_id = self._log_manager.find_directory_id(partition.log.log_dir)
+                if directory_id is not None and directory_id != known:
+                    self._on_misplaced(topic.topic_id, index, directory_id)
             if image.leader == self.node_id:
                 partition.make_leader(image, now_ms=self._clock.monotonic_ms())
                 if partition.waits_for_flush and partition.is_flush_due:
@@ -121,15 +129,15 @@ class HostedPartitions:
         self._unopened = {key for key in self._unopened if key[0] not in names}
         return [partition for name in names for partition in self.topics.pop(name, {}).values()]
 
-    def _open(self, topic: str, index: int, topic_id: bytes) -> Partition:
-        """A Partition over its log, which is made if this broker has none of that topic id yet."""
+    def _open(self, topic: str, index: int, topic_id: bytes, directory_id: bytes | None) -> Partition:
+        """A Partition over its log, which is made if this broker has none of that topic id yet, in that directory if it is online."""
         partition_log = self._log_manager.find_log(topic, index)
         if partition_log is None:
             logs = self._log_manager
             if self.is_loading and len(logs.online_directories) < len(logs.directories):
                 # Made anew in another directory it would answer with offsets from 0 and hide every acknowledged record.
                 raise StorageError("its log may lie in a directory that is offline")
-            partition_log = logs.create_log(topic, index, topic_id, self._metadata.log_config(topic), self._clock.now_ms())
+            partition_log = logs.create_log(topic, index, topic_id, self._metadata.log_config(topic), self._clock.now_ms(), directory_id)
         from broker.replication.partition import Partition  # only now: a start without partitions does not need it
 
         partition = Partition(
@@ -143,3 +151,10 @@ class HostedPartitions:
         )
         self.topics.setdefault(topic, {})[index] = partition
         return partition
+
+
+def find_directory(image: PartitionImage, node_id: int) -> bytes | None:
+    """The id of the log directory that holds the node's replica, as the metadata say; None where they do not (before KIP-858)."""
+    if len(image.directories) != len(image.replicas) or node_id not in image.replicas:
+        return None
+    return image.directories[image.replicas.index(node_id)]

@@ -47,6 +47,7 @@ class ReplicaManager:
     `fetchers` learn which partitions follow which leader.
     `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop.
     `on_log_dir_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline.
+    `on_misplaced`: as HostedPartitions.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ReplicaManager:
         fetchers: FetcherControl | None = None,
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
         on_append_bug: Callable[[], None] | None = None,
+        on_misplaced: Callable[[bytes, int, bytes], None] | None = None,
         on_busy: OnBusy = ignore_busy,
     ) -> None:
         self.node_id = node_id
@@ -87,6 +89,7 @@ class ReplicaManager:
             make_on_demand=lambda topic, partition: self._follower.make_on_demand(topic, partition),
             on_disk_failure=self.fail_log_dir,
             on_flush_due=lambda partition: self.request_flush((partition,)),
+            on_misplaced=on_misplaced,
         )
         self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, on_log_dir_failure)
         self._follower = MetadataFollower(

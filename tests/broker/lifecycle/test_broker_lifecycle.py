@@ -201,6 +201,26 @@ async def test_a_heartbeat_is_sent_each_interval_and_says_what_was_lost() -> Non
     assert world.controller.asked[3].offline_log_dirs == [HERE]
 
 
+async def test_lost_replicas_are_told_again_until_a_controller_hears_of_them() -> None:
+    """It may believe them to be in another directory, which the next heartbeat does not tell of."""
+    world = World()
+    topic = [TopicRecord(name="t", topic_id=TOPIC_ID), PartitionRecord(partition_id=0, topic_id=TOPIC_ID, replicas=[1], isr=[1], leader=1)]
+    world.metadata.apply_committed(topic)
+    await world.start()
+    world.controller.asked.clear()
+    world.controller.errors = [ErrorCode.NOT_CONTROLLER] * 2
+
+    world.lifecycle.lose_directory(HERE, [("t", 0)])
+    for _ in range(10):
+        await let_run()
+        world.clock.advance(100)
+    await let_run()
+    await world.lifecycle.stop()
+
+    told = [request.directories[0].id for request in world.controller.asked if isinstance(request, AssignReplicasToDirsRequest)]
+    assert told[:3] == [LOST_DIRECTORY] * 3
+
+
 async def test_a_stop_waits_for_leave_and_no_heartbeat_follows() -> None:
     world = World()
     await world.start()

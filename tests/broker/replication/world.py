@@ -163,13 +163,18 @@ class DirectoryLogs:
     def find_log(self, topic: str, partition: int) -> Log | None:
         return self.logs.get((topic, partition))
 
-    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+    def create_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int, directory_id: bytes | None = None
+    ) -> Log:
         directory = self.directory / f"{topic}-{partition}"
         if self.directory.is_file():
             raise StorageError("not a directory", path=self.directory)
         directory.mkdir(parents=True)
         log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
         return log
+
+    def find_directory_id(self, log_dir: str) -> bytes | None:
+        return None
 
     def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         for key in partitions:
@@ -192,6 +197,7 @@ class World:
         self.told_busy: list[bool] = []
         self.fetchers = NotedFetchers()
         self.failed_log_dirs: list[Path] = []
+        self.misplaced: list[tuple[bytes, int, bytes]] = []
         self.config = ServerConfig(**settings)
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=NODE_ID, config=self.config)
         self.metrics = Metrics()
@@ -207,6 +213,7 @@ class World:
             fetchers=self.fetchers,
             alter_isr=None if is_alone else lambda proposal, on_answer: self.alter_isr(proposal, on_answer),
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
+            on_misplaced=lambda *replica: self.misplaced.append(replica),
             on_busy=lambda work, is_busy: self.told_busy.append(is_busy),
         )
         self.metadata.subscribe(self.replica_manager.apply)
