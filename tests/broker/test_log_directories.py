@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker.metadata.record_format import read_metadata_batches
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.stored.metadata_records import PartitionChangeRecord, PartitionRecord
 from storage.meta_properties import read_meta_properties
 from tests.broker.test_server import one_line, serve
+from tests.clients.topics import eventually
 from tests.faults.test_full_disk import PARTITIONS, TOPIC, count_records, produce
 from tests.support.broker import BrokerProcess
 from tests.support.wire import WireClient
@@ -26,6 +29,17 @@ def describe(broker: BrokerProcess) -> dict[int, tuple[int, list[int], ErrorCode
     return {
         each.partition_index: (each.leader_id, each.offline_replicas, ErrorCode(each.error_code)) for each in answer.topics[0].partitions
     }
+
+
+def known_directories(metadata_log_dir: Path) -> dict[int, bytes]:
+    """In which directory each partition's replica is, as the metadata log says."""
+    known: dict[int, bytes] = {}
+    content = (metadata_log_dir / "__cluster_metadata-0" / "00000000000000000000.log").read_bytes()
+    for committed in read_metadata_batches(memoryview(content), "the metadata log"):
+        for record in committed.records:
+            if isinstance(record, PartitionRecord | PartitionChangeRecord) and record.directories:
+                known[record.partition_id] = record.directories[0]
+    return known
 
 
 def partitions_in(log_dir: Path) -> set[int]:
@@ -65,6 +79,33 @@ def test_directory_that_cannot_be_used_is_left_out_of_a_start_and_taken_back_by_
     assert len(lost) == PARTITIONS // 2 and refused == lost
     assert without == {index: OFFLINE if index in lost else ONLINE for index in range(PARTITIONS)}
     assert again == dict.fromkeys(range(PARTITIONS), ONLINE)
+    assert counts == acked
+
+
+def test_the_metadata_say_where_replicas_are_also_those_that_were_moved_by_hand(tmp_path: Path) -> None:
+    """Whoever moves a partition's directory to another disk while the broker is stopped; KIP-858."""
+    broker, *log_dirs = make_broker(tmp_path)
+    broker.start()
+    ids = {path: meta.directory_id for path in log_dirs if (meta := read_meta_properties(path)) is not None}
+
+    def are_known() -> bool:
+        return known_directories(log_dirs[0]) == {index: ids[path] for path in log_dirs for index in partitions_in(path)}
+
+    acked: dict[int, int] = {}
+    with WireClient(broker.host, broker.port) as client:
+        client.request(CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)]), 5)
+        assert {produce(client, index, acked) for index in range(PARTITIONS)} == {ErrorCode.NONE}
+    eventually(are_known)
+    broker.stop()
+    moved = min(partitions_in(log_dirs[0]))
+    (log_dirs[0] / f"{TOPIC}-{moved}").rename(log_dirs[1] / f"{TOPIC}-{moved}")
+
+    broker.start()
+    with WireClient(broker.host, broker.port) as client:
+        counts = {index: count_records(client, index) for index in range(PARTITIONS)}
+    broker.stop()
+
+    assert are_known() and moved in partitions_in(log_dirs[1])
     assert counts == acked
 
 
