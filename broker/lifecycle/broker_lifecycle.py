@@ -269,7 +269,9 @@ class BrokerLifecycle:
     # -- the stop --------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Hand leaderships over where others can take them, then stop. Stops also if the controller does not answer."""
+        """Hand leaderships over where others can take them, then stop. Stops also if the controller does not answer. Once is enough."""
+        if self._is_closed:
+            return
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
