@@ -97,11 +97,11 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 }
 
 KEPT_SEEDS: dict[str, int] = {
-    "skip_the_epoch_check": 21,
-    "truncate_to_the_high_watermark": 19,
-    "acknowledge_below_the_minimum_isr": 0,
+    "skip_the_epoch_check": 20,
+    "truncate_to_the_high_watermark": 62,
+    "acknowledge_below_the_minimum_isr": 29,
     "acknowledge_what_the_leader_alone_has": 0,
-    "vote_for_shorter_logs": 19,
+    "vote_for_shorter_logs": 12,
 }
 
 
