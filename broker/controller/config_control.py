@@ -151,11 +151,18 @@ class ConfigControl:
         fixed = [config.name for config in resource.configs if _is_static(config.name)]
         if fixed:
             raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-        unserved = [config.name for config in resource.configs if config.name not in DYNAMIC_TOPIC_DEFAULTS]
+        # To delete what was never set changes nothing: kafka-reassign-partitions --verify does so with the throttles of each broker.
+        unserved = [
+            config.name
+            for config in resource.configs
+            if config.name not in DYNAMIC_TOPIC_DEFAULTS and (config.config_operation != AlterOperation.DELETE or config.name in current)
+        ]
         if unserved:
             raise _invalid_request(f"This broker does not change these configs while it runs: [{', '.join(unserved)}]")
         changes: dict[str, str | None] = {}
         for config in resource.configs:
+            if config.name not in DYNAMIC_TOPIC_DEFAULTS:
+                continue
             value = changes[config.name] = _new_value(config, current.get(config.name), SERVER_PROPERTIES)
             if value is not None:
                 _check_broker_value(config.name, value)

@@ -14,19 +14,14 @@ from tests.support.process import ServerProcess
 
 GROUPS = "consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
-REASSIGN = "reassign.ReassignPartitionsCommand"
 PATIENCE_S = 10.0  # far below the tools' own timeouts of 30 s and a minute
 
 TOOLS = [
-    ("MetadataQuorumCommand", "describe --status", "DESCRIBE_QUORUM"),
-    ("LeaderElectionCommand", "--election-type preferred --all-topic-partitions", "ELECT_LEADERS"),
     ("DeleteRecordsCommand", "--offset-json-file OFFSETS", "DELETE_RECORDS"),
-    ("FeatureCommand", "upgrade --feature group.version=1", "UPDATE_FEATURES"),
     ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),
     ("TransactionsCommand", "describe-producers --topic TOPIC --partition 0", "DESCRIBE_PRODUCERS"),
     ("AclCommand", "--list", "DESCRIBE_ACLS"),
     ("ClientMetricsCommand", "--list", "LIST_CONFIG_RESOURCES"),
-    (REASSIGN, "--list", "LIST_PARTITION_REASSIGNMENTS"),
     (GROUPS, "--delete --group nobody", "DELETE_GROUPS"),
     (GROUPS, "--delete-offsets --group nobody --topic TOPIC", "OFFSET_DELETE"),
     (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),

@@ -146,10 +146,12 @@ class KeptLogs(DirectoryLogs):
         super().__init__(directory)
         self._is_durable = is_durable
 
-    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+    def create_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int, directory_id: bytes | None = None
+    ) -> Log:
         directory = self.directory / f"{topic}-{partition}"
         if not directory.exists():
-            return super().create_log(topic, partition, topic_id, config, now_ms)
+            return super().create_log(topic, partition, topic_id, config, now_ms, directory_id)
         log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
         if self._is_durable:
             log.flush()
