@@ -5,18 +5,17 @@ stepped with requests, responses and the time, and says through `take_ready` wha
 the vote before anything of the same Ready is sent, and tell `log_is_durable` when the log is. So nothing is promised that a power cut
 could take back: a vote is on the disk before its answer leaves, and a voter's next fetch, which acknowledges, waits for its own fsync.
 
-Raft holds the roles together: what is sent when, and proposals. RaftRequests answers requests, RaftResponses takes answers.
+Raft holds the changes of role, and proposals. RaftRoles does what is due in each role, RaftRequests answers requests, RaftResponses takes
+answers.
 
 Source: org.apache.kafka.raft.KafkaRaftClient.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from broker.quorum.leader_crash import LeaderCrash
@@ -36,7 +35,6 @@ logger = logging.getLogger("barnabas.quorum")
 KRAFT_VERSIONS = (0, 1)
 """The range of kraft.version that this node supports (inclusive); from 1 on the voters are in the log."""
 RECONFIGURABLE = 1
-POLL_STEPS_MAX = 8  # changes of role at one moment: from follower to leader, in a quorum of one, takes three
 
 
 class RaftConfig(NamedTuple):
@@ -185,15 +183,6 @@ class Raft:
 
     # -- what the driver calls -------------------------------------------------------------------------------------
 
-    def poll(self, now_ms: int) -> int:
-        """Do what is due; returns when to call again (ms), at the latest. To be called after everything else too."""
-        for _ in range(POLL_STEPS_MAX):
-            role = self.state.role
-            wake_ms = self._poll_role(now_ms)
-            if self.state.role is role:
-                return wake_ms
-        return now_ms
-
     def take_ready(self) -> Ready:
         ready, self._ready = self._ready, Ready()
         if self.state.is_vote_changed:
@@ -216,7 +205,7 @@ class Raft:
         return self.log.append_records(records, epoch=epoch, now_ms=now_ms)
 
     def resign(self, epoch: int) -> None:
-        """Give up the leadership of `epoch`, at the next poll."""
+        """Give up the leadership of `epoch`, at the next poll of the roles."""
         leadership = self.state.leadership
         if leadership is not None and leadership.epoch == epoch:
             leadership.is_resigning = True
@@ -264,6 +253,14 @@ class Raft:
         self.state.become_follower(epoch, leader_id, endpoints, now_ms=now_ms, fetch_timeout_ms=fetch_timeout_ms)
         self.peers.reset()
         logger.info("the metadata quorum's epoch %d is led by node %d", epoch, leader_id)
+
+    def become_resigned(self, leadership: Leadership, now_ms: int) -> None:
+        """Lead no more; the others are told, its likeliest successors first."""
+        self._log_leadership("resigning from epoch %d of the metadata quorum", leadership.epoch)
+        voters, successors = self.voters, leadership.successors()
+        self._leave_leadership()
+        self.state.become_resigned(voters, successors, self.draw_election_deadline(now_ms))
+        self.peers.reset()
 
     def become_prospective(self, now_ms: int) -> None:
         if self._crash is not None:
@@ -350,12 +347,6 @@ class Raft:
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    @functools.cached_property
-    def _messages(self) -> ModuleType:
-        from broker.quorum import raft_messages  # the start of a quorum of one, which sends nothing, need not load them
-
-        return raft_messages
-
     def reply(self, token: Any, response: Any) -> None:
         self._ready.replies.append(Reply(token, response))
 
@@ -369,123 +360,6 @@ class Raft:
         """KeyError when the peer has no address on our listener."""
         host, port = endpoints[self.config.listener_name]
         return Node(node_id, host, port)
-
-    def fetch_request(self) -> Any:
-        return self._messages.fetch_request(self.config.cluster_id, self.epoch, self.config.me, self.log_end, self.high_watermark)
-
-    # -- roles -----------------------------------------------------------------------------------------------------
-
-    def _poll_role(self, now_ms: int) -> int:
-        role = self.state.role
-        if isinstance(role, Leadership):
-            return self._poll_leader(role, now_ms)
-        if isinstance(role, (Candidate, Prospective)):
-            return self._poll_nominee(role, now_ms)
-        if isinstance(role, Follower):
-            return self._poll_follower(role, now_ms)
-        if isinstance(role, Unattached):
-            return self._poll_unattached(role, now_ms)
-        return self._poll_resigned(role, now_ms)
-
-    def _poll_leader(self, role: Leadership, now_ms: int) -> int:
-        if self.is_stopping or role.is_resigning or now_ms >= role.check_quorum_deadline_ms:
-            self._log_leadership("resigning from epoch %d of the metadata quorum", role.epoch)
-            voters, successors = self.voters, role.successors()
-            self._leave_leadership()
-            self.state.become_resigned(voters, successors, self.draw_election_deadline(now_ms))
-            self.peers.reset()
-            return now_ms
-        role.forget_silent_observers(now_ms)
-        wake_ms = min(role.check_quorum_deadline_ms, role.begin_quorum_deadline_ms)
-        if now_ms >= role.begin_quorum_deadline_ms:
-            for key in role.voters_to_notify(now_ms):
-                self._send_to_voter(key, lambda key=key: self._begin_quorum_request(key), now_ms)  # type: ignore[misc]
-            wake_ms = min(role.check_quorum_deadline_ms, role.begin_quorum_deadline_ms)
-        return wake_ms if role.change is None else min(wake_ms, role.change.deadline_ms)
-
-    def _poll_nominee(self, role: Candidate | Prospective, now_ms: int) -> int:
-        if now_ms >= role.election_deadline_ms and not self.is_stopping:
-            if isinstance(role, Candidate):
-                self.become_prospective(now_ms)
-            else:
-                self.end_lost_election(now_ms)
-            return now_ms
-        wake_ms = role.election_deadline_ms if not self.is_stopping else NEVER_MS
-        if not role.election.is_lost:
-            for key in role.election.unanswered:
-                wake_ms = min(wake_ms, self._send_to_voter(key, lambda key=key: self._vote_request(key), now_ms))  # type: ignore[misc]
-        return wake_ms
-
-    def _poll_follower(self, role: Follower, now_ms: int) -> int:
-        if self.is_stopping:
-            return NEVER_MS
-        if not self.is_voter:
-            return self._poll_observer(role, now_ms)
-        if now_ms >= role.fetch_deadline_ms:
-            self.become_prospective(now_ms)
-            return now_ms
-        if now_ms >= role.update_voter_deadline_ms:
-            leader = self._leader_node()
-            is_due = self.voters.needs_update(self.as_voter) if self.kraft_version >= RECONFIGURABLE else not role.has_updated_leader
-            if not is_due or self.peers.is_ready(leader, now_ms):
-                role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
-            if is_due:
-                return min(self.send(leader, self._update_voter_request, now_ms), role.fetch_deadline_ms)
-        return min(self._fetch(role, now_ms), role.fetch_deadline_ms)
-
-    def _poll_observer(self, role: Follower, now_ms: int) -> int:
-        wants_to_join = self.config.auto_join and self.config.can_become_voter and self.kraft_version >= RECONFIGURABLE
-        if wants_to_join and now_ms >= role.update_voter_deadline_ms:
-            leader = self._leader_node()
-            if self.peers.is_ready(leader, now_ms):
-                role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
-            namesake = self.voters.find(self.config.me.node_id)
-            if namesake is not None:  # this node with another disk: that voter will never vote again
-                key = namesake.key
-                return self.send(leader, lambda: self._messages.remove_voter_request(self.config.cluster_id, key), now_ms)
-            return self.send(leader, self._add_voter_request, now_ms)
-        return self._fetch(role, now_ms)
-
-    def _fetch(self, role: Follower, now_ms: int) -> int:
-        """Fetch from the leader, or, where it does not answer, ask the bootstrap servers for another."""
-        if self.needs_flush:
-            return NEVER_MS  # the fetch would acknowledge what is not durable; `poll` is called after the flush
-        leader = self._leader_node()
-        if self.peers.has_timed_out(leader, now_ms):
-            self.peers.reset(leader)
-            return self._fetch_from_bootstrap(now_ms)
-        if self.peers.is_backing_off(leader, now_ms):
-            return self._fetch_from_bootstrap(now_ms)
-        if self.peers.has_request_under_way(now_ms):
-            return self.peers.earliest_wait_ms(now_ms)
-        return self.send(leader, lambda: self._fetch_or_snapshot_request(role), now_ms)
-
-    def _fetch_from_bootstrap(self, now_ms: int) -> int:
-        node = self.peers.find_bootstrap(now_ms)
-        return self.peers.earliest_wait_ms(now_ms) if node is None else self.send(node, self.fetch_request, now_ms)
-
-    def _poll_unattached(self, role: Unattached, now_ms: int) -> int:
-        if self.is_stopping:
-            return NEVER_MS
-        if self.is_voter and now_ms >= role.election_deadline_ms:
-            self.become_prospective(now_ms)
-            return now_ms
-        if self.needs_flush:
-            return role.election_deadline_ms
-        return min(self._fetch_from_bootstrap(now_ms), role.election_deadline_ms)
-
-    def _poll_resigned(self, role: Resigned, now_ms: int) -> int:
-        if now_ms >= role.election_deadline_ms and not self.is_stopping:
-            self.become_unattached(self.epoch + 1, now_ms)
-            return now_ms
-        wake_ms = role.election_deadline_ms if not self.is_stopping else NEVER_MS
-        for node_id in list(role.unacknowledged):
-            voter = self.voters.find(node_id)
-            if voter is None:
-                del role.unacknowledged[node_id]
-            else:
-                wake_ms = min(wake_ms, self._send_to_voter(voter.key, lambda: self._end_quorum_request(role), now_ms))
-        return wake_ms
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -566,43 +440,3 @@ class Raft:
         if leadership is not None:
             self.on_leadership_lost(leadership.change)
             leadership.change = None
-
-    def _leader_node(self) -> Node:
-        return self.node_of(self.state.leader_id, self.state.leader_endpoints)
-
-    def _send_to_voter(self, key: ReplicaKey, make_request: Callable[[], Any], now_ms: int) -> int:
-        endpoints = self.voters.endpoints_of(key.node_id)
-        if self.config.listener_name not in endpoints:
-            return NEVER_MS
-        return self.send(self.node_of(key.node_id, endpoints), make_request, now_ms)
-
-    def _vote_request(self, to: ReplicaKey) -> Any:
-        is_pre_vote = isinstance(self.state.role, Prospective)
-        return self._messages.vote_request(self.config.cluster_id, self.epoch, self.config.me, to, self.log_end, is_pre_vote=is_pre_vote)
-
-    def _begin_quorum_request(self, to: ReplicaKey) -> Any:
-        return self._messages.begin_quorum_epoch_request(
-            self.config.cluster_id, self.epoch, self.config.me.node_id, self.config.endpoints, to
-        )
-
-    def _end_quorum_request(self, role: Resigned) -> Any:
-        return self._messages.end_quorum_epoch_request(
-            self.config.cluster_id, self.epoch, self.config.me.node_id, self.config.endpoints, role.successors
-        )
-
-    def _fetch_or_snapshot_request(self, role: Follower) -> Any:
-        if role.fetching_snapshot is None:
-            return self.fetch_request()
-        return self._messages.fetch_snapshot_request(
-            self.config.cluster_id, self.epoch, self.config.me, role.fetching_snapshot, role.snapshot_position
-        )
-
-    def _update_voter_request(self) -> Any:
-        return self._messages.update_voter_request(
-            self.config.cluster_id, self.epoch, self.config.me, self.config.endpoints, KRAFT_VERSIONS
-        )
-
-    def _add_voter_request(self) -> Any:
-        return self._messages.add_voter_request(
-            self.config.cluster_id, self.config.answer_timeout_ms, self.config.me, self.config.endpoints
-        )

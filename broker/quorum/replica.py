@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.quorum.raft import Outgoing, Raft, RaftConfig, Ready
 from broker.quorum.raft_log import ControlRecord, RaftLog
+from broker.quorum.raft_roles import RaftRoles
 from broker.quorum.raft_state import Vote
 from broker.quorum.voter_changes import VoterChange
 
@@ -36,6 +37,7 @@ class RaftReplica:
         now_ms: int,
     ) -> None:
         self.raft = Raft(config, log, vote, control_records, random_source=random_source, now_ms=now_ms)
+        self._roles = RaftRoles(self.raft)
         self.on_high_watermark: Callable[[], None] = lambda: None
         self.wake_ms = now_ms
         self._exchange: RaftExchange | None = None
@@ -92,13 +94,13 @@ class RaftReplica:
         end_offset = self.raft.log.end_offset
         if self._exchange is not None:
             self._exchange.voters.expire(now_ms)
-        wake_ms = self.raft.poll(now_ms)
+        wake_ms = self._roles.poll(now_ms)
         while self._has_progress or self.raft.log.end_offset != end_offset:
             self._has_progress = False
             end_offset = self.raft.log.end_offset
             if self._exchange is not None:
                 self._exchange.requests.progress(now_ms)  # a fetch that is answered may move the high watermark, which others wait for
-            wake_ms = min(wake_ms, self.raft.poll(now_ms))
+            wake_ms = min(wake_ms, self._roles.poll(now_ms))
         self.wake_ms = wake_ms if self._exchange is None else min(wake_ms, self._exchange.requests.expire(now_ms))
 
     def take_ready(self) -> Ready:
