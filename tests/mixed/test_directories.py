@@ -33,4 +33,4 @@ def test_a_controller_of_the_other_kind_notes_where_replicas_are(tmp_path: Path,
             places = {int(each.name.rpartition("-")[2]): ids[path] for path in log_dirs for each in path.glob(f"{TOPIC}-*")}
             return len(places) == PARTITIONS and len(set(places.values())) == 2 and known_directories(metadata_log_dir) == places
 
-        cluster.wait_for(are_known, "the metadata to say where each replica is")
+        assert cluster.wait_for(are_known, "the metadata to say where each replica is")
