@@ -92,9 +92,11 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._is_alone = is_alone
         self._epoch = -1
+        self._request: BrokerRegistrationRequest | None = None  # what this broker is registered by
         self._offline_log_dirs: list[bytes] = []
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_unregistered = False  # by somebody, while it lives
         self._is_awaited = False  # by another broker that shuts down
         self._is_closed = False
         self._assignments: DirectoryAssignments | None = None
@@ -114,7 +116,8 @@ class BrokerLifecycle:
 
         `endpoints` are the advertised listeners for clients, `log_dirs` the ids of the online log directories, `replicas` what is in
         them, `previous_epoch` the one of the last clean stop. Raises KafkaError when the controller refuses this broker."""
-        self._epoch = await self._register(self._registration(incarnation_id, endpoints, log_dirs, previous_epoch))
+        self._request = self._registration(incarnation_id, endpoints, log_dirs, previous_epoch)
+        self._epoch = await self._register(self._request)
         if replicas is not None:
             await self._assign(self._misplaced(replicas))
         while (await self._send_heartbeat()).is_fenced:
@@ -219,11 +222,14 @@ class BrokerLifecycle:
         self._timer = self._clock.call_later(interval_ms, self._beat)
 
     def _note_brokers(self, delta: MetadataDelta) -> None:
-        """A broker that begins to shut down waits for this one's heartbeat."""
+        """A broker that begins to shut down waits for this one's heartbeat; and one that was unregistered while it lives registers anew."""
         was_awaited = self._is_awaited
         if not delta.changed_brokers or self._is_closed:
             return
         own_id = self._metadata.node_id
+        if own_id in delta.changed_brokers and own_id not in self._metadata.brokers:
+            self._is_unregistered = True
+            self._begin({})
         self._is_awaited = any(
             broker.is_in_controlled_shutdown and not broker.is_fenced
             for broker in self._metadata.brokers.values()
@@ -242,11 +248,24 @@ class BrokerLifecycle:
 
     async def _report_lost_replicas(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
         try:
+            if self._is_unregistered:
+                await self._register_anew()
             await self._assign(lost)
             await self._send_heartbeat()
         except KafkaError as error:
             logger.warning("the controller cannot be told of this broker: %s", error)
             self._assign_later(lost)
+
+    async def _register_anew(self) -> None:
+        """Somebody has unregistered this broker, which lives: nobody could use it until its next start, as with Kafka. Its epoch says that
+        it has lost nothing since."""
+        assert self._request is not None, "the broker was not started"
+        logger.warning("this broker was unregistered, and registers anew: a broker is to be stopped before it is unregistered")
+        self._request.previous_broker_epoch = self._epoch
+        self._epoch = await self._register(self._request)
+        self._is_unregistered = False
+        while not self._is_closed and (await self._send_heartbeat()).is_fenced:
+            await pause(self._clock, RETRY_MS)
 
     def _assign_later(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
         """The next heartbeat tells of the directory again, and not of replicas in it that the controller believes to be elsewhere."""
