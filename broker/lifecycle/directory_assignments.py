@@ -111,16 +111,16 @@ class DirectoryAssignments:
         return retry_ms
 
     def _take_answers(self, sent: dict[ReplicaKey, Assignment], response: AssignReplicasToDirsResponse) -> int:
-        accepted = {
-            (topic.topic_id, each.partition_index): None
+        answers = {
+            (topic.topic_id, each.partition_index): each.error_code
             for directory in response.directories
             for topic in directory.topics
             for each in topic.partitions
-            if each.error_code == ErrorCode.NONE
         }
-        left = {key: assignment for key, assignment in sent.items() if key not in accepted}
+        accepted = [key for key, error_code in answers.items() if error_code == ErrorCode.NONE]
+        left = {key: assignment for key, assignment in sent.items() if answers.get(key) != ErrorCode.NONE}
         self._keep(left)
-        if left:
+        if any(answers.get(key) != ErrorCode.UNKNOWN_TOPIC_ID for key in left):  # that topic is deleted, which is not heard of here yet
             self._log.warning("repeated", "AssignReplicasToDirs is sent again for replicas=%d of %d", len(left), len(sent))
         for key in accepted:
             on_accepted = sent[key].on_accepted if key in sent and key not in self._ready else None  # not if assigned elsewhere meanwhile

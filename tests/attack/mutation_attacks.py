@@ -25,6 +25,8 @@ PATIENCE_S = 0.25
 UNCHANGED_RATE = 0.3
 MUTATIONS_MAX = 3
 TAGS_FLOOD = 3_000
+ORDERS = (64,)
+"""UnregisterBroker: one of five hundred would name the broker itself, which then serves nobody for a moment, as it was told."""
 SUSPECTS_KEPT = 200
 WORDS = (
     *(f"mutated-{number}" for number in range(8)),
@@ -97,7 +99,8 @@ class Mutator:
     def __init__(self, source: random.Random, ids: list[bytes], now_ms: int) -> None:
         self._source = source
         self._grammar = Grammar(source, WORDS, ids, _batches(source, now_ms))
-        self._apis = [(api, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)]
+        apis = [api for api in APIS.values() if api.key not in ORDERS]
+        self._apis = [(api, version) for api in apis for version in range(api.min_version, api.max_version + 1)]
         self._strikes: tuple[Callable[[list[Piece]], None], ...] = (
             self._change_number,
             self._change_number,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from broker.controller.channel import ControllerChannel
 from broker.lifecycle.directory_assignments import ASSIGNMENTS_PER_REQUEST_MAX, BATCH_MS, RETRY_MAX_MS, DirectoryAssignments
 from broker.metadata.cluster_state import ClusterState
@@ -35,6 +37,7 @@ class Controller:
         self.asked: list[dict[int, bytes]] = []
         self.errors: list[Exception] = []
         self.refused: set[int] = set()
+        self.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         assert (request.broker_id, request.broker_epoch) == (1, 42)
@@ -65,7 +68,7 @@ class Controller:
         )
 
     def _result(self, index: int) -> AssignReplicasToDirsResponsePartitionData:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER if index in self.refused else ErrorCode.NONE
+        error = self.refusal if index in self.refused else ErrorCode.NONE
         return AssignReplicasToDirsResponsePartitionData(partition_index=index, error_code=error)
 
 
@@ -157,6 +160,20 @@ async def test_what_changed_while_a_request_was_in_flight_is_told_and_the_older_
 
     assert world.controller.asked == [{0: HERE}, {0: THERE}]
     assert told == ["there"]
+
+
+@pytest.mark.parametrize(("refusal", "lines"), [(ErrorCode.UNKNOWN_TOPIC_ID, 0), (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)])
+async def test_a_topic_that_was_deleted_meanwhile_is_no_warning(refusal: ErrorCode, lines: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The controller knows of a deletion first."""
+    world = World()
+    world.controller.refused, world.controller.refusal = {0}, refusal
+
+    world.assign(0, HERE)
+    world.assign(1, HERE)
+    await world.pass_time(BATCH_MS)
+
+    assert world.accepted == [1]
+    assert len(caplog.records) == lines
 
 
 async def test_replicas_of_deleted_topics_are_forgotten() -> None:
