@@ -106,7 +106,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     commands.add_parser("list", help="the names of the rows")
     commands.add_parser("anatomy", help="where the time of one produce and one fetch goes, layer by layer")
     profile = commands.add_parser("profile", parents=[common], help="a flame graph of Barnabas under a row")
-    profile.add_argument("row", choices=tuple(ROWS))
+    profile.add_argument("row", choices=tuple(name for name, row in ROWS.items() if not row.is_cluster))
     profile.add_argument("--output", type=Path, default=Path("bench/results/profiles"))
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
         arguments = ["run", *arguments]

@@ -6,6 +6,7 @@ Alternating run by run is what makes a comparison mean something on a noisy mach
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import tempfile
 import time
@@ -13,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import produce_rows
+from bench import cluster_rows, produce_rows
+from bench.cluster_session import ClusterSession
 from bench.rows import Row
 from bench.servers import Product
 from bench.session import MeasurementError, Session
 
 WARMUP_RECORDS_100B = 10_000_000
+CLUSTER_WARMUP = (cluster_rows.produce(cluster_rows.PARTITIONS), cluster_rows.produce(1), cluster_rows.lock_step)
 REHEARSAL_PIECE_SIZE = 1_000_000
 SETTLE_S = 1.5  # a deleted topic's files go after one second: what is deleted need not be written
 
@@ -45,27 +48,41 @@ def measure(
     data_dir: Path | None,
     is_exact: bool = False,
 ) -> list[Result]:
-    """Measures all rows for all products in one sitting; a row that fails says so in its notes and the others go on.
+    """Measures all rows for all products in one sitting, those of a cluster last, on brokers of their own; a row that fails says so in its
+    notes and the others go on.
 
     A long row is run less often than `runs` says, unless `is_exact`."""
+    results: list[Result] = []
+    for session_class, of_class in ((Session, False), (ClusterSession, True)):
+        own_rows = [row for row in rows if row.is_cluster is of_class]
+        if not own_rows:
+            continue
+        with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=data_dir) as folder, contextlib.ExitStack() as stack:
+            sessions = [session_class(product, Path(folder) / product.name, scale) for product in products]
+            try:
+                for session in sessions:
+                    session.directory.mkdir()
+                    stack.callback(session.close)
+                    session.open()
+                for session in sessions:
+                    warm(session, warmup)
+            except MeasurementError as e:
+                _say(f"failed: {e}")
+                results += [Result(row, product, runs=[None], notes=[f"failed: {e}"]) for row in own_rows for product in products]
+                continue
+            results += _in_turn(own_rows, sessions, runs=runs, is_exact=is_exact)
+    return results
+
+
+def _in_turn(rows: Sequence[Row], sessions: Sequence[Session], *, runs: int, is_exact: bool) -> list[Result]:
     results = []
-    with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=data_dir) as folder, contextlib.ExitStack() as stack:
-        sessions = []
-        for product in products:
-            session = Session(product, Path(folder) / product.name, scale)
-            session.directory.mkdir()
-            stack.callback(session.close)
-            session.open()
-            sessions.append(session)
-        for session in sessions:
-            warm(session, warmup)
-        for row in rows:
-            row_results = [Result(row, session.product) for session in sessions]
-            for run in range(runs if is_exact else min(runs, row.runs_max)):
-                turns = list(zip(sessions, row_results, strict=True))
-                for session, result in turns if run % 2 == 0 else reversed(turns):
-                    _run(session, result)
-            results += row_results
+    for row in rows:
+        row_results = [Result(row, session.product) for session in sessions]
+        for run in range(runs if is_exact else min(runs, row.runs_max)):
+            turns = list(zip(sessions, row_results, strict=True))
+            for session, result in turns if run % 2 == 0 else reversed(turns):
+                _run(session, result)
+        results += row_results
     return results
 
 
@@ -74,7 +91,11 @@ def warm(session: Session, factor: float) -> None:
     if factor <= 0:
         return
     _say(f"{session.product.title}: warming up")
-    volumes = Session(session.product, session.directory, factor, _server=session.server, _names=session._names)
+    volumes = dataclasses.replace(session, scale=factor)
+    if isinstance(volumes, ClusterSession):
+        for load in CLUSTER_WARMUP:
+            load(volumes)
+        return
     with volumes.topic(produce_rows.PARTITIONS) as topic:
         volumes.librdkafka("produce", topic, volumes.scaled(WARMUP_RECORDS_100B), produce_rows.SMALL_SIZE)
         volumes.librdkafka(

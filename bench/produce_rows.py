@@ -58,30 +58,30 @@ def pipelined(session: Session) -> Outcome:
 
 
 def librdkafka_1kb(session: Session) -> Outcome:
-    return _librdkafka(session, session.scaled(LARGE_RECORDS), LARGE_SIZE, partitions=1)
+    return librdkafka_load(session, session.scaled(LARGE_RECORDS), LARGE_SIZE, partitions=1)
 
 
 def librdkafka_1kb_6_partitions(session: Session) -> Outcome:
-    return _librdkafka(session, session.scaled(LARGE_RECORDS), LARGE_SIZE, partitions=PARTITIONS)
+    return librdkafka_load(session, session.scaled(LARGE_RECORDS), LARGE_SIZE, partitions=PARTITIONS)
 
 
 def librdkafka_100b(session: Session) -> Outcome:
-    return _librdkafka(session, session.scaled(SMALL_RECORDS), SMALL_SIZE, partitions=PARTITIONS)
+    return librdkafka_load(session, session.scaled(SMALL_RECORDS), SMALL_SIZE, partitions=PARTITIONS)
 
 
 def librdkafka_lz4(session: Session) -> Outcome:
     """A repeated pattern, as rdkafka_performance sends: compressing costs the client little, and the broker little is sent."""
-    return _librdkafka(
+    return librdkafka_load(
         session, session.scaled(LARGE_RECORDS), LARGE_SIZE, "--compression", "lz4", "--payload", "pattern", partitions=PARTITIONS
     )
 
 
 def librdkafka_lz4_text(session: Session) -> Outcome:
     """Words of a vocabulary, of which lz4 leaves half: the client's one thread for the broker spends its time compressing."""
-    return _librdkafka(session, session.scaled(LARGE_RECORDS // 2), LARGE_SIZE, "--compression", "lz4", partitions=PARTITIONS)
+    return librdkafka_load(session, session.scaled(LARGE_RECORDS // 2), LARGE_SIZE, "--compression", "lz4", partitions=PARTITIONS)
 
 
-def _librdkafka(session: Session, records: int, size: int, *options: str, partitions: int) -> Outcome:
+def librdkafka_load(session: Session, records: int, size: int, *options: str, partitions: int) -> Outcome:
     """linger 5 ms, acks=all; every record's delivery is counted, and the end offsets must agree."""
     with session.topic(partitions) as topic:
         result = session.librdkafka("produce", topic, records, size, *options)

@@ -1,7 +1,7 @@
 """The table of rows: what is measured, in which unit, and what is aimed at.
 
-A row is one measurement that yields one or more figures. `CORE` rows make the performance table of docs/performance.md; the others run
-when they are asked for by name.
+A row is one measurement that yields one or more figures. `CORE` rows and those of a `CLUSTER` make the tables of docs/performance.md; the
+others run when they are asked for by name.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench import (
+    cluster_rows,
     consume_rows,
     endurance_rows,
     fairness_rows,
@@ -66,7 +67,7 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class Row:
     """`runs_max` bounds how often a long measurement is repeated; `writes_gb` is what one run adds to the page cache; `main_key` names the
-    figure that the row is about where that is not the first."""
+    figure that the row is about where that is not the first. A row with `is_cluster` is given a session over three nodes."""
 
     name: str
     title: str
@@ -76,6 +77,7 @@ class Row:
     runs_max: int = 100
     writes_gb: float = 0.0
     main_key: str = ""
+    is_cluster: bool = False
 
     @property
     def judged(self) -> Figure:
@@ -98,6 +100,13 @@ def _lock_step_figures(
         Figure("p50_us", "p50", "µs", limit=p50, recorded=recorded_p50),
         Figure("p99_us", "p99", "µs"),
         Figure("cpu_us", "CPU per request", "µs", limit=cpu, recorded=recorded_cpu),
+    )
+
+
+def _cluster_produce_figures(recorded_mb_per_s: float, recorded_cpu: float) -> tuple[Figure, ...]:
+    return (
+        _rate("mb_per_s", "throughput", "MB/s", kafka=1.5, recorded=recorded_mb_per_s),
+        Figure("cpu_s_per_gb", "CPU per GB", "s", limit=3, recorded=recorded_cpu),
     )
 
 
@@ -225,7 +234,79 @@ CORE = (
     ),
 )
 
+CLUSTER = (
+    Row(
+        "cluster-produce-1kb",
+        "three nodes: librdkafka produce 1 KB, acks=all, idempotent, 6 partitions",
+        cluster_rows.produce(cluster_rows.PARTITIONS),
+        _cluster_produce_figures(178, 9.5),
+        is_core=True,
+        writes_gb=3.2,
+        is_cluster=True,
+    ),
+    Row(
+        "cluster-lock-step",
+        "three nodes: produce 100 B, 1 in flight, acks=all",
+        cluster_rows.lock_step,
+        (
+            Figure("p50_us", "p50", "µs", limit=400, recorded=910),
+            Figure("p99_us", "p99", "µs", limit=2_000, recorded=8_000),
+            Figure("cpu_us", "CPU per request", "µs", limit=600, recorded=2_400),
+        ),
+        is_core=True,
+        is_cluster=True,
+    ),
+    *(
+        Row(
+            f"cluster-rate-{rate}",
+            f"three nodes: {rate:,} records/s × 1 KB, acks=all",
+            cluster_rows.at_rate(rate),
+            _LATENCY_FIGURES,
+            is_core=True,
+            is_cluster=True,
+        )
+        for rate in cluster_rows.RATES
+    ),
+    Row(
+        "cluster-memory",
+        "three nodes: resident memory together",
+        cluster_rows.memory,
+        (
+            Figure("idle_mb", "idle", "MB", limit=180, recorded=1_008),
+            Figure("loaded_mb", "after 2 GB in and out", "MB", limit=360, recorded=1_440),
+            Figure("peak_mb", "peaks", "MB"),
+        ),
+        is_core=True,
+        runs_max=1,
+        writes_gb=6.3,
+        main_key="loaded_mb",
+        is_cluster=True,
+    ),
+    Row(
+        "cluster-failover",
+        "three nodes: kill -9 of a leader to the next ack",
+        cluster_rows.failover,
+        (
+            Figure("next_ack_ms", "a leader", "ms", limit=500, recorded=9_000),
+            Figure("new_leader_ms", "until another leads", "ms"),
+            Figure("controller_next_ack_ms", "leader and controller", "ms", limit=500),
+            Figure("longest_ms", "longest of both", "ms"),
+        ),
+        is_core=True,
+        runs_max=2,
+        is_cluster=True,
+    ),
+)
+
 FURTHER = (
+    Row(
+        "cluster-produce-1kb-1-partition",
+        "three nodes: the same with 1 partition",
+        cluster_rows.produce(1),
+        _cluster_produce_figures(154, 8.9),
+        writes_gb=3.2,
+        is_cluster=True,
+    ),
     Row(
         "lock-step-one-core",
         "produce, 1 in flight, broker and client on one core",
@@ -357,7 +438,7 @@ FURTHER = (
     ),
 )
 
-ROWS = {row.name: row for row in CORE + FURTHER}
+ROWS = {row.name: row for row in CORE + CLUSTER + FURTHER}
 
 
 def select(names: str) -> list[Row]:
@@ -366,4 +447,4 @@ def select(names: str) -> list[Row]:
     unknown = [name for name in wanted if name not in ROWS]
     if unknown:
         raise SystemExit(f"no such row: {', '.join(unknown)}; there are: {', '.join(ROWS)}")
-    return [ROWS[name] for name in wanted] if wanted else list(CORE)
+    return [ROWS[name] for name in wanted] if wanted else [*CORE, *CLUSTER]

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import cluster
 from tests.support.broker import BrokerProcess
+from tests.support.cluster import Cluster
 from tests.support.kafka import KAFKA_VERSION, KafkaServer, missing_java
 from tests.support.process import ServerProcess
 
@@ -53,10 +55,19 @@ class Product:
 
     name: str
     title: str
-    server_class: type[ServerProcess]
+    server_class: type[BrokerProcess] | type[KafkaServer]
+    has_cluster: bool = True
+    """Whether nodes of it form a cluster: commits of the first weeks serve alone."""
 
     def server(self, directory: Path, settings: Mapping[str, str] | None = None) -> ServerProcess:
         return self.server_class(directory, {**SETTINGS, **(settings or {})})
+
+    def cluster(self, directory: Path, nodes: int, settings: Mapping[str, str] | None = None) -> Cluster:
+        """Nodes that are broker and voter each, not started yet; Apache Kafka's are formatted with the newest features that it has."""
+        kind = cluster.KAFKA if issubclass(self.server_class, KafkaServer) else cluster.BARNABAS
+        return Cluster(
+            directory, [kind] * nodes, settings={**SETTINGS, **(settings or {})}, node_classes={kind: self.server_class}, kafka_format=()
+        )
 
 
 BARNABAS = Product("barnabas", "Barnabas", BarnabasServer)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.clients.wire import WireClient
 from bench.servers import Product
@@ -63,7 +63,12 @@ class Session:
         assert self._server is not None, "the session is not open"
         return self._server
 
-    def open(self) -> Session:
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes whose CPU is the broker's."""
+        return (self.server.pid,)
+
+    def open(self) -> Self:
         self._server = self.product.server(self.directory / "broker", self.settings)
         self._server.start()
         return self
@@ -78,10 +83,10 @@ class Session:
         return max(1, int(volume * self.scale))
 
     @contextlib.contextmanager
-    def fresh(self, settings: Mapping[str, str] | None = None) -> Iterator[Session]:
+    def fresh(self, settings: Mapping[str, str] | None = None) -> Iterator[Self]:
         """A session over a new broker of the same kind on an empty directory, gone at the end."""
         with tempfile.TemporaryDirectory(dir=self.directory, ignore_cleanup_errors=True) as folder:
-            session = Session(self.product, Path(folder), self.scale, settings or {})
+            session = type(self)(self.product, Path(folder), self.scale, settings or {})
             try:
                 yield session.open()
             finally:
@@ -161,8 +166,7 @@ class Session:
             *options,
             "--port",
             str(self.server.port),
-            "--broker-pid",
-            str(self.server.pid),
+            *(word for pid in self.pids for word in ("--broker-pid", str(pid))),
         ]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

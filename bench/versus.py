@@ -25,6 +25,7 @@ from bench.servers import BarnabasServer, Product
 CHECKOUT = Path(__file__).resolve().parents[1]
 THIS_CHECKOUT = "."
 GIT_TIMEOUT_S = 120
+CLUSTER_TESTED_BY = "tests/support/cluster.py"  # a commit without it has no cluster of processes that is known to work
 # For the duration that is said first: what a row takes that has no saved figures, and what surrounds each run.
 UNKNOWN_ROW_S = 20.0
 FIXED_S_PER_RUN = 1.0
@@ -57,6 +58,15 @@ def commit_product(name: str, commit: str, directory: Path) -> Iterator[Product]
         yield _product(name, worktree, short)
     finally:
         _git("worktree", "remove", "--force", str(worktree))
+
+
+def without_clusters(rows: Sequence[Row], products: Sequence[Product]) -> tuple[Sequence[Row], list[str]]:
+    """The rows that all products can be measured by, and a line for each that is skipped: one of a cluster where a commit forms none."""
+    alone = [product.title for product in products if not product.has_cluster]
+    if not alone:
+        return rows, []
+    skipped = [f"  {row.name} is skipped: {' and '.join(alone)} cannot form a cluster" for row in rows if row.is_cluster]
+    return [row for row in rows if not row.is_cluster], skipped
 
 
 def compare(
@@ -154,7 +164,7 @@ def _product(name: str, checkout: Path, title: str) -> Product:
         def environment(self) -> dict[str, str]:
             return {**super().environment(), "PYTHONPATH": str(checkout)}
 
-    return Product(name, title, CommitServer)
+    return Product(name, title, CommitServer, has_cluster=(checkout / CLUSTER_TESTED_BY).exists())
 
 
 def _seconds_per_run(results_dir: Path) -> Mapping[str, float]:
@@ -192,17 +202,20 @@ def run(
     is_saved: bool,
 ) -> int:
     """Says how long it will take, measures, prints the table. Returns 1 when a row lost or could not be measured, else 0."""
-    duration_s = expected_seconds(rows, pairs=pairs, scale=scale)
-    spoken = f"{duration_s / 60:.0f} min" if duration_s >= 120 else f"{duration_s:.0f} s"
-    print(f"{time.strftime('%H:%M:%S')} {len(rows)} rows × {pairs} pairs: about {spoken} after the warm-up", flush=True)
     with tempfile.TemporaryDirectory(prefix="barnabas-versus-") as folder, contextlib.ExitStack() as stack:
         before, after = (
             stack.enter_context(commit_product(name, commit, Path(folder)))
             for name, commit in zip(("before", "after"), commits, strict=True)
         )
         products = (before, after)
+        rows, skipped = without_clusters(rows, products)
+        for line in skipped:
+            print(line)
+        duration_s = expected_seconds(rows, pairs=pairs, scale=scale)
+        spoken = f"{duration_s / 60:.0f} min" if duration_s >= 120 else f"{duration_s:.0f} s"
+        print(f"{time.strftime('%H:%M:%S')} {len(rows)} rows × {pairs} pairs: about {spoken} after the warm-up", flush=True)
         comparisons = compare(rows, products, pairs=pairs, scale=scale, warmup=warmup, tolerance=tolerance, data_dir=data_dir)
-    print(f"\n{table(comparisons, products, tolerance=tolerance)}")
+    print("\n".join(["", table(comparisons, products, tolerance=tolerance), *skipped]))
     if is_saved:
         print(f"\nsaved: {save(comparisons, products, scale=scale, warmup=warmup, tolerance=tolerance)}")
     return 1 if any(each.verdict is Verdict.LOST or not each.before for each in comparisons) else 0

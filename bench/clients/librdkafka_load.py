@@ -12,6 +12,7 @@ import ctypes
 import json
 import random
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter, process_time
 
@@ -42,21 +43,18 @@ class LoadResult:
 
 
 class Stopwatch:
-    """Wall clock, this process's CPU and the broker's from construction to `result`."""
+    """Wall clock, this process's CPU and that of the brokers from construction to `result`."""
 
-    def __init__(self, broker_pid: int | None) -> None:
-        self._broker_pid = broker_pid
-        self._broker_cpu = self._broker_cpu_now()
+    def __init__(self, broker_pids: Sequence[int]) -> None:
+        self._broker_pids = broker_pids
+        self._broker_cpu = cpu_seconds(*broker_pids)
         self._cpu, self._started = process_time(), perf_counter()
 
     def result(self, records: int, size: int) -> LoadResult:
         seconds, cpu = perf_counter() - self._started, process_time() - self._cpu
-        broker_cpu = self._broker_cpu_now() - self._broker_cpu
+        broker_cpu = cpu_seconds(*self._broker_pids) - self._broker_cpu
         megabytes = records * size / 1e6
         return LoadResult(records, megabytes, seconds, records / seconds, megabytes / seconds, cpu, broker_cpu)
-
-    def _broker_cpu_now(self) -> float:
-        return cpu_seconds(self._broker_pid) if self._broker_pid else 0.0
 
 
 def pattern_payload(size: int) -> bytes:
@@ -171,7 +169,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--payload", choices=("text", "pattern"), default="text")
     parser.add_argument("--idempotence", action="store_true")
     parser.add_argument("--tail", action="store_true", help="consume what comes, not what is there")
-    parser.add_argument("--broker-pid", type=int)
+    parser.add_argument("--broker-pid", type=int, action="append", default=[], help="once for each broker of a cluster")
     options = parser.parse_args(arguments)
     result = produce(options) if options.mode == "produce" else consume(options)
     print(json.dumps(asdict(result)))

@@ -43,11 +43,11 @@ def run(options: argparse.Namespace) -> ManyProducersResult:
     connections = [connect(options.host, options.port) for _ in range(options.connections)]
     requests = _requests(options)
     _exchange(connections, requests, max(options.connections, options.warmup), options.active)
-    broker_cpu = cpu_seconds(options.broker_pid) if options.broker_pid else 0.0
+    broker_cpu = cpu_seconds(*options.broker_pid)
     cpu, started = process_time(), perf_counter()
     latencies = sorted(_exchange(connections, requests, options.requests, options.active))
     seconds, cpu = perf_counter() - started, process_time() - cpu
-    broker_cpu = cpu_seconds(options.broker_pid) - broker_cpu if options.broker_pid else 0.0
+    broker_cpu = cpu_seconds(*options.broker_pid) - broker_cpu
     count = len(latencies)
     p50, p99, longest = 1e6 * latencies[count // 2], 1e6 * latencies[count * 99 // 100], 1e6 * latencies[-1]
     return ManyProducersResult(len(connections), count, seconds, count / seconds, p50, p99, longest, cpu, broker_cpu)
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--warmup", type=int, default=1_000)
     parser.add_argument("--acks", type=int, default=1)
     parser.add_argument("--size", type=int, default=50, help="bytes of a record's value")
-    parser.add_argument("--broker-pid", type=int)
+    parser.add_argument("--broker-pid", type=int, action="append", default=[], help="once for each broker of a cluster")
     print(json.dumps(asdict(run(parser.parse_args(arguments)))))
     return 0
 

@@ -171,11 +171,11 @@ def run(options: argparse.Namespace) -> OpenLoopResult:
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0)  # wake within a microsecond of the schedule, not within fifty
     options.requests += options.warmup
     loop = OpenLoop(options)
-    broker_cpu = cpu_seconds(options.broker_pid) if options.broker_pid else 0.0
+    broker_cpu = cpu_seconds(*options.broker_pid)
     cpu = process_time()
     seconds, late_sends = loop.run()
     cpu = process_time() - cpu
-    broker_cpu = cpu_seconds(options.broker_pid) - broker_cpu if options.broker_pid else 0.0
+    broker_cpu = cpu_seconds(*options.broker_pid) - broker_cpu
     latencies = loop.measured()
     count = len(latencies)
     p50, p99, p999 = (1e6 * latencies[int(count * share)] for share in (0.5, 0.99, 0.999))
@@ -193,7 +193,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--acks", type=int, default=1)
     parser.add_argument("--size", type=int, default=1_000, help="bytes of a record's value")
     parser.add_argument("--end-to-end", action="store_true")
-    parser.add_argument("--broker-pid", type=int)
+    parser.add_argument("--broker-pid", type=int, action="append", default=[], help="once for each broker of a cluster")
     print(json.dumps(asdict(run(parser.parse_args(arguments)))))
     return 0
 

@@ -92,11 +92,11 @@ def run(options: argparse.Namespace) -> RawProduceResult:
     with connect(options.host, options.port) as connection:
         send = lock_step if options.in_flight == 1 else pipelined
         send(connection, requests, options.warmup, options.in_flight)
-        broker_cpu = cpu_seconds(options.broker_pid) if options.broker_pid else 0.0
+        broker_cpu = cpu_seconds(*options.broker_pid)
         cpu, started = process_time(), perf_counter()
         latencies = send(connection, measured_requests, options.requests, options.in_flight)
         seconds, cpu = perf_counter() - started, process_time() - cpu
-        broker_cpu = cpu_seconds(options.broker_pid) - broker_cpu if options.broker_pid else 0.0
+        broker_cpu = cpu_seconds(*options.broker_pid) - broker_cpu
     latencies.sort()
     count = len(latencies)
     p50, p99, longest = (latencies[count // 2], latencies[count * 99 // 100], latencies[-1]) if count else (0.0, 0.0, 0.0)
@@ -186,7 +186,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--warmup", type=int, default=2_000)
     parser.add_argument("--idempotence", action="store_true")
     parser.add_argument("--producers", type=int, default=1, help="idempotent producers that take turns")
-    parser.add_argument("--broker-pid", type=int)
+    parser.add_argument("--broker-pid", type=int, action="append", default=[], help="once for each broker of a cluster")
     print(json.dumps(asdict(run(parser.parse_args(arguments)))))
     return 0
 

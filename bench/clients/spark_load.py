@@ -48,14 +48,14 @@ def run(options: argparse.Namespace) -> SparkResult:
     servers = f"{options.host}:{options.port}"
     cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas-tests" / "barnabas"
     session = open_session("bench", master=MASTER, settings=SETTINGS, cache_dir=cache_dir)
-    marks = [_mark(options.broker_pid)]
+    marks = [_mark(*options.broker_pid)]
     try:
         for _ in range(2):
             write(session, servers, options.topic, options.rows)
-            marks.append(_mark(options.broker_pid))
+            marks.append(_mark(*options.broker_pid))
         for _ in range(2):
             read(session, servers, options.topic)
-            marks.append(_mark(options.broker_pid))
+            marks.append(_mark(*options.broker_pid))
     finally:
         session.stop()
     sink_s, sink_cpu = _difference(marks[1], marks[2])
@@ -64,8 +64,8 @@ def run(options: argparse.Namespace) -> SparkResult:
     return SparkResult(options.rows / sink_s, 1e6 * sink_cpu / options.rows, read_rows / source_s, 1e6 * source_cpu / read_rows)
 
 
-def _mark(pid: int | None) -> tuple[float, float]:
-    return perf_counter(), cpu_seconds(pid) if pid else 0.0
+def _mark(*pids: int) -> tuple[float, float]:
+    return perf_counter(), cpu_seconds(*pids)
 
 
 def _difference(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, float]:
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--broker-pid", type=int)
+    parser.add_argument("--broker-pid", type=int, action="append", default=[], help="once for each broker of a cluster")
     result = run(parser.parse_args(arguments))
     print(json.dumps(asdict(result)))
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from bench.comparison import Verdict
 from bench.rows import ROWS
 from bench.servers import BARNABAS
 from bench.usage import cpu_seconds
-from bench.versus import commit_product, comparison, expected_seconds, table
+from bench.versus import commit_product, comparison, expected_seconds, table, without_clusters
 
 HEAD = subprocess.run(["git", "rev-parse", "HEAD"], cwd=versus.CHECKOUT, capture_output=True, text=True, check=False).stdout.strip()
 
@@ -31,6 +32,8 @@ def result(row: str, key: str, values: list[float | None]) -> Result:
         ("produce-1kb", "cpu_s_per_gb"),
         ("start", "port_open_s"),
         ("memory", "loaded_mb"),
+        ("cluster-lock-step", "cpu_us"),
+        ("cluster-failover", "next_ack_ms"),
         ("idle-connections", "kb_per_connection"),
         ("fair-flood", "beside_p99_us"),
         ("spark", "sink_cpu_s_per_million"),
@@ -93,6 +96,25 @@ def test_duration_is_told_from_what_the_rows_took_before(tmp_path: Path) -> None
 
     assert whole == pytest.approx(10 * 2 * (11 + versus.SETTLE_S))
     assert quick == pytest.approx(10 * 2 * (2 + versus.SETTLE_S))
+
+
+def test_rows_of_a_cluster_are_skipped_by_name_where_a_commit_forms_none() -> None:
+    rows = [ROWS["lock-step"], ROWS["cluster-lock-step"]]
+    old = replace(BARNABAS, title="1a2b3c4", has_cluster=False)
+
+    assert without_clusters(rows, (BARNABAS, BARNABAS)) == (rows, [])
+    assert without_clusters(rows, (old, BARNABAS)) == (rows[:1], ["  cluster-lock-step is skipped: 1a2b3c4 cannot form a cluster"])
+
+
+@pytest.mark.skipif(not HEAD, reason="this is no git checkout")
+@pytest.mark.parametrize("has_cluster", [True, False])
+def test_commit_has_a_cluster_if_its_tests_start_one(has_cluster: bool, tmp_path: Path) -> None:
+    added = versus._git("log", "--diff-filter=A", "--format=%H", "--", versus.CLUSTER_TESTED_BY)
+    if not added:
+        pytest.skip("a shallow clone does not know the commit")
+
+    with commit_product("before", added if has_cluster else f"{added}~1", tmp_path) as product:
+        assert product.has_cluster is has_cluster
 
 
 @pytest.mark.skipif(not HEAD, reason="this is no git checkout")

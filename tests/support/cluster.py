@@ -63,10 +63,13 @@ class Cluster:
         node_settings: Mapping[int, Mapping[str, str]] | None = None,
         network: ClusterNetwork | None = None,
         data_dirs: Mapping[int, Path] | None = None,
+        node_classes: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = KINDS,
+        kafka_format: Sequence[str] = KAFKA_FORMAT,
     ) -> None:
         """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
         `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1. `data_dirs` are those of nodes
-        whose data are not beside their logs."""
+        whose data are not beside their logs. `node_classes` are what runs a node of each kind, `kafka_format` the words with which
+        Apache Kafka's nodes are formatted."""
         self.cluster_id = CLUSTER_ID
         self.directory = directory
         self.nodes: dict[int, ServerProcess] = {}
@@ -74,6 +77,7 @@ class Cluster:
         self._settings = {**_replicated(len(kinds)), **(settings or {})}
         self._network = network
         self._data_dirs = data_dirs or {}
+        self._node_classes, self._kafka_format = node_classes, kafka_format
         node_settings, hosts = node_settings or {}, network.hosts if network is not None else {}
         ports = iter(free_ports(2 * len(kinds)))
         self.controller_ports = {
@@ -101,7 +105,7 @@ class Cluster:
         """A formatted node that was not started yet; one that comes later is a broker unless `settings` say otherwise."""
         settings = dict(settings or {})
         roles = settings.setdefault("process.roles", COMBINED if node_id in self.controller_ports else BROKER_ONLY)
-        node = KINDS[kind](self.directory / f"node{node_id}", {**self._settings, **settings})
+        node = self._node_classes[kind](self.directory / f"node{node_id}", {**self._settings, **settings})
         node.name, node.host, node.port = f"{kind} node {node_id}", host, port or free_ports(1)[0]
         listeners = {"broker": f"PLAINTEXT://{host}:{node.port}", "controller": f"CONTROLLER://{host}:{self.controller_ports.get(node_id)}"}
         node.settings |= {
@@ -117,7 +121,7 @@ class Cluster:
         if isinstance(node, BrokerProcess):
             node.format(self.cluster_id)
         else:
-            node.cluster_id, node.format_arguments = self.cluster_id, KAFKA_FORMAT  # it is formatted at its first start
+            node.cluster_id, node.format_arguments = self.cluster_id, self._kafka_format  # it is formatted at its first start
             node.jvm_flags = NODE_JVM_FLAGS
         if roles == CONTROLLER_ONLY:
             node.port = self.controller_ports[node_id]

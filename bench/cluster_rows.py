@@ -1,0 +1,84 @@
+"""Three brokers: acks=all, replication factor 3, min.insync.replicas 2. CPU and memory are all brokers' together."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from statistics import median
+
+from bench import latency_rows, produce_rows
+from bench.cluster_session import NODES, ClusterSession
+from bench.session import MeasurementError, Outcome, Session
+from bench.usage import peak_resident_megabytes, resident_megabytes
+from tests.faults.failover import Failover, Victim, run_round
+
+RATES = (1_000, 5_000, 10_000)
+PRODUCE_RECORDS, RECORD_SIZE, PARTITIONS = 1_000_000, 1_000, 6
+LOCK_STEP_REQUESTS, LOCK_STEP_SIZE = 8_000, 100
+MEMORY_RECORDS = 2_000_000
+FAILOVER_ROUNDS = 3
+SETTLE_S = 2.0  # after a start or a load, before memory is read
+
+
+def produce(partitions: int) -> Callable[[Session], Outcome]:
+    """librdkafka, idempotent, linger 5 ms, records of 1 KB."""
+
+    def measure(session: Session) -> Outcome:
+        records = session.scaled(PRODUCE_RECORDS)
+        return produce_rows.librdkafka_load(session, records, RECORD_SIZE, "--idempotence", partitions=partitions)
+
+    return measure
+
+
+def lock_step(session: Session) -> Outcome:
+    """One request of one record in flight, over one connection to the partition's leader."""
+    return produce_rows.lock_step_with(session, "--acks", "-1", "--size", str(LOCK_STEP_SIZE), requests=LOCK_STEP_REQUESTS)
+
+
+def at_rate(rate: int) -> Callable[[Session], Outcome]:
+    return latency_rows.at_rate(rate, acks=-1)
+
+
+def memory(session: Session) -> Outcome:
+    """New nodes' memory, idle and after 2 GB were produced to them and consumed again by librdkafka."""
+    records = session.scaled(MEMORY_RECORDS)
+    with session.fresh() as fresh:
+        time.sleep(SETTLE_S)
+        idle_mb = sum(map(resident_megabytes, fresh.pids))
+        fresh.create_topic("load", PARTITIONS)
+        fresh.librdkafka("produce", "load", records, RECORD_SIZE)
+        fresh.librdkafka("consume", "load", records, RECORD_SIZE, "--partitions", str(PARTITIONS))
+        time.sleep(SETTLE_S)
+        values = {
+            "idle_mb": idle_mb,
+            "loaded_mb": sum(map(resident_megabytes, fresh.pids)),
+            "peak_mb": sum(map(peak_resident_megabytes, fresh.pids)),
+        }
+    notes = () if session.scale == 1.0 else (f"after {records * RECORD_SIZE / 1e9:.1f} GB",)
+    return Outcome(values, notes)
+
+
+def failover(session: Session) -> Outcome:
+    """kill -9 of the node that leads the partition, and of one that is the active controller as well: to the next ack of a producer with
+    default settings, and to the moment when a survivor names another leader."""
+    rounds = max(1, session.scaled(FAILOVER_ROUNDS))
+    with session.fresh() as fresh:
+        leader = [_round(fresh, Victim.LEADER, number) for number in range(rounds)]
+        controller = [_round(fresh, Victim.CONTROLLER, number) for number in range(rounds)]
+    return Outcome(
+        {
+            "next_ack_ms": median(each.next_ack_ms for each in leader),
+            "new_leader_ms": median(each.new_leader_ms for each in leader),
+            "controller_next_ack_ms": median(each.next_ack_ms for each in controller),
+            "longest_ms": max(each.next_ack_ms for each in (*leader, *controller)),
+        }
+    )
+
+
+def _round(session: Session, victim: Victim, number: int) -> Failover:
+    assert isinstance(session, ClusterSession), f"a row of {NODES} nodes"
+    try:
+        return run_round(session.cluster, f"{victim.value}-{number}", victim, signal.SIGKILL, {})
+    except AssertionError as e:  # what the tests' tool raises for a wait that is over, or a record that was lost
+        raise MeasurementError(f"kill -9 of the {victim.value}: {e}") from e
