@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from bench import latency_rows, produce_rows
+from bench import endurance_rows, latency_rows, produce_rows
 from bench.cluster_session import NODES, ClusterSession
 from bench.session import MeasurementError, Outcome, Session
 from bench.usage import peak_resident_megabytes, resident_megabytes
 from tests.faults.failover import Failover, Victim, run_round
 
 RATES = (1_000, 5_000, 10_000)
+# What a linger of 5 ms makes of a rate. Apache Kafka reads a connection's next request when it has answered the one before, so that
+# with acks=all a request for each record would measure its queue.
+REQUESTS_PER_S = 200
 PRODUCE_RECORDS, RECORD_SIZE, PARTITIONS = 1_000_000, 1_000, 6
 LOCK_STEP_REQUESTS, LOCK_STEP_SIZE = 8_000, 100
 MEMORY_RECORDS = 2_000_000
@@ -37,21 +40,24 @@ def lock_step(session: Session) -> Outcome:
 
 
 def at_rate(rate: int) -> Callable[[Session], Outcome]:
-    return latency_rows.at_rate(rate, acks=-1)
+    """`rate` records per second, gathered as a producer gathers them."""
+    return latency_rows.at_rate(REQUESTS_PER_S, acks=-1, batch=rate // REQUESTS_PER_S)
 
 
 def memory(session: Session) -> Outcome:
-    """New nodes' memory, idle and after 2 GB were produced to them and consumed again by librdkafka."""
+    """New nodes' memory, idle and after 2 GB were produced to them and consumed again by librdkafka; and what being idle costs."""
     records = session.scaled(MEMORY_RECORDS)
     with session.fresh() as fresh:
         time.sleep(SETTLE_S)
         idle_mb = sum(map(resident_megabytes, fresh.pids))
+        idle_cpu_percent = endurance_rows.idle_cpu_percent(*fresh.pids)
         fresh.create_topic("load", PARTITIONS)
         fresh.librdkafka("produce", "load", records, RECORD_SIZE)
         fresh.librdkafka("consume", "load", records, RECORD_SIZE, "--partitions", str(PARTITIONS))
         time.sleep(SETTLE_S)
         values = {
             "idle_mb": idle_mb,
+            "idle_cpu_percent": idle_cpu_percent,
             "loaded_mb": sum(map(resident_megabytes, fresh.pids)),
             "peak_mb": sum(map(peak_resident_megabytes, fresh.pids)),
         }

@@ -32,7 +32,7 @@ def idle_connections(session: Session) -> Outcome:
             stack.enter_context(socket.create_connection((fresh.server.host, fresh.server.port)))
         time.sleep(SETTLE_S)
         connected_mb = resident_megabytes(pid) - before_mb
-        idle_share = _idle_cpu_percent(pid)
+        idle_share = idle_cpu_percent(pid)
     return Outcome({"kb_per_connection": 1000 * connected_mb / IDLE_CONNECTIONS, "idle_cpu_percent": idle_share})
 
 
@@ -48,7 +48,7 @@ def many_partitions(session: Session) -> Outcome:
         fresh.client("raw_produce", "--topic", "many", "--partitions", str(MANY_PARTITIONS), "--requests", "3", "--warmup", "0")
         time.sleep(SETTLE_S)
         memory_mb = resident_megabytes(fresh.server.pid) - before_mb
-        idle_share = _idle_cpu_percent(fresh.server.pid)
+        idle_share = idle_cpu_percent(fresh.server.pid)
         fresh.server.restart()
         clean_s = fresh.server.ready_after_s
         fresh.server.restart(hard=True)
@@ -106,7 +106,8 @@ def raise_descriptor_limit(count: int) -> None:
         raise MeasurementError(f"needs {count} open files, the limit is {hard}") from e
 
 
-def _idle_cpu_percent(pid: int) -> float:
-    before = cpu_seconds(pid)
+def idle_cpu_percent(*pids: int) -> float:
+    """What these processes together use of a core while nothing happens."""
+    before = cpu_seconds(*pids)
     time.sleep(IDLE_SPAN_S)
-    return 100 * (cpu_seconds(pid) - before) / IDLE_SPAN_S
+    return 100 * (cpu_seconds(*pids) - before) / IDLE_SPAN_S

@@ -13,12 +13,12 @@ WARMUP_S = 1
 LATE_SHARE_MAX = 0.01  # of the requests; beyond it the client, not the broker, made the latencies
 
 
-def at_rate(rate: int, *, acks: int, is_end_to_end: bool = False) -> Callable[[Session], Outcome]:
-    """The measurement of one rate: records of 1 KB, one in each request, one connection."""
+def at_rate(rate: int, *, acks: int, batch: int = 1, is_end_to_end: bool = False) -> Callable[[Session], Outcome]:
+    """The measurement of `rate` requests per second: `batch` records of 1 KB in each, one connection."""
 
     def measure(session: Session) -> Outcome:
         requests, warmup = session.scaled(rate * SPAN_S), rate * WARMUP_S
-        options = ["--rate", str(rate), "--requests", str(requests), "--warmup", str(warmup), "--acks", str(acks)]
+        options = ["--rate", str(rate), "--requests", str(requests), "--warmup", str(warmup), "--acks", str(acks), "--records", str(batch)]
         if is_end_to_end:
             options.append("--end-to-end")
         with session.topic() as topic:

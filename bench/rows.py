@@ -259,7 +259,7 @@ CLUSTER = (
     *(
         Row(
             f"cluster-rate-{rate}",
-            f"three nodes: {rate:,} records/s × 1 KB, acks=all",
+            f"three nodes: {rate:,} records/s × 1 KB in {cluster_rows.REQUESTS_PER_S} requests, acks=all",
             cluster_rows.at_rate(rate),
             _LATENCY_FIGURES,
             is_core=True,
@@ -269,12 +269,13 @@ CLUSTER = (
     ),
     Row(
         "cluster-memory",
-        "three nodes: resident memory together",
+        "three nodes: resident memory and idle CPU together",
         cluster_rows.memory,
         (
             Figure("idle_mb", "idle", "MB", limit=180, recorded=1_008),
             Figure("loaded_mb", "after 2 GB in and out", "MB", limit=360, recorded=1_440),
             Figure("peak_mb", "peaks", "MB"),
+            Figure("idle_cpu_percent", "CPU while idle", "%"),
         ),
         is_core=True,
         runs_max=1,

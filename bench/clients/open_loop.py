@@ -1,8 +1,9 @@
 """A producer at a fixed rate whose latencies count from the schedule, not from the send: a stall delays every request behind it, and shows.
 
-Each request is one record, sent at its scheduled time however many are unanswered. With `--end-to-end` a second connection long-polls
-Fetch and the latency is that of the record's arrival there. `python -m bench.clients.open_loop --port 9092 --topic t --rate 5000`
-prints one JSON line. The topic must be new: the record's offset tells which request it was.
+Each request is one record, or one batch of `--records`, sent at its scheduled time however many are unanswered. With `--end-to-end` a
+second connection long-polls Fetch and the latency is that of the record's arrival there.
+`python -m bench.clients.open_loop --port 9092 --topic t --rate 5000` prints one JSON line. The topic must be new: the record's offset
+tells which request it was.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class OpenLoop:
         self._producer = connect(options.host, options.port)
         self._answers = Frames(self._producer)
         self._tail = Tail(connect(options.host, options.port), options.topic) if options.end_to_end else None
-        records = bytes(build_batch([SimpleRecord(None, b"x" * options.size, timestamp=TIMESTAMP_MS)]))
+        records = bytes(build_batch([SimpleRecord(None, b"x" * options.size, timestamp=TIMESTAMP_MS)] * options.records))
         self._request = bytes(produce_request(options.topic, 1, acks=options.acks, records=records))
         self._sent = self._acked = 0
         self._late_sends = 0
@@ -187,12 +188,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--rate", type=int, required=True, help="records per second, one in each request")
+    parser.add_argument("--rate", type=int, required=True, help="requests per second")
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--warmup", type=int, default=1_000)
     parser.add_argument("--acks", type=int, default=1)
     parser.add_argument("--size", type=int, default=1_000, help="bytes of a record's value")
-    parser.add_argument("--end-to-end", action="store_true")
+    parser.add_argument("--records", type=int, default=1, help="in each request")
+    parser.add_argument("--end-to-end", action="store_true", help="of one record in each request")
     parser.add_argument("--broker-pid", type=int, action="append", default=[], help="once for each broker of a cluster")
     print(json.dumps(asdict(run(parser.parse_args(arguments)))))
     return 0

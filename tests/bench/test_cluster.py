@@ -37,7 +37,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSession
         session.close()
 
 
-@pytest.mark.parametrize("name", ["cluster-produce-1kb", "cluster-lock-step"])
+@pytest.mark.parametrize("name", ["cluster-produce-1kb", "cluster-lock-step", "cluster-rate-1000"])
 def test_row_of_a_load_has_all_its_figures(session: ClusterSession, name: str) -> None:
     outcome = ROWS[name].measure(session)
 
@@ -113,3 +113,12 @@ def test_rows_of_a_cluster_that_does_not_start_are_said_to_have_failed(tmp_path:
 
     assert [result.row for result in results] == rows
     assert all(result.runs == [None] and result.notes[0].startswith("failed: no cluster") for result in results)
+
+
+def test_requests_at_a_rate_hold_the_records_that_a_producer_would_gather(session: ClusterSession) -> None:
+    with session.topic() as topic:
+        session.client(
+            "open_loop", "--topic", topic, "--rate", "200", "--requests", "20", "--warmup", "0", "--records", "5", "--acks", "-1"
+        )
+
+        assert session.end_offsets(topic) == 100
