@@ -16,14 +16,14 @@ Source: ControllerApis.handleElectLeaders, ReplicationControlManager.electLeader
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from typing import Any
 
 from broker.context import RequestContext
 from broker.pieces import at_once_or_in_turns, make_in_pieces
 from broker.services import Handler, Services
 from broker.turns import Work, is_many
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
 ANSWERED_AT_ONCE = 1_000
@@ -34,9 +34,22 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | Work:
-        return answer(await controller.elect_leaders(request, context))
+        return await answered(controller.elect_leaders(request, context), context, request)
 
     return handle
+
+
+async def answered(
+    outcome: Awaitable[ElectLeadersResponse], context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse | Work:
+    """The answer, or why there is none: of v0 each partition alone tells."""
+    try:
+        return answer(await outcome)
+    except KafkaError as error:
+        is_told_otherwise = error.code is ErrorCode.NOT_CONTROLLER and context.connection.is_forwarded
+        if context.api_version > 0 or is_told_otherwise:
+            raise
+        return _failed(request, error, ErrorCode.NONE)
 
 
 def answer(response: ElectLeadersResponse) -> ElectLeadersResponse | Work:
@@ -53,10 +66,10 @@ def _in_turns(response: ElectLeadersResponse) -> Work:
 
 
 def error_response(request: ElectLeadersRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
+    return at_once_or_in_turns(_failed(request, error, error.code))
 
 
-def _failed(request: ElectLeadersRequest, error: KafkaError) -> Generator[None, None, ElectLeadersResponse]:
+def _failed(request: ElectLeadersRequest, error: KafkaError, code: ErrorCode) -> Generator[None, None, ElectLeadersResponse]:
     def failed(index: int) -> PartitionResult:
         return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
 
@@ -64,4 +77,4 @@ def _failed(request: ElectLeadersRequest, error: KafkaError) -> Generator[None, 
     for topic in request.topic_partitions or ():
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=(yield from make_in_pieces(failed, topic.partitions))))
         yield
-    return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)

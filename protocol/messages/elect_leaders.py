@@ -34,5 +34,5 @@ class ReplicaElectionResult:
 @message(versions=(0, 2), flexible=2)
 class ElectLeadersResponse:
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = since(1, default=0, ignorable=True)  # each partition has it too
+    error_code: Int16 = since(1, default=0)
     replica_election_results: Array[ReplicaElectionResult] = []

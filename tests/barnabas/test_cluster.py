@@ -112,7 +112,8 @@ def test_the_plugin_gives_a_cluster_and_starts_again_what_a_test_has_killed(tmp_
         "def test_two(barnabas_cluster):\n"
         "    assert all(broker.is_running for broker in barnabas_cluster.brokers)\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "barnabas.pytest_plugin", str(tmp_path / "test_it.py")]
+    plugins = ["no:cacheprovider", "no:barnabas", "barnabas.pytest_plugin"]  # this checkout's, also where one is installed
+    command = [sys.executable, "-m", "pytest", "-q", *(word for name in plugins for word in ("-p", name)), str(tmp_path / "test_it.py")]
 
     done = subprocess.run(
         [*command, "--rootdir", str(tmp_path), "-c", "/dev/null", "--basetemp", str(tmp_path / "base")],

@@ -249,8 +249,9 @@ class Producer(Client):
         self.note(f"{lane.key[0]}-{lane.key[1]} sequence {batch.sequence}: {name_of(error)}")
         if error not in RETRIED:
             # A power cut may take a batch that was not acknowledged and leave one behind it in the next segment (storage/recovery.py).
+            # And a leader of the past, which has not heard of the new one yet, lacks what that one has acknowledged, as with Kafka.
             since_s = batch.invoked_s if self.history.is_durable(lane.key) else 0.0
-            may_be_lost = self.history.lost_power_since(since_s)
+            may_be_lost = self.is_of_cluster or self.history.lost_power_since(since_s)
             if error not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID) or not may_be_lost:
                 self.unexpected(f"Produce {lane.key} sequence {batch.sequence}", error)
             self._give_up()

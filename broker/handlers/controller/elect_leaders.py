@@ -9,7 +9,7 @@ Source: ControllerApis.handleElectLeaders.
 from __future__ import annotations
 
 from broker.context import RequestContext
-from broker.handlers.elect_leaders import answer, error_response
+from broker.handlers.elect_leaders import answered, error_response
 from broker.services import ControllerServices, Handler
 from broker.turns import Work
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -19,6 +19,6 @@ __all__ = ["build", "error_response"]
 
 def build(services: ControllerServices) -> Handler:
     async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | Work:
-        return answer(await services.controller.elect_leaders(request, context))
+        return await answered(services.controller.elect_leaders(request, context), context, request)
 
     return handle
