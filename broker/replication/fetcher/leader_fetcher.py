@@ -139,12 +139,22 @@ class LeaderFetcher:
         self._changed.clear()
         if not session.sent and not step.forgotten:
             return None
-        return self._fetch(step, fetch_version, broker_epoch)
+        return self._fetch(step, fetch_version, broker_epoch, self._max_wait_ms(now_ms))
 
-    def _fetch(self, step: SessionStep, version: int, broker_epoch: int) -> FetchRequest:
+    def _max_wait_ms(self, now_ms: int) -> int:
+        """How long the leader may keep the fetch: not longer than partitions that it does not name have to wait."""
+        wait_ms = self._settings.max_wait_ms
+        if self._waiting_for_disk:
+            wait_ms = min(wait_ms, DISK_WAIT_MAX_MS)
+        if self._delayed:
+            first_end_ms = min(state.delayed_until_ms for state in self._delayed.values())
+            wait_ms = min(wait_ms, first_end_ms - now_ms)
+        return wait_ms
+
+    def _fetch(self, step: SessionStep, version: int, broker_epoch: int, max_wait_ms: int) -> FetchRequest:
         settings = self._settings
         request = FetchRequest(
-            max_wait_ms=min(settings.max_wait_ms, DISK_WAIT_MAX_MS) if self._waiting_for_disk else settings.max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             session_id=step.session_id,

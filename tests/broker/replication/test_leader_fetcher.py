@@ -256,6 +256,19 @@ def test_a_leader_that_does_not_know_yet_that_it_is_one_is_asked_again_soon_and_
     assert exchange.fetcher.wakes_at_ms == exchange.world.clock.monotonic_ms() + 5
 
 
+def test_a_fetch_of_the_others_ends_when_a_partition_that_waits_is_due(exchange: Exchange) -> None:
+    """Else a partition whose new leader is not ready yet, 5 ms, waits for the end of a long poll, half a second."""
+    fails, goes_on = exchange.follow("a"), exchange.follow("b")
+    exchange.answer(exchange.ask(), (fails, data(error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)), (goes_on, data("x")))
+
+    meanwhile = exchange.ask()
+
+    assert (asked(meanwhile), meanwhile.max_wait_ms) == ([(1, 3, 0)], 5)
+    exchange.world.clock.advance(5)
+    exchange.answer(meanwhile)
+    assert exchange.ask().max_wait_ms == 500
+
+
 def test_a_leader_that_does_not_answer_is_asked_nothing_for_a_while(exchange: Exchange) -> None:
     exchange.follow()
     exchange.ask()
