@@ -134,8 +134,15 @@ class BrokerControl:
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: BrokerHeartbeatRequest, next_offset: NextOffset, now_ms: int) -> Steps[BrokerHeartbeatResponse]:
-        """What a broker's heartbeat comes to. Raises KafkaError."""
+        """What a broker's heartbeat comes to. The contact counts at once, before the first step. Raises KafkaError, at once too."""
         broker = self.checked(request.broker_id, request.broker_epoch)
+        if not self._elections.is_departing(broker.node_id):
+            self._heartbeats.note_contact(broker.node_id, broker.epoch, request.current_metadata_offset, now_ms)
+        return self._follow_heartbeat(broker, request, next_offset)
+
+    def _follow_heartbeat(
+        self, broker: BrokerImage, request: BrokerHeartbeatRequest, next_offset: NextOffset
+    ) -> Steps[BrokerHeartbeatResponse]:
         node_id = broker.node_id
         is_caught_up = request.current_metadata_offset >= broker.epoch
         if self._elections.is_departing(node_id):
@@ -143,7 +150,6 @@ class BrokerControl:
             return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=True)
         now = self._current_state(broker)
         following = self._next_state(broker, now, request, is_caught_up=is_caught_up)
-        self._heartbeats.note_contact(node_id, broker.epoch, request.current_metadata_offset, now_ms)
         if following is not now:
             yield from self._transition(broker, following)
             if following is BrokerState.CONTROLLED_SHUTDOWN:

@@ -285,9 +285,8 @@ class LocalController:
         return response
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
-        brokers = self._active.brokers
-        brokers.checked(request.broker_id, request.broker_epoch)
-        steps = brokers.heartbeat(request, self._next_offset, self._clock.monotonic_ms())
+        steps = self._active.brokers.heartbeat(request, self._next_offset, self._clock.monotonic_ms())
+        # The contact is noted already: if the connection has ended meanwhile, the end comes after it.
         self._note_connection(request.broker_id, request.broker_epoch, client)
         return await self._append_own(steps)
 

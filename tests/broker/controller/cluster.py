@@ -49,18 +49,7 @@ class Cluster:
             return e.value
 
     def register(self, node_id: int, incarnation: int = 1, **facts: Any) -> int:
-        request = BrokerRegistrationRequest(
-            broker_id=node_id,
-            cluster_id="cluster",
-            incarnation_id=bytes([node_id, incarnation] * 8),
-            listeners=[Listener(name="PLAINTEXT", host=f"host-{node_id}", port=9092), Listener(name="INTERNAL", host="in", port=1)],
-            features=[
-                Feature(name="metadata.version", min_supported_version=7, max_supported_version=25),
-                Feature(name="eligible.leader.replicas.version", min_supported_version=0, max_supported_version=1),
-            ],
-            rack="r",
-            log_dirs=[directory(node_id)],
-        )
+        request = registration_request(node_id, incarnation)
         for name, value in facts.items():
             setattr(request, name, value)
         response = self.run(self.controller.brokers.register(request, lambda: self.offset, self.now_ms))
@@ -138,6 +127,21 @@ class Cluster:
 
     def is_fenced(self, node_id: int) -> bool:
         return self.controller.state.brokers[node_id].is_fenced
+
+
+def registration_request(node_id: int, incarnation: int = 1, cluster_id: str = "cluster") -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=node_id,
+        cluster_id=cluster_id,
+        incarnation_id=bytes([node_id, incarnation] * 8),
+        listeners=[Listener(name="PLAINTEXT", host=f"host-{node_id}", port=9092), Listener(name="INTERNAL", host="in", port=1)],
+        features=[
+            Feature(name="metadata.version", min_supported_version=7, max_supported_version=25),
+            Feature(name="eligible.leader.replicas.version", min_supported_version=0, max_supported_version=1),
+        ],
+        rack="r",
+        log_dirs=[directory(node_id)],
+    )
 
 
 def directory(node_id: int) -> bytes:

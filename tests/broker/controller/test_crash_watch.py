@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from broker.context import ConnectionFacts, ListenerFacts
 from broker.controller.crash_watch import CrashWatch
-from tests.broker.controller.cluster import EMBEDDED, Cluster
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from tests.broker.controller.cluster import EMBEDDED, Cluster, registration_request
+from tests.broker.metadata.room import CLUSTER_ID, context, open_room
 
 CONTROLLER_LISTENER = ListenerFacts("CONTROLLER")
 
@@ -142,3 +145,15 @@ def test_a_session_that_goes_on_over_another_connection_keeps_its_place() -> Non
     room.cluster.heartbeat(2)
 
     assert room.cluster.controller.heartbeats.has_session(2, room.cluster.epochs[2], room.cluster.now_ms)
+
+
+async def test_a_heartbeat_whose_connection_has_ended_already_leaves_its_place_to_a_new_incarnation(tmp_path: Path) -> None:
+    room = await open_room(tmp_path, is_alone=False)
+    epoch = (await room.local.register_broker(registration_request(2, 1, CLUSTER_ID))).broker_epoch
+    client = context(2, "CONTROLLER")
+    client.connection.close()
+    await room.local.broker_heartbeat(BrokerHeartbeatRequest(broker_id=2, broker_epoch=epoch), client)
+
+    response = await room.local.register_broker(registration_request(2, 2, CLUSTER_ID))
+
+    assert response.broker_epoch > epoch

@@ -128,7 +128,14 @@ class Room:
         self.log.close()
 
 
-def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: bytes = DIRECTORY_ID, on_busy: OnBusy = ignore_busy) -> Room:
+def make_room(
+    root: Path,
+    config: ServerConfig | None = None,
+    *,
+    directory_id: bytes = DIRECTORY_ID,
+    on_busy: OnBusy = ignore_busy,
+    is_alone: bool = True,
+) -> Room:
     """Open the metadata log in `root`; its driver is not started."""
     config = config or ServerConfig(offsets_topic_replication_factor=1)
     clock = ManualClock()
@@ -163,7 +170,15 @@ def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: b
     )
     snapshots = SnapshotGenerator(log, cache.state, config, clock, executor.run_blocking, quorum_records_at=replica.raft.kraft_records_at)
     publisher = MetadataPublisher(cache, snapshots)
-    local = LocalController(make_active, quorum, clock, node_id=NODE_ID, bootstrap=lambda: read_bootstrap_records(root), on_busy=on_busy)
+    local = LocalController(
+        make_active,
+        quorum,
+        clock,
+        node_id=NODE_ID,
+        bootstrap=lambda: read_bootstrap_records(root),
+        is_alone=is_alone,
+        on_busy=on_busy,
+    )
     client = ControllerClient(local, cache, config, clock)
     lifecycle = BrokerLifecycle(local, cache, config, clock, metadata_offset=lambda: publisher.heard.offset - 1)
     quorum.register(publisher)
@@ -171,11 +186,11 @@ def make_room(root: Path, config: ServerConfig | None = None, *, directory_id: b
     return Room(config, cache, client, local, lifecycle, quorum, log, replica, publisher, executor, clock, snapshots, failures, controllers)
 
 
-async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = ignore_busy) -> Room:
+async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = ignore_busy, *, is_alone: bool = True) -> Room:
     """Open the metadata log in `root` and activate, as at a broker's start."""
     identity = read_meta_properties(root)
     directory_id = DIRECTORY_ID if identity is None or identity.directory_id is None else identity.directory_id
-    room = make_room(root, config, directory_id=directory_id, on_busy=on_busy)
+    room = make_room(root, config, directory_id=directory_id, on_busy=on_busy, is_alone=is_alone)
     room.quorum.start()
     await room.quorum.caught_up()
     room.loaded_records_count = room.publisher.replayed_records_count
