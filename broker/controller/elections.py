@@ -199,6 +199,9 @@ class Elections:
     def _welcome(self, node_id: int, unfencing: Any, keys: list[PartitionKey]) -> Steps[None]:
         yield [unfencing, *self.updates(keys[:CHANGES_AT_ONCE], back=node_id)]
         for start in range(CHANGES_AT_ONCE, len(keys), CHANGES_AT_ONCE):
+            broker = self._state.brokers.get(node_id)
+            if broker is None or not broker.is_active:
+                return  # fenced again between two steps, or about to go
             yield self.updates(keys[start : start + CHANGES_AT_ONCE], back=node_id)
 
     # -- of itself, now and then -----------------------------------------------------------------------------------

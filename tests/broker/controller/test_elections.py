@@ -14,6 +14,7 @@ from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequestPartitionData,
     AssignReplicasToDirsRequestTopicData,
 )
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -518,6 +519,22 @@ def test_a_new_incarnation_that_registers_during_the_fencing_of_the_first_is_not
     cluster.heartbeat(2)
 
     assert not cluster.is_fenced(2)
+
+
+def test_nothing_is_given_to_a_broker_that_is_fenced_again_while_it_takes_over() -> None:
+    cluster = ThreeBrokers()
+    large(cluster, 1_000, [2])
+    cluster.run(cluster.controller.brokers.fence(2))
+    request = BrokerHeartbeatRequest(broker_id=2, broker_epoch=cluster.epochs[2], current_metadata_offset=cluster.offset)
+    taking_over = cluster.controller.brokers.heartbeat(request, lambda: cluster.offset, cluster.now_ms)
+    while cluster.is_fenced(2):
+        cluster.append(list(next(taking_over)))
+
+    cluster.run(cluster.controller.brokers.fence(2))
+    cluster.run(taking_over)
+
+    assert cluster.is_fenced(2)
+    assert {image.leader for image in cluster.controller.state.topics["large-5"].partitions} == {NO_LEADER}
 
 
 def collect(cluster: Cluster, steps: Any) -> Any:
