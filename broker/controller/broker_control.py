@@ -37,6 +37,7 @@ from protocol.messages.stored.metadata_records import (
 FENCE = 1
 UNFENCE = -1
 IN_CONTROLLED_SHUTDOWN = 1
+NO_EPOCH = -1
 RESERVED_IDS_COUNT = 100
 """Directory ids below it are Kafka's own (DirectoryId.reserved)."""
 
@@ -221,19 +222,21 @@ class BrokerControl:
         return [node_id for node_id in expired if node_id in self._state.brokers and not self._state.brokers[node_id].is_fenced]
 
     def fence(self, node_id: int) -> Steps[None]:
-        """The broker leads nothing any more."""
+        """The broker leads nothing any more. Its session ends at once, before the first step."""
         self._heartbeats.remove(node_id)
-        fenced = self._state.brokers.get(node_id)
-        if fenced is None:
-            return
+        broker = self._state.brokers.get(node_id)
+        return self._fence(node_id, NO_EPOCH if broker is None else broker.epoch)
 
-        def finish(records_count: int) -> list[Any]:
-            # Meanwhile it may have registered anew, which fenced it.
+    def _fence(self, node_id: int, epoch: int) -> Steps[None]:
+        def fencing() -> list[Any]:
+            """No record if the broker has registered anew meanwhile, before the first step or between two."""
             broker = self._state.brokers.get(node_id)
-            is_same = broker is not None and broker.epoch == fenced.epoch and not broker.is_fenced
-            return [change_record(fenced, fenced=FENCE)] if is_same else []
+            if broker is None or broker.epoch != epoch or broker.is_fenced:
+                return []
+            return [change_record(broker, fenced=FENCE)]
 
-        yield from self._elections.depart(node_id, finish)
+        if fencing():
+            yield from self._elections.depart(node_id, lambda records_count: fencing())
 
     def fence_others(self, embedded_id: int) -> Steps[None]:
         """Fence every other broker: in a quorum of one that nobody can reach no other is alive, whatever an older log says."""

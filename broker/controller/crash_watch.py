@@ -60,8 +60,11 @@ class CrashWatch:
             self._connection_ended(node_id, epoch, connection)
 
     def end(self) -> None:
-        """This node leads no more."""
+        """This node leads no more. The connections stay, and let go of its controller's state."""
         self._is_over = True
+        for connection in self._connections.values():
+            connection.on_closed = None
+        self._connections.clear()
 
     def _connection_ended(self, node_id: int, epoch: int, connection: ConnectionFacts) -> None:
         if self._is_over or self._connections.get(node_id) is not connection:

@@ -321,7 +321,6 @@ class LocalController:
 
         def fence(node_id: int) -> None:
             logger.warning("fencing broker %d: its process is gone", node_id)
-            controller.heartbeats.remove(node_id)
             self._fence(node_id)
 
         return CrashWatch(

@@ -122,6 +122,15 @@ def test_a_proof_that_comes_after_the_leadership_fences_nobody() -> None:
     assert room.fenced == []
 
 
+def test_a_connection_keeps_nothing_of_a_leadership_that_is_over() -> None:
+    room = Room()
+    connection = room.connect(2)
+
+    room.watch.end()
+
+    assert connection.on_closed is None
+
+
 def test_without_fast_fencing_nobody_is_probed() -> None:
     room = Room(is_fast=False)
 

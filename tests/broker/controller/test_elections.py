@@ -521,6 +521,19 @@ def test_a_new_incarnation_that_registers_during_the_fencing_of_the_first_is_not
     assert not cluster.is_fenced(2)
 
 
+def test_a_new_incarnation_that_registers_before_the_fencing_of_the_first_begins_is_spared() -> None:
+    cluster = ThreeBrokers()
+    cluster.partition(2, 3, isr=(2,))
+    fencing = cluster.controller.brokers.fence(2)
+    cluster.register(2, incarnation=7)
+    cluster.heartbeat(2)
+
+    cluster.run(fencing)
+
+    assert not cluster.is_fenced(2) and cluster.image.leader == 2
+    assert cluster.controller.heartbeats.has_session(2, cluster.epochs[2], cluster.now_ms)
+
+
 def test_nothing_is_given_to_a_broker_that_is_fenced_again_while_it_takes_over() -> None:
     cluster = ThreeBrokers()
     large(cluster, 1_000, [2])
