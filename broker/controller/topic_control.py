@@ -52,6 +52,10 @@ PARTITIONS_AT_ONCE = 100
 """New partitions of one topic that are computed, encoded and replayed in one step, 14 µs each; records of more are prepared in steps."""
 
 Topic = TypeVar("Topic", CreatableTopic, CreatePartitionsTopic)
+Result = TypeVar("Result")
+
+Compute = Callable[[Topic, int], Steps[tuple[Sequence[Any], Result]]]
+"""Computes a topic's records and its answer, given how many records there are before its own."""
 
 Brokers = Mapping[int, BrokerImage]
 """As they were when the computing of a topic's records began; it begins anew when they have changed meanwhile."""
@@ -93,30 +97,11 @@ class TopicControl:
         once = yield from without(request.topics, duplicates)
         topics = yield from without(once, (CLUSTER_METADATA_TOPIC,))
         if not (yield from self._fits_if_all_are_accepted(topics, self._count_creation_records)):
-            yield from self._check_fits(topics, self._creation_records)
-        results = []
-        step: list[Any] = []
+            yield from self._check_fits(topics, self._create_topic)
+        results = yield from self._each(
+            topics, self._create_topic, _failed_creation, self._takes_steps, is_validated_only=request.validate_only
+        )
         pace = Pace()
-        for topic in topics:
-            if is_large := self._takes_steps(topic):
-                yield step
-                step = []
-            records: Sequence[Any] = ()
-            try:
-                records, result = yield from self._create_topic(topic, len(step))
-            except KafkaError as error:
-                if error.code is ErrorCode.POLICY_VIOLATION:
-                    raise
-                result = _failed_creation(topic.name, error.code, error.message)
-            results.append(result)
-            if is_large:
-                yield [] if request.validate_only else records
-                continue
-            step += [] if request.validate_only else records
-            if pace.is_due(len(records) or 1):
-                yield step
-                step = []
-        yield step
         for name in duplicates:
             results.append(_failed_creation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             if pace.is_due():
@@ -166,35 +151,52 @@ class TopicControl:
         results = []
         pace = Pace()
         for name in duplicates:
-            why = "Duplicate topic name."
-            results.append(CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=why))
+            results.append(_failed_addition(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             if pace.is_due():
                 yield []
         if not (yield from self._fits_if_all_are_accepted(topics, lambda topic: max(topic.count, 0))):
             yield from self._check_fits(topics, self._add_partitions)
+        results += yield from self._each(
+            topics, self._add_partitions, _failed_addition, self._addition_takes_steps, is_validated_only=request.validate_only
+        )
+        return CreatePartitionsResponse(results=results)
+
+    def _each(
+        self,
+        topics: list[Topic],
+        compute: Compute[Topic, Result],
+        refuse: Callable[[str, ErrorCode, str | None], Result],
+        takes_steps: Callable[[Topic], bool],
+        *,
+        is_validated_only: bool,
+    ) -> Steps[list[Result]]:
+        """The records of one topic after the other, many small ones to a step, and each topic's answer.
+
+        Where computing a topic's records `takes_steps`, those before it are appended first, and its own have a step to themselves."""
+        results: list[Result] = []
         step: list[Any] = []
+        pace = Pace()
         for topic in topics:
-            if is_large := self._addition_takes_steps(topic):
+            if is_large := takes_steps(topic):
                 yield step
                 step = []
             records: Sequence[Any] = ()
             try:
-                records = yield from self._add_partitions(topic, len(step))
+                records, result = yield from compute(topic, len(step))
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
-                results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message))
-            else:
-                results.append(CreatePartitionsTopicResult(name=topic.name, error_message=None))
+                result = refuse(topic.name, error.code, error.message)
+            results.append(result)
             if is_large:
-                yield [] if request.validate_only else records
+                yield [] if is_validated_only else records
                 continue
-            step += [] if request.validate_only else records
+            step += [] if is_validated_only else records
             if pace.is_due(len(records) or 1):
                 yield step
                 step = []
         yield step
-        return CreatePartitionsResponse(results=results)
+        return results
 
     # Limits. A request is refused whole, before its first step is appended.
 
@@ -216,10 +218,6 @@ class TopicControl:
     def _count_creation_records(self, topic: CreatableTopic) -> int:
         return 1 + len(topic.configs) + self.partitions_asked_for(topic)
 
-    def _creation_records(self, topic: CreatableTopic, records_count: int) -> Steps[Sequence[Any]]:
-        records, _ = yield from self._create_topic(topic, records_count)
-        return records
-
     def _fits_if_all_are_accepted(self, topics: list[Topic], count_records: Callable[[Topic], int]) -> Steps[bool]:
         """Whether the records of all topics are within the limits, even if none of them is refused."""
         count = 0
@@ -229,15 +227,14 @@ class TopicControl:
                 yield []
         return count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + count <= self._replicas_max
 
-    def _check_fits(self, topics: list[Topic], compute: Callable[[Topic, int], Steps[Sequence[Any]]]) -> Steps[None]:
-        """Raises KafkaError POLICY_VIOLATION when the topics that are not refused are too much. `compute` is given how many records
-        there are before its own."""
+    def _check_fits(self, topics: list[Topic], compute: Compute[Topic, Any]) -> Steps[None]:
+        """Raises KafkaError POLICY_VIOLATION when the topics that are not refused are too much."""
         count = 0
         pace = Pace()
         for topic in topics:
             records: Sequence[Any] = ()
             try:
-                records = yield from compute(topic, count)
+                records, _ = yield from compute(topic, count)
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise
@@ -411,8 +408,8 @@ class TopicControl:
             len(assignment.broker_ids) >= COMPARED_PIECE_ELEMENTS for assignment in (topic.assignments or ())[:PARTITIONS_AT_ONCE]
         )
 
-    def _add_partitions(self, topic: CreatePartitionsTopic, records_count: int) -> Steps[Sequence[Any]]:
-        """The records, which hold until the next step. Has steps of its own only where it `_addition_takes_steps`."""
+    def _add_partitions(self, topic: CreatePartitionsTopic, records_count: int) -> Steps[tuple[Sequence[Any], CreatePartitionsTopicResult]]:
+        """The records and the answer, which hold until the next step. Has steps of its own only where it `_addition_takes_steps`."""
         while True:
             brokers = self._elections.usable_brokers()
             image = self._state.topics.get(topic.name)
@@ -423,7 +420,7 @@ class TopicControl:
             image = self._state.topics.get(topic.name)
             is_same = image is not None and image.topic_id == topic_id and len(image.partitions) == first
             if is_same and self._elections.usable_brokers() == brokers:
-                return records
+                return records, CreatePartitionsTopicResult(name=topic.name, error_message=None)
 
     def _addition(self, topic: CreatePartitionsTopic, records_count: int, brokers: Brokers) -> Steps[Sequence[Any]]:
         image = self._state.topics.get(topic.name)
@@ -476,6 +473,10 @@ class TopicControl:
 
 def _failed_creation(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _failed_addition(name: str, code: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
 
 
 def _partition_record(topic_id: bytes, index: int, replicas: list[int], brokers: Brokers) -> PartitionRecord:
