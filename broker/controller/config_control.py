@@ -14,7 +14,7 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
-from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, check_records_count
 from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
@@ -61,11 +61,7 @@ class ConfigControl:
         self.unclean_elections_altered = 0
         """How often unclean.leader.election.enable was: then partitions without a leader are looked at."""
 
-    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> ControllerResult[IncrementalAlterConfigsResponse]:
-        """`incremental_alter_configs_in_steps` at once, for few configs."""
-        return collected(self.incremental_alter_configs_in_steps(request))
-
-    def incremental_alter_configs_in_steps(self, request: IncrementalAlterConfigsRequest) -> Steps[IncrementalAlterConfigsResponse]:
+    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> Steps[IncrementalAlterConfigsResponse]:
         """Each resource is altered whole or not at all. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
         twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
         if (yield from _has_more_configs(request.resources, RECORDS_PER_OPERATION_MAX)):

@@ -29,13 +29,3 @@ def check_records_count(count: int) -> None:
     """Raises KafkaError POLICY_VIOLATION when an operation would append more than the limit."""
     if count > RECORDS_PER_OPERATION_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-
-
-def collected(steps: Steps[Response]) -> ControllerResult[Response]:
-    """The whole operation at once, on the state as it is."""
-    records: list[Any] = []
-    try:
-        while True:
-            records += next(steps)
-    except StopIteration as e:
-        return ControllerResult(records, e.value)

@@ -198,19 +198,19 @@ class LocalController:
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
         with self._logging_refusal("topics not created", client):
-            steps = self._active.topics.create_topics_in_steps(request)
+            steps = self._active.topics.create_topics(request)
             if is_automatic:
                 return await self._append_steps(steps, lambda response: iter(()))
             return await self._append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
 
     async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
         with self._logging_refusal("topics not deleted", client):
-            steps = self._active.topics.delete_topics_in_steps(request, version)
+            steps = self._active.topics.delete_topics(request, version)
             return await self._append_steps(steps, lambda response: self._changes.topics_deleted(response, client))
 
     async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
         with self._logging_refusal("partitions not added", client):
-            steps = self._active.topics.create_partitions_in_steps(request)
+            steps = self._active.topics.create_partitions(request)
             return await self._append_steps(steps, lambda response: self._changes.partitions_added(request, response, client))
 
     async def incremental_alter_configs(
@@ -219,7 +219,7 @@ class LocalController:
         with self._logging_refusal("configs not changed", client):
             configs = self._active.configs
             altered_before = configs.unclean_elections_altered
-            steps = configs.incremental_alter_configs_in_steps(request)
+            steps = configs.incremental_alter_configs(request)
             response = await self._append_steps(steps, lambda response: self._changes.configs_altered(request, response, client))
         if configs.unclean_elections_altered != altered_before:
             self._run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later

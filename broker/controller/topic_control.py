@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from broker.controller.config_control import changed_configs, validated_topic_configs
-from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps, check_records_count, collected
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, check_records_count
 from broker.controller.elections import Elections, default_directory
 from broker.controller.manual_assignment import active, check_assignment
 from broker.controller.placement import place_replicas
@@ -86,11 +86,7 @@ class TopicControl:
         self._node_id = node_id
         self._replicas_max = replicas_max
 
-    def create_topics(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
-        """`create_topics_in_steps` at once, for few topics."""
-        return collected(self.create_topics_in_steps(request))
-
-    def create_topics_in_steps(self, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+    def create_topics(self, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
         yield from self._check_asked_for(request.topics)
         duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
@@ -111,11 +107,7 @@ class TopicControl:
             results.append(_failed_creation(CLUSTER_METADATA_TOPIC, ErrorCode.INVALID_REQUEST, why))
         return CreateTopicsResponse(topics=results)
 
-    def delete_topics(self, request: DeleteTopicsRequest, version: int) -> ControllerResult[DeleteTopicsResponse]:
-        """`delete_topics_in_steps` at once, for few topics."""
-        return collected(self.delete_topics_in_steps(request, version))
-
-    def delete_topics_in_steps(self, request: DeleteTopicsRequest, version: int) -> Steps[DeleteTopicsResponse]:
+    def delete_topics(self, request: DeleteTopicsRequest, version: int) -> Steps[DeleteTopicsResponse]:
         """Raises KafkaError where topics may not be deleted at all."""
         if not self._config.delete_topic_enable:
             if version < 3:
@@ -140,11 +132,7 @@ class TopicControl:
         yield step
         return DeleteTopicsResponse(responses=results)
 
-    def create_partitions(self, request: CreatePartitionsRequest) -> ControllerResult[CreatePartitionsResponse]:
-        """`create_partitions_in_steps` at once, for few topics."""
-        return collected(self.create_partitions_in_steps(request))
-
-    def create_partitions_in_steps(self, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
+    def create_partitions(self, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
         duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
         topics = yield from without(request.topics, duplicates)

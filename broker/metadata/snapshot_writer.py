@@ -77,11 +77,6 @@ def snapshot_batches(
     yield control_batch([footer], base_offset=base_offset, epoch=epoch, now_ms=now_ms)
 
 
-def encode_snapshot(records: Iterable[Any], *, epoch: int, last_timestamp: int, now_ms: int) -> bytes:
-    """The whole content at once."""
-    return b"".join(snapshot_batches(records, epoch=epoch, last_timestamp=last_timestamp, now_ms=now_ms))
-
-
 def write_snapshot(directory: Path, content: bytes, end_offset: int, epoch: int, disk: Disk = SYSTEM_DISK) -> None:
     """Write the file durably. Blocks. Raises StorageError."""
     replace_file(directory / snapshot_name(OffsetAndEpoch(end_offset, epoch)), content, disk=disk)

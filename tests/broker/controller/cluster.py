@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from broker.controller.controller import Controller
-from broker.controller.controller_result import Steps
+from broker.controller.controller_result import ControllerResult, Steps
 from broker.metadata.image import PartitionImage
 from config.server import ServerConfig
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -146,3 +146,13 @@ def registration_request(node_id: int, incarnation: int = 1, cluster_id: str = "
 
 def directory(node_id: int) -> bytes:
     return bytes([node_id] * 16)
+
+
+def collected(steps: Steps[Any]) -> ControllerResult[Any]:
+    """The whole operation at once, on the state as it is."""
+    records: list[Any] = []
+    try:
+        while True:
+            records += next(steps)
+    except StopIteration as e:
+        return ControllerResult(records, e.value)

@@ -12,6 +12,7 @@ from broker.metadata.topic_defaults import effective_overrides
 from protocol.errors import ErrorCode
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.stored.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from tests.broker.controller.cluster import collected
 from tests.broker.metadata.room import creation, make_controller
 
 TOPIC, BROKER = 2, 4
@@ -20,7 +21,7 @@ SET, DELETE, APPEND, SUBTRACT = AlterOperation
 
 def _controller() -> Controller:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("t", 1, 1, cleanup_policy="compact", retention_ms="7")).records)
+    controller.replay(collected(controller.topics.create_topics(creation("t", 1, 1, cleanup_policy="compact", retention_ms="7"))).records)
     return controller
 
 
@@ -30,8 +31,8 @@ def _resource(kind: int, name: str, *changes: tuple[str, int, str | None]) -> Al
 
 
 def _alter(controller: Controller, *resources: AlterConfigsResource, validate_only: bool = False) -> Any:
-    return controller.configs.incremental_alter_configs(
-        IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+    return collected(
+        controller.configs.incremental_alter_configs(IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only))
     )
 
 

@@ -22,7 +22,7 @@ from protocol.messages.stored.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.broker.controller.cluster import SESSION_MS, TOPIC_ID, Cluster, directory
+from tests.broker.controller.cluster import SESSION_MS, TOPIC_ID, Cluster, collected, directory
 from tests.broker.metadata.room import creation
 
 RECOVERED, RECOVERING = 0, 1
@@ -171,7 +171,7 @@ def test_new_partitions_lead_where_brokers_are_active() -> None:
     cluster = ThreeBrokers()
     cluster.pass_time(SESSION_MS, 1, 3)
 
-    result = cluster.controller.topics.create_topics(creation("t", 12, 3))
+    result = collected(cluster.controller.topics.create_topics(creation("t", 12, 3)))
     cluster.append(result.records)
 
     partitions = cluster.controller.state.topics["t"].partitions
@@ -212,8 +212,8 @@ def test_a_broker_that_shuts_down_gets_no_new_replicas() -> None:
     cluster.partition(2, 3)
     cluster.heartbeat(2, want_shut_down=True)
 
-    cluster.append(cluster.controller.topics.create_topics(creation("u", 4, 2)).records)
-    too_many = cluster.controller.topics.create_topics(creation("v", 1, 3)).response.topics[0]
+    cluster.append(collected(cluster.controller.topics.create_topics(creation("u", 4, 2))).records)
+    too_many = collected(cluster.controller.topics.create_topics(creation("v", 1, 3))).response.topics[0]
 
     assert all(set(image.replicas) == {1, 3} for image in cluster.controller.state.topics["u"].partitions)
     assert too_many.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
@@ -487,7 +487,7 @@ def test_nothing_is_given_to_a_broker_whose_fencing_has_begun() -> None:
     cluster.append(list(next(fencing)))
 
     answer = cluster.heartbeat(2)
-    cluster.append(cluster.controller.topics.create_topics(creation("u", 3, 3)).records)
+    cluster.append(collected(cluster.controller.topics.create_topics(creation("u", 3, 3))).records)
     isrs = [image.isr for image in cluster.controller.state.topics["u"].partitions]
     cluster.run(fencing)
 

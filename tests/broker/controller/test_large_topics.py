@@ -20,6 +20,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.broker.controller.cluster import collected
 from tests.broker.metadata.room import Room, creation, make_controller, open_room, registration
 
 COUNT = 3_000
@@ -55,7 +56,7 @@ def finish(controller: Controller, steps: Steps[Any], records: Sequence[Any] = (
 @pytest.mark.parametrize("request_", [creation("t", COUNT, 1), assigned("t")], ids=["placed", "assigned"])
 def test_a_large_topic_takes_many_steps_and_one_append(request_: CreateTopicsRequest) -> None:
     controller = make_controller()
-    steps = controller.topics.create_topics_in_steps(request_)
+    steps = controller.topics.create_topics(request_)
 
     steps_count, records = run_to_append(steps)
     before = dict(controller.state.topics)
@@ -70,14 +71,14 @@ def test_a_large_topic_takes_many_steps_and_one_append(request_: CreateTopicsReq
 
 def test_large_additions_take_many_steps_and_one_append() -> None:
     controller = make_controller()
-    controller.replay(controller.topics.create_topics(creation("t", 2, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("t", 2, 1))).records)
     assignments = [CreatePartitionsAssignment(broker_ids=[1]) for _ in range(COUNT)]
     by_hand = CreatePartitionsTopic(name="t", count=2 * COUNT, assignments=assignments)
-    steps = controller.topics.create_partitions_in_steps(adding("t", COUNT))
+    steps = controller.topics.create_partitions(adding("t", COUNT))
 
     placed_steps_count, records = run_to_append(steps)
     finish(controller, steps, records)
-    steps = controller.topics.create_partitions_in_steps(CreatePartitionsRequest(topics=[by_hand]))
+    steps = controller.topics.create_partitions(CreatePartitionsRequest(topics=[by_hand]))
     assigned_steps_count, records = run_to_append(steps)
     finish(controller, steps, records)
 
@@ -92,11 +93,11 @@ def test_large_additions_take_many_steps_and_one_append() -> None:
 )
 def test_a_name_taken_between_the_steps_is_refused(name: str, other: str, error: ErrorCode) -> None:
     controller = make_controller()
-    steps = controller.topics.create_topics_in_steps(creation(name, COUNT, 1))
+    steps = controller.topics.create_topics(creation(name, COUNT, 1))
     for _ in range(10):
         assert not next(steps)
 
-    controller.replay(controller.topics.create_topics(creation(other, 1, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation(other, 1, 1))).records)
     response = finish(controller, steps)
 
     assert response.topics[0].error_code == error
@@ -106,7 +107,7 @@ def test_a_name_taken_between_the_steps_is_refused(name: str, other: str, error:
 def test_topics_before_a_large_one_are_appended_before_others_have_their_turns() -> None:
     controller = make_controller()
     request = CreateTopicsRequest(topics=[*creation("small", 1, 1).topics, *creation("large", COUNT, 1).topics])
-    steps = controller.topics.create_topics_in_steps(request)
+    steps = controller.topics.create_topics(request)
 
     _, records = run_to_append(steps)
     controller.replay(records)
@@ -117,15 +118,15 @@ def test_topics_before_a_large_one_are_appended_before_others_have_their_turns()
 @pytest.mark.parametrize("case", ["deleted", "extended"])
 def test_a_topic_changed_between_the_steps_of_an_addition_is_looked_at_again(case: str) -> None:
     controller = make_controller()
-    controller.replay(controller.topics.create_topics(creation("t", 1, 1)).records)
-    steps = controller.topics.create_partitions_in_steps(adding("t", COUNT))
+    controller.replay(collected(controller.topics.create_topics(creation("t", 1, 1))).records)
+    steps = controller.topics.create_partitions(adding("t", COUNT))
     for _ in range(10):
         assert not next(steps)
 
     if case == "deleted":
-        controller.replay(controller.topics.delete_topics(DeleteTopicsRequest(topic_names=["t"]), 5).records)
+        controller.replay(collected(controller.topics.delete_topics(DeleteTopicsRequest(topic_names=["t"]), 5)).records)
     else:
-        controller.replay(controller.topics.create_partitions(adding("t", 5)).records)
+        controller.replay(collected(controller.topics.create_partitions(adding("t", 5))).records)
     response = finish(controller, steps)
 
     if case == "deleted":
@@ -136,7 +137,7 @@ def test_a_topic_changed_between_the_steps_of_an_addition_is_looked_at_again(cas
 
 def test_a_broker_that_changes_between_the_steps_counts() -> None:
     controller = make_controller(1, 2)
-    steps = controller.topics.create_topics_in_steps(creation("t", COUNT, 1))
+    steps = controller.topics.create_topics(creation("t", COUNT, 1))
     for _ in range(10):
         assert not next(steps)
 
@@ -149,7 +150,7 @@ def test_a_broker_that_changes_between_the_steps_counts() -> None:
 def test_prepared_records_are_the_records(tmp_path: Path) -> None:
     """In the log, one by one, and in what they make of the state."""
     controller = make_controller()
-    _, prepared = run_to_append(controller.topics.create_topics_in_steps(creation("t", 200, 1, retention_ms="7")))
+    _, prepared = run_to_append(controller.topics.create_topics(creation("t", 200, 1, retention_ms="7")))
     assert isinstance(prepared, PreparedRecords)
     at_once, one_by_one = ClusterState(), ClusterState()
 

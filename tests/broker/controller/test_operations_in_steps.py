@@ -17,6 +17,7 @@ from protocol.messages.create_partitions import CreatePartitionsRequest, CreateP
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.broker.controller.cluster import collected
 from tests.broker.metadata.room import creation, make_controller, open_room
 
 COUNT = 1_000
@@ -67,20 +68,18 @@ async def test_the_garbage_collector_pauses_while_an_operation_goes_step_by_step
 
 
 OPERATIONS: dict[str, Callable[[Any], Steps[Any]]] = {
-    "create": lambda controller: controller.topics.create_topics_in_steps(creating(*NAMES)),
-    "create, refused": lambda controller: controller.topics.create_topics_in_steps(creating(*(f"/{name}" for name in NAMES))),
-    "create twice": lambda controller: controller.topics.create_topics_in_steps(creating(*NAMES, *NAMES)),
-    "delete by name": lambda controller: controller.topics.delete_topics_in_steps(DeleteTopicsRequest(topic_names=list(NAMES)), 5),
-    "delete twice by name": lambda controller: controller.topics.delete_topics_in_steps(
-        DeleteTopicsRequest(topic_names=[*NAMES, *NAMES]), 5
-    ),
-    "delete by id": lambda controller: controller.topics.delete_topics_in_steps(
+    "create": lambda controller: controller.topics.create_topics(creating(*NAMES)),
+    "create, refused": lambda controller: controller.topics.create_topics(creating(*(f"/{name}" for name in NAMES))),
+    "create twice": lambda controller: controller.topics.create_topics(creating(*NAMES, *NAMES)),
+    "delete by name": lambda controller: controller.topics.delete_topics(DeleteTopicsRequest(topic_names=list(NAMES)), 5),
+    "delete twice by name": lambda controller: controller.topics.delete_topics(DeleteTopicsRequest(topic_names=[*NAMES, *NAMES]), 5),
+    "delete by id": lambda controller: controller.topics.delete_topics(
         DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=(number + 1).to_bytes(16, "big")) for number in range(COUNT)]), 6
     ),
-    "add partitions": lambda controller: controller.topics.create_partitions_in_steps(adding(*NAMES)),
-    "add partitions twice": lambda controller: controller.topics.create_partitions_in_steps(adding(*NAMES, *NAMES)),
-    "alter": lambda controller: controller.configs.incremental_alter_configs_in_steps(altering(*NAMES)),
-    "alter many of one": lambda controller: controller.configs.incremental_alter_configs_in_steps(altering("t", configs_count=COUNT)),
+    "add partitions": lambda controller: controller.topics.create_partitions(adding(*NAMES)),
+    "add partitions twice": lambda controller: controller.topics.create_partitions(adding(*NAMES, *NAMES)),
+    "alter": lambda controller: controller.configs.incremental_alter_configs(altering(*NAMES)),
+    "alter many of one": lambda controller: controller.configs.incremental_alter_configs(altering("t", configs_count=COUNT)),
 }
 
 
@@ -123,14 +122,14 @@ def test_topics_are_created_changed_and_deleted_step_by_step() -> None:
     answers = [
         carried_out(controller, steps)[0]
         for steps in (
-            controller.topics.create_topics_in_steps(creating(*NAMES)),
-            controller.topics.create_partitions_in_steps(adding(*NAMES)),
-            controller.configs.incremental_alter_configs_in_steps(altering(*NAMES)),
+            controller.topics.create_topics(creating(*NAMES)),
+            controller.topics.create_partitions(adding(*NAMES)),
+            controller.configs.incremental_alter_configs(altering(*NAMES)),
         )
     ]
     topics = dict(controller.state.topics)
     configs = [controller.state.topic_overrides(name) for name in NAMES]
-    deleted, _ = carried_out(controller, controller.topics.delete_topics_in_steps(DeleteTopicsRequest(topic_names=list(NAMES)), 5))
+    deleted, _ = carried_out(controller, controller.topics.delete_topics(DeleteTopicsRequest(topic_names=list(NAMES)), 5))
 
     assert {result.error_code for result in (*answers[0].topics, *answers[1].results, *answers[2].responses, *deleted.responses)} == {0}
     assert list(topics) == NAMES
@@ -145,7 +144,7 @@ def test_too_much_at_once_is_refused_before_the_first_step() -> None:
     request = creating(*(f"t{number}" for number in range(4_000)), partitions=2)
 
     with pytest.raises(KafkaError) as refused:
-        carried_out(controller, controller.topics.create_topics_in_steps(request))
+        carried_out(controller, controller.topics.create_topics(request))
 
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     assert controller.state.topics == {}
@@ -155,7 +154,7 @@ def test_refused_topics_do_not_count_for_the_limit() -> None:
     controller = make_controller()
     request = creating(*(f"/{number}" for number in range(4_900)), "good", partitions=2)
 
-    response, _ = carried_out(controller, controller.topics.create_topics_in_steps(request))
+    response, _ = carried_out(controller, controller.topics.create_topics(request))
 
     assert [topic.name for topic in response.topics if topic.error_code == ErrorCode.NONE] == ["good"]
     assert list(controller.state.topics) == ["good"]
@@ -163,13 +162,13 @@ def test_refused_topics_do_not_count_for_the_limit() -> None:
 
 def test_a_topic_deleted_meanwhile_is_no_contradiction() -> None:
     controller = make_controller()
-    carried_out(controller, controller.topics.create_topics_in_steps(creating(*NAMES)))
-    steps = controller.topics.delete_topics_in_steps(DeleteTopicsRequest(topic_names=list(NAMES)), 5)
+    carried_out(controller, controller.topics.create_topics(creating(*NAMES)))
+    steps = controller.topics.delete_topics(DeleteTopicsRequest(topic_names=list(NAMES)), 5)
     while not (records := next(steps)):
         pass
     controller.replay(records)
 
-    controller.replay(controller.topics.delete_topics(DeleteTopicsRequest(topic_names=NAMES[-1:]), 5).records)
+    controller.replay(collected(controller.topics.delete_topics(DeleteTopicsRequest(topic_names=NAMES[-1:]), 5)).records)
     response, _ = carried_out(controller, steps)
 
     errors = {result.name: result.error_code for result in response.responses if result.error_code}
@@ -179,13 +178,15 @@ def test_a_topic_deleted_meanwhile_is_no_contradiction() -> None:
 
 def test_a_large_list_is_appended_to_and_subtracted_from() -> None:
     controller = make_controller()
-    controller.replay(controller.topics.create_topics(creating("t")).records)
+    controller.replay(collected(controller.topics.create_topics(creating("t"))).records)
     name = "follower.replication.throttled.replicas"
 
     def alter(operation: int, *parts: str) -> None:
         config = AlterableConfig(name=name, config_operation=operation, value=",".join(parts))
         resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[config])
-        controller.replay(controller.configs.incremental_alter_configs(IncrementalAlterConfigsRequest(resources=[resource])).records)
+        controller.replay(
+            collected(controller.configs.incremental_alter_configs(IncrementalAlterConfigsRequest(resources=[resource]))).records
+        )
 
     alter(0, "0:1", "0:1", "1:1")
     alter(2, "1:1", "2:1", "2:1")

@@ -13,11 +13,12 @@ from protocol.messages.create_topics import CreatableReplicaAssignment, Creatabl
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.stored.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.uuids import ZERO_UUID
+from tests.broker.controller.cluster import collected
 from tests.broker.metadata.room import DIRECTORY_ID, creation, make_controller, registration
 
 
 def _refusal(request: CreateTopicsRequest, **brokers: Any) -> tuple[int, str | None]:
-    result = make_controller(1).topics.create_topics(request)
+    result = collected(make_controller(1).topics.create_topics(request))
     assert result.records == []
     return result.response.topics[0].error_code, result.response.topics[0].error_message
 
@@ -30,7 +31,7 @@ def _assigned(*assignments: tuple[int, list[int]], partitions: int = -1, replica
 
 
 def test_a_topic_is_its_record_then_its_configs_then_its_partitions() -> None:
-    result = make_controller(1).topics.create_topics(creation("t", 2, 1, retention_ms="5"))
+    result = collected(make_controller(1).topics.create_topics(creation("t", 2, 1, retention_ms="5")))
 
     assert [type(record) for record in result.records] == [TopicRecord, ConfigRecord, PartitionRecord, PartitionRecord]
     partition = result.records[2]
@@ -41,7 +42,7 @@ def test_a_topic_is_its_record_then_its_configs_then_its_partitions() -> None:
 def test_the_answer_has_id_counts_and_every_config() -> None:
     controller = make_controller(1, config=ServerConfig(num_partitions=3))
 
-    topic = controller.topics.create_topics(creation("t", retention_ms="5")).response.topics[0]
+    topic = collected(controller.topics.create_topics(creation("t", retention_ms="5"))).response.topics[0]
 
     assert (topic.error_code, topic.error_message, topic.num_partitions, topic.replication_factor) == (0, None, 3, 1)
     assert topic.topic_id[6] >> 4 == 4
@@ -53,13 +54,13 @@ def test_the_answer_has_id_counts_and_every_config() -> None:
 def test_computing_does_not_change_the_state() -> None:
     controller = make_controller(1)
 
-    controller.topics.create_topics(creation("t", 1, 1))
+    collected(controller.topics.create_topics(creation("t", 1, 1)))
 
     assert controller.state.topics == {}
 
 
 def test_validate_only_answers_without_records() -> None:
-    result = make_controller(1).topics.create_topics(creation("t", 2, 1, validate_only=True))
+    result = collected(make_controller(1).topics.create_topics(creation("t", 2, 1, validate_only=True)))
 
     assert result.records == []
     assert result.response.topics[0].num_partitions == 2
@@ -149,10 +150,10 @@ def test_a_null_config_is_refused() -> None:
 
 def test_an_existing_or_colliding_name_is_refused() -> None:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("a.b", 1, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("a.b", 1, 1))).records)
 
-    existing = controller.topics.create_topics(creation("a.b", 1, 1)).response.topics[0]
-    colliding = controller.topics.create_topics(creation("a_b", 1, 1)).response.topics[0]
+    existing = collected(controller.topics.create_topics(creation("a.b", 1, 1))).response.topics[0]
+    colliding = collected(controller.topics.create_topics(creation("a_b", 1, 1))).response.topics[0]
 
     assert (existing.error_code, existing.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
     assert colliding.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -161,45 +162,45 @@ def test_an_existing_or_colliding_name_is_refused() -> None:
 
 def test_a_deleted_topic_collides_with_nothing() -> None:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("a.b", 1, 1)).records)
-    controller.replay(controller.topics.delete_topics(_deletion(names=["a.b"]), 5).records)
+    controller.replay(collected(controller.topics.create_topics(creation("a.b", 1, 1))).records)
+    controller.replay(collected(controller.topics.delete_topics(_deletion(names=["a.b"]), 5)).records)
 
-    assert controller.topics.create_topics(creation("a_b", 1, 1)).response.topics[0].error_code == 0
+    assert collected(controller.topics.create_topics(creation("a_b", 1, 1))).response.topics[0].error_code == 0
 
 
 def test_a_name_asked_for_twice_is_refused_once_and_the_others_are_created() -> None:
     request = CreateTopicsRequest(topics=creation("d", 1, 1).topics * 2 + creation("t", 1, 1).topics)
 
-    response = make_controller(1).topics.create_topics(request).response
+    response = collected(make_controller(1).topics.create_topics(request)).response
 
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), ("d", ErrorCode.INVALID_REQUEST)]
 
 
 def test_ten_thousand_records_are_too_many_for_one_request() -> None:
     with pytest.raises(KafkaError) as refused:
-        make_controller(1).topics.create_topics(creation("big", 10_000, 1))
+        collected(make_controller(1).topics.create_topics(creation("big", 10_000, 1)))
 
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_a_request_for_too_much_says_nothing_about_its_topics() -> None:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("t", 1, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("t", 1, 1))).records)
 
     with pytest.raises(KafkaError, match="Excessively large number of partitions per request"):
-        controller.topics.create_topics(creation("t", 20_000, 1))
+        collected(controller.topics.create_topics(creation("t", 20_000, 1)))
 
 
 def test_a_huge_count_is_refused_before_anything_is_built() -> None:
     with pytest.raises(KafkaError):
-        make_controller(1).topics.create_topics(creation("big", 2**31 - 1, 1))
+        collected(make_controller(1).topics.create_topics(creation("big", 2**31 - 1, 1)))
 
 
 def test_only_active_replicas_are_in_the_isr() -> None:
     controller = make_controller(1, 2)
     controller.replay(registration(3, is_fenced=True))
 
-    result = controller.topics.create_topics(_assigned((0, [3, 1, 2])))
+    result = collected(controller.topics.create_topics(_assigned((0, [3, 1, 2]))))
 
     assert (result.records[1].replicas, result.records[1].isr, result.records[1].leader) == ([3, 1, 2], [1, 2], 1)
 
@@ -214,10 +215,10 @@ def _deletion(*topics: tuple[str | None, bytes], names: list[str] | None = None)
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     controller = make_controller(1)
     for name in ("a", "b"):
-        controller.replay(controller.topics.create_topics(creation(name, 1, 1)).records)
+        controller.replay(collected(controller.topics.create_topics(creation(name, 1, 1))).records)
     ids = {name: topic.topic_id for name, topic in controller.state.topics.items()}
 
-    result = controller.topics.delete_topics(_deletion(("a", ZERO_UUID), (None, ids["b"])), 6)
+    result = collected(controller.topics.delete_topics(_deletion(("a", ZERO_UUID), (None, ids["b"])), 6))
 
     assert {record.topic_id for record in result.records} == set(ids.values())
     assert all(isinstance(record, RemoveTopicRecord) for record in result.records)
@@ -233,7 +234,7 @@ def test_every_wrong_way_of_naming_a_topic_is_answered() -> None:
         ("nope", ZERO_UUID), (None, unknown), (None, ZERO_UUID), ("d", ZERO_UUID), ("d", ZERO_UUID), ("x", bytes(15) + b"\x05")
     )
 
-    result = make_controller(1).topics.delete_topics(request, 6)
+    result = collected(make_controller(1).topics.delete_topics(request, 6))
 
     assert result.records == []
     assert {(topic.name, topic.error_code) for topic in result.response.responses} == {
@@ -247,9 +248,9 @@ def test_every_wrong_way_of_naming_a_topic_is_answered() -> None:
 
 def test_a_topic_named_by_name_and_by_its_id_is_not_deleted() -> None:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("a", 1, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("a", 1, 1))).records)
 
-    result = controller.topics.delete_topics(_deletion(("a", ZERO_UUID), (None, controller.state.topics["a"].topic_id)), 6)
+    result = collected(controller.topics.delete_topics(_deletion(("a", ZERO_UUID), (None, controller.state.topics["a"].topic_id)), 6))
 
     assert result.records == []
     assert [topic.error_code for topic in result.response.responses] == [ErrorCode.INVALID_REQUEST]
@@ -260,7 +261,7 @@ def test_disabled_deletion_is_an_error_of_the_whole_request(version: int, code: 
     controller = make_controller(1, config=ServerConfig(delete_topic_enable=False))
 
     with pytest.raises(KafkaError) as refused:
-        controller.topics.delete_topics(_deletion(names=["a"]), version)
+        collected(controller.topics.delete_topics(_deletion(names=["a"]), version))
 
     assert refused.value.code is code
 
@@ -275,9 +276,9 @@ def _increase(name: str, count: int, *assignments: list[int], validate_only: boo
 
 def test_new_partitions_continue_the_indexes() -> None:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("t", 3, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("t", 3, 1))).records)
 
-    result = controller.topics.create_partitions(_increase("t", 5))
+    result = collected(controller.topics.create_partitions(_increase("t", 5)))
 
     assert [record.partition_id for record in result.records] == [3, 4]
     assert (result.response.results[0].error_code, result.response.results[0].error_message) == (0, None)
@@ -307,9 +308,9 @@ def test_new_partitions_continue_the_indexes() -> None:
 )
 def test_increases_are_refused_in_kafkas_words(request_: CreatePartitionsRequest, code: ErrorCode, message: str | None) -> None:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("t", 3, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("t", 3, 1))).records)
 
-    result = controller.topics.create_partitions(request_)
+    result = collected(controller.topics.create_partitions(request_))
 
     assert result.records == []
     assert (result.response.results[0].error_code, result.response.results[0].error_message) == (code, message)
@@ -317,22 +318,26 @@ def test_increases_are_refused_in_kafkas_words(request_: CreatePartitionsRequest
 
 def test_too_many_new_partitions_are_refused_and_none_is_created() -> None:
     controller = make_controller(1)
-    controller.replay(controller.topics.create_topics(creation("t", 3, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("t", 3, 1))).records)
 
     with pytest.raises(KafkaError) as refused:
-        controller.topics.create_partitions(_increase("t", 20_000))
+        collected(controller.topics.create_partitions(_increase("t", 20_000)))
 
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_partitions_beyond_the_limit_are_refused_for_topics_and_additions_alike() -> None:
     controller = make_controller(1, replicas_max=5)
-    controller.replay(controller.topics.create_topics(creation("t", 4, 1)).records)
+    controller.replay(collected(controller.topics.create_topics(creation("t", 4, 1))).records)
 
     with pytest.raises(KafkaError) as topic_refused:
-        controller.topics.create_topics(creation("u", 2, 1))
+        collected(controller.topics.create_topics(creation("u", 2, 1)))
     with pytest.raises(KafkaError) as addition_refused:
-        controller.topics.create_partitions(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=6, assignments=None)]))
+        collected(
+            controller.topics.create_partitions(
+                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=6, assignments=None)])
+            )
+        )
 
     assert topic_refused.value.code is addition_refused.value.code is ErrorCode.POLICY_VIOLATION
-    assert controller.topics.create_topics(creation("u", 1, 1)).records
+    assert collected(controller.topics.create_topics(creation("u", 1, 1))).records

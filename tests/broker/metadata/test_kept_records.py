@@ -10,7 +10,7 @@ import pytest
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.record_format import build_metadata_batch, read_metadata_batches
 from broker.metadata.snapshot import read_newest_snapshot
-from broker.metadata.snapshot_writer import encode_snapshot, state_records, write_snapshot
+from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
 from protocol.messages.stored import metadata_records as records
 from protocol.messages.stored.metadata_records import (
     AccessControlEntryRecord,
@@ -61,7 +61,7 @@ def replayed(*changes: Any) -> ClusterState:
 def test_every_kind_comes_back_in_a_snapshot(tmp_path: Path) -> None:
     state = replayed(*KEPT)
 
-    write_snapshot(tmp_path, encode_snapshot(state_records(state), epoch=1, last_timestamp=0, now_ms=0), 10, 1)
+    write_snapshot(tmp_path, b"".join(snapshot_batches(state_records(state), epoch=1, last_timestamp=0, now_ms=0)), 10, 1)
     snapshot = read_newest_snapshot(tmp_path)
 
     assert snapshot is not None and snapshot.records == KEPT

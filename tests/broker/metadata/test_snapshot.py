@@ -8,7 +8,7 @@ import pytest
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.publisher import SNAPSHOT_RECORDS_MIN
 from broker.metadata.snapshot import read_newest_snapshot
-from broker.metadata.snapshot_writer import encode_snapshot, state_records, write_snapshot
+from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
 from protocol.messages.stored import metadata_records as records
 from tests.broker.metadata.room import Room, creation, make_room, open_room, registration
 
@@ -92,7 +92,7 @@ async def test_a_snapshot_beyond_the_logs_end_takes_its_place(tmp_path: Path) ->
     """As after a copy of the snapshot alone: what follows gets the offsets after it."""
     (tmp_path / DIRECTORY).mkdir()
     made = [records.FeatureLevelRecord(name="metadata.version", feature_level=25)]
-    write_snapshot(tmp_path / DIRECTORY, encode_snapshot(made, epoch=3, last_timestamp=0, now_ms=0), end_offset=500, epoch=3)
+    write_snapshot(tmp_path / DIRECTORY, b"".join(snapshot_batches(made, epoch=3, last_timestamp=0, now_ms=0)), end_offset=500, epoch=3)
 
     room = make_room(tmp_path)
     room.quorum.start()
@@ -105,7 +105,7 @@ async def test_a_snapshot_beyond_the_logs_end_takes_its_place(tmp_path: Path) ->
 @pytest.mark.parametrize("cut", range(1, 200, 23))
 def test_every_cut_of_a_snapshot_is_passed_over(tmp_path: Path, cut: int) -> None:
     made = [records.FeatureLevelRecord(name="metadata.version", feature_level=25)]
-    content = encode_snapshot(made, epoch=3, last_timestamp=0, now_ms=0)
+    content = b"".join(snapshot_batches(made, epoch=3, last_timestamp=0, now_ms=0))
     write_snapshot(tmp_path, content[: len(content) - cut], end_offset=5, epoch=3)
 
     assert read_newest_snapshot(tmp_path) is None
