@@ -28,7 +28,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from storage.errors import StorageError
+from storage.errors import StorageError, is_descriptor_shortage
 
 logger = logging.getLogger("barnabas.replication")
 
@@ -199,9 +199,11 @@ class LeaderFetcher:
                 self._changed[key] = None
 
     def _cut_to_high_watermarks(self) -> None:
-        """Logs that know no epochs: the leader cannot tell where they part from its own."""
+        """Cut the logs that know no epochs: the leader cannot find where they diverge from its own."""
         truncating, self._truncating = self._truncating, {}
-        for state in truncating.values():
+        for key, state in truncating.items():
+            if key not in self._states:
+                continue  # removed by the failure of another one's disk
             try:
                 self._truncate(state, state.fetch_offset)
             except StorageError as failure:
@@ -271,7 +273,7 @@ class LeaderFetcher:
                     self._session.begin_anew()
                     self._truncate(state, find_truncation_offset(state.partition.log, data.diverging_epoch))
                 else:
-                    self._append(state, data, wall_ms)
+                    self._append(state, data, now_ms, wall_ms)
             elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 state.phase = Phase.LOOKING_UP_END
                 self._out_of_range[state.key] = state
@@ -293,18 +295,27 @@ class LeaderFetcher:
             logger.exception("what was fetched of %r cannot be appended", state.partition)
             self._fail(state, "an unforeseen error")
 
-    def _append(self, state: FetchState, data: PartitionData, wall_ms: int) -> None:
+    def _append(self, state: FetchState, data: PartitionData, now_ms: int, wall_ms: int) -> None:
         partition = state.partition
         state.delays_count = 0
         records = data.records if isinstance(data.records, memoryview) else memoryview(data.records or b"")
-        appended = partition.append_as_follower(
-            records,
-            leader_epoch=state.leader_epoch,
-            fetch_offset=state.fetch_offset,
-            leader_high_watermark=data.high_watermark,
-            leader_log_start_offset=data.log_start_offset,
-            now_ms=wall_ms,
-        )
+        try:
+            appended = partition.append_as_follower(
+                records,
+                leader_epoch=state.leader_epoch,
+                fetch_offset=state.fetch_offset,
+                leader_high_watermark=data.high_watermark,
+                leader_log_start_offset=data.log_start_offset,
+                now_ms=wall_ms,
+            )
+        except StorageError as failure:
+            if not is_descriptor_shortage(failure):
+                raise
+            # The disk is well and stays online. No newer metadata would bring the partition back, so it is fetched again later.
+            self._note_log_end(state)
+            self._delay(state, now_ms)
+            self._events.on_disk_failure(partition, failure)
+            return
         state.leader_high_watermark = data.high_watermark
         self._changed[state.key] = None  # its log start may have moved
         if appended.size_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from storage.errors import StorageError
+from storage.log import Log
 from tests.broker.replication.world import World, batch
 from tests.support.doubles import stands_for
 
@@ -303,6 +305,37 @@ def test_a_corrupt_batch_is_fetched_again_later(exchange: Exchange) -> None:
 
     assert partition.log.log_end_offset == 0
     assert len(exchange.fetcher) == 1
+
+
+def fail_appends(patch: pytest.MonkeyPatch, number: int) -> None:
+    def fail(*arguments: object, **named: object) -> None:
+        raise StorageError("no new segment") from OSError(number, "refused")
+
+    patch.setattr(Log, "append_as_follower", fail)
+
+
+def test_a_partition_whose_disk_failed_is_fetched_no_more(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = exchange.follow()
+    fail_appends(monkeypatch, errno.EIO)
+
+    exchange.answer(exchange.ask(), (partition, data("x")))
+
+    assert exchange.events.told == [f"disk of {partition!r}"]
+    assert len(exchange.fetcher) == 0
+
+
+def test_a_lack_of_descriptors_delays_a_partition(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It passes without any change of the metadata, which is what brings back a partition whose disk failed."""
+    partition = exchange.follow()
+    with monkeypatch.context() as patch:
+        fail_appends(patch, errno.EMFILE)
+        exchange.answer(exchange.ask(), (partition, data("x")))
+
+    exchange.answer(exchange.ask())
+    exchange.world.clock.advance(BACKOFF_MS)
+    exchange.answer(exchange.ask(), (partition, data("x")))
+
+    assert partition.log.log_end_offset == 1
 
 
 def test_a_batch_of_a_later_epoch_than_the_fetch_is_left_out(exchange: Exchange) -> None:
