@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from broker.replication.fetcher.manager import ReplicaFetcherManager
     from broker.replication.fetcher.replica_fetcher import Endpoint, LeaderConnection
     from broker.replication.isr_changes import IsrChanges
-    from broker.replication.isr_state import IsrProposal
-    from broker.replication.partition import OnIsrAnswer
+    from broker.replication.isr_state import IsrProposal, OnIsrAnswer
     from broker.replication.replica_manager import ReplicaManager
     from config.server import ServerConfig
     from protocol.framing import BufferPool

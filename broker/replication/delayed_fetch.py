@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.replication.fetch_data import NO_EPOCH, FetchablePartition, FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.log_reads import count_available_bytes, find_diverging_epoch
 from broker.replication.partition_role import FOLLOWER, LEADER
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import KafkaError
@@ -136,7 +137,7 @@ class DelayedFetch(DelayedOperation):
 
     def _count_available(self, partition: FetchablePartition, target: FetchTarget, end_offset: int) -> int:
         """Bytes that all partitions together have, with `partition` counted anew."""
-        available = partition.count_available_bytes(target.fetch_offset, end_offset, target.max_bytes, at_least=self.params.min_bytes)
+        available = count_available_bytes(partition.log, target.fetch_offset, end_offset, target.max_bytes, at_least=self.params.min_bytes)
         self._available_total += available - self._available_bytes.get(partition, 0)
         self._available_bytes[partition] = available
         return self._available_total
@@ -144,6 +145,6 @@ class DelayedFetch(DelayedOperation):
 
 def _is_diverging(partition: FetchablePartition, target: FetchTarget) -> bool:
     try:
-        return partition.find_diverging_epoch(target) is not None
+        return find_diverging_epoch(partition.log, target) is not None
     except KafkaError:
         return True  # the epoch's end is not known any more: the re-read answers with that error

@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
-from broker.replication.isr_state import RECOVERED, RECOVERING, IsrProposal
-from broker.replication.partition import OnIsrAnswer
+from broker.replication.isr_state import RECOVERED, RECOVERING, IsrProposal, OnIsrAnswer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -7,7 +7,11 @@ them all. Source: org.apache.kafka.server.partition CommittedPartitionState, Pen
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
 
 RECOVERED = 0
 """The leader recovery state of a partition that lost nothing in an unclean election, or whose leader has come to terms with it."""
@@ -45,6 +49,10 @@ class IsrProposal(NamedTuple):
     @property
     def isr(self) -> tuple[int, ...]:
         return tuple(member.broker_id for member in self.members)
+
+
+OnIsrAnswer = Callable[["AlterPartitionResponsePartitionData", int], bool]
+"""Takes the controller's answer and the monotonic time, and returns whether to send the proposal again."""
 
 
 class CommittedIsr:

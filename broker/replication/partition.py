@@ -10,14 +10,13 @@ Times are monotonic milliseconds, given by the caller, except `now_ms` of an app
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.metadata.image import NO_LEADER
+from broker.replication.delayed_produce import ALL_IN_SYNC
 from broker.replication.fetch_data import (
     NO_EPOCH,
-    DivergingEpoch,
     FetchIsolation,
     FetchParams,
     FetchTarget,
@@ -27,7 +26,8 @@ from broker.replication.fetch_data import (
 from broker.replication.fetcher_control import FetcherControl, InitialFetch
 from broker.replication.follower import Follower
 from broker.replication.in_sync_replicas import InSyncReplicas
-from broker.replication.isr_state import IsrCounts, IsrProposal, PendingIsr
+from broker.replication.isr_state import IsrCounts, IsrProposal, OnIsrAnswer, PendingIsr
+from broker.replication.log_reads import find_diverging_epoch, segment_end_offset
 from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
 from config.topic import LONG_MAX
 from protocol.errors import ErrorCode, KafkaError
@@ -45,12 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replication")
 
-ALL_IN_SYNC = -1  # acks=all
 FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
-
-
-OnIsrAnswer = Callable[["AlterPartitionResponsePartitionData", int], bool]
-"""Takes the controller's answer and the monotonic time, and returns whether to send the proposal again."""
 
 
 class PartitionEnvironment(Protocol):
@@ -119,7 +114,7 @@ class Partition:
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
-        self.leader_id = NO_EPOCH
+        self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.role = PartitionRole.NONE
@@ -363,7 +358,7 @@ class Partition:
         result = PartitionRead(target, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
         offset = target.fetch_offset
         if target.last_fetched_epoch != NO_EPOCH:
-            result.diverging_epoch = self.find_diverging_epoch(target)
+            result.diverging_epoch = find_diverging_epoch(log, target)
             if result.diverging_epoch is not None:
                 return result
         end_offset = self.end_offset(params.isolation)
@@ -377,7 +372,7 @@ class Partition:
         result.records = read.records
         if params.isolation is FetchIsolation.TXN_COMMITTED:
             # [] and never null for READ_COMMITTED: a client takes null for "the broker does not filter".
-            result.aborted_transactions = log.aborted_transactions(offset, self._segment_end_offset(offset, end_offset))
+            result.aborted_transactions = log.aborted_transactions(offset, segment_end_offset(log, offset, end_offset))
         return result
 
     def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool:
@@ -391,33 +386,6 @@ class Partition:
             return False
         log = self.log
         return self.end_offset(isolation) <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
-
-    def count_available_bytes(self, offset: int, end_offset: int, max_bytes: int, *, at_least: int) -> int:
-        """Bytes of whole batches in [offset, end_offset), at most `max_bytes`; no less than `at_least` when they go on in a later
-        segment: a read ends with its segment, so waiting for more of them would never end (DelayedFetch's Case F)."""
-        if self._segment_end_offset(offset, end_offset) < end_offset:
-            return max(at_least, 1)
-        records = self.log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=True).records
-        size_bytes = len(records)
-        if not isinstance(records, bytes):
-            records.release()
-        return min(size_bytes, max_bytes)
-
-    def _segment_end_offset(self, offset: int, end_offset: int) -> int:
-        """Where a read from `offset` ends at the latest: no read goes beyond its segment."""
-        segments = self.log.segments
-        return min(end_offset, segments.end_offset_of(segments.floor_index(offset), self.log.log_end_offset))
-
-    def find_diverging_epoch(self, target: FetchTarget) -> DivergingEpoch | None:
-        """Where the fetcher has to cut its log, None when its log is a prefix of ours (KIP-595, KIP-320).
-
-        Raises OFFSET_OUT_OF_RANGE when that cannot be told."""
-        end = self.log.end_offset_for_epoch(target.last_fetched_epoch)
-        if not end.is_defined or end.epoch == NO_EPOCH or target.fetch_offset < self.log.log_start_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if end.epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset:
-            return DivergingEpoch(end.epoch, end.end_offset)
-        return None
 
     def end_offset_for_epoch(self, current_leader_epoch: int, leader_epoch: int) -> EpochEndOffset:
         """Where `leader_epoch` ends in the leader's log (OffsetForLeaderEpoch)."""

@@ -11,8 +11,8 @@ from broker.replication.isr_state import IsrCounts
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.fetcher_control import FetcherControl
-    from broker.replication.isr_state import IsrProposal
-    from broker.replication.partition import OnIsrAnswer, Partition
+    from broker.replication.isr_state import IsrProposal, OnIsrAnswer
+    from broker.replication.partition import Partition
     from broker.replication.waiting_requests import WaitingRequests
 
 

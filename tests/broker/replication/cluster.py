@@ -29,8 +29,8 @@ from broker.network.client import api_of
 from broker.replication.fetcher.manager import ReplicaFetcherManager
 from broker.replication.fetcher.replica_fetcher import Endpoint, LeaderConnection
 from broker.replication.fetcher_control import FetchersOnDemand
-from broker.replication.isr_state import IsrProposal
-from broker.replication.partition import OnIsrAnswer, Partition
+from broker.replication.isr_state import IsrProposal, OnIsrAnswer
+from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.turns import Turns
 from config.server import ServerConfig

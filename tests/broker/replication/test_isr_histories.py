@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.isr_state import CommittedIsr, IsrProposal
-from broker.replication.partition import OnIsrAnswer
+from broker.replication.isr_state import CommittedIsr, IsrProposal, OnIsrAnswer
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequestPartitionData,

@@ -21,8 +21,8 @@ from broker.metrics import Metrics
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
 from broker.replication.fetcher_control import FetcherControl, FollowedPartition, InitialFetch
-from broker.replication.isr_state import IsrProposal
-from broker.replication.partition import OnIsrAnswer, Partition
+from broker.replication.isr_state import IsrProposal, OnIsrAnswer
+from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.services import Services
 from config.server import ServerConfig
