@@ -97,6 +97,7 @@ class BrokerLifecycle:
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_unregistered = False  # by somebody, while it lives
+        self._registration_turn = asyncio.Lock()
         self._is_awaited = False  # by another broker that shuts down
         self._is_closed = False
         self._assignments: DirectoryAssignments | None = None
@@ -133,7 +134,7 @@ class BrokerLifecycle:
             try:
                 return (await self._channel.register_broker(request)).broker_epoch
             except KafkaError as error:
-                if error.code not in RETRIED or self._clock.monotonic_ms() >= deadline_ms:
+                if error.code not in RETRIED or self._is_closed or self._clock.monotonic_ms() >= deadline_ms:
                     raise
                 if error.code is not told:
                     logger.info("the registration of this broker is tried again: %s", error)
@@ -257,13 +258,22 @@ class BrokerLifecycle:
             self._assign_later(lost)
 
     async def _register_anew(self) -> None:
-        """Somebody has unregistered this broker, which lives: nobody could use it until its next start, as with Kafka. Its epoch says that
-        it has lost nothing since."""
-        assert self._request is not None, "the broker was not started"
-        logger.warning("this broker was unregistered, and registers anew: a broker is to be stopped before it is unregistered")
-        self._request.previous_broker_epoch = self._epoch
-        self._epoch = await self._register(self._request)
-        self._is_unregistered = False
+        """Register again after somebody has unregistered this broker, which still runs; Kafka's brokers are of no use then until their
+        next start. The previous epoch tells the controller that this broker has lost no data since."""
+        request = self._request
+        assert request is not None, "the broker was not started"
+        async with self._registration_turn:
+            if not self._is_unregistered:
+                return  # another task was faster
+            logger.warning("this broker was unregistered, and registers anew: a broker is to be stopped before it is unregistered")
+            request.previous_broker_epoch = self._epoch
+            request.log_dirs = [each for each in request.log_dirs if each not in self._offline_log_dirs]
+            self._is_unregistered = False  # now, not after the answer: it may be unregistered again before that comes
+            try:
+                self._epoch = await self._register(request)
+            except KafkaError:
+                self._is_unregistered = True
+                raise
         while not self._is_closed and (await self._send_heartbeat()).is_fenced:
             await pause(self._clock, RETRY_MS)
 

@@ -20,7 +20,13 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from protocol.messages.stored.metadata_records import BrokerRegistrationChangeRecord, FeatureLevelRecord, PartitionRecord, TopicRecord
+from protocol.messages.stored.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
 from tests.broker.metadata.room import LISTENERS, registration
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
@@ -38,6 +44,8 @@ class Controller:
         self.errors: list[ErrorCode] = []
         self.fenced_count = 0
         self.shutdowns_refused = 0
+        self.registrations_allowed = asyncio.Event()
+        self.registrations_allowed.set()
 
     def _note(self, request: Any) -> None:
         self.asked.append(request)
@@ -46,6 +54,7 @@ class Controller:
 
     async def register_broker(self, request: BrokerRegistrationRequest, client: RequestContext | None = None) -> BrokerRegistrationResponse:
         self._note(request)
+        await self.registrations_allowed.wait()
         return BrokerRegistrationResponse(broker_epoch=42)
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
@@ -278,3 +287,49 @@ async def test_heartbeats_follow_faster_while_another_broker_waits_to_stop() -> 
     counts.append(await count_heartbeats(1_000))
 
     assert counts == [0, 40, 0]
+
+
+async def test_a_stop_does_not_wait_for_a_registration_that_is_tried_again() -> None:
+    world = World()
+    await world.start()
+    world.metadata.apply_committed(registration(1))
+    world.controller.errors = [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 10_000
+    world.metadata.apply_committed([UnregisterBrokerRecord(broker_id=1, broker_epoch=10)])
+    await let_run()
+    before_ms = world.clock.monotonic_ms()
+
+    await world.finish(asyncio.ensure_future(world.lifecycle.stop()))
+
+    assert world.kinds[1:3] == ["BrokerHeartbeat", "BrokerRegistration"]
+    assert world.clock.monotonic_ms() <= before_ms + 1_000
+
+
+async def test_a_broker_that_is_unregistered_while_it_registers_anew_does_it_once_more() -> None:
+    world = World()
+    await world.start()
+    world.metadata.apply_committed(registration(1))
+    world.controller.registrations_allowed.clear()
+    for _ in range(2):
+        world.metadata.apply_committed([UnregisterBrokerRecord(broker_id=1, broker_epoch=10)])
+        await let_run()
+        world.metadata.apply_committed(registration(1))
+
+    world.controller.registrations_allowed.set()
+    await let_run()
+
+    assert world.kinds.count("BrokerRegistration") == 3
+
+
+async def test_a_broker_registers_anew_without_the_directories_that_it_has_lost() -> None:
+    """Else it would be elected for replicas that are in them."""
+    world = World()
+    await world.start()
+    world.metadata.apply_committed(registration(1))
+    world.lifecycle.lose_directory(HERE, [])
+    await let_run()
+
+    world.metadata.apply_committed([UnregisterBrokerRecord(broker_id=1, broker_epoch=10)])
+    await let_run()
+
+    registrations = [request for request in world.controller.asked if isinstance(request, BrokerRegistrationRequest)]
+    assert len(registrations) == 2 and registrations[1].log_dirs == []
