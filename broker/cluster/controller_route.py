@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from broker.clock import Clock, Timer, pause
+from broker.clock import Clock, pause
 from broker.cluster.envelope import in_envelope, take_out
 from broker.cluster.peer_connections import PeerConnections
 from broker.context import RequestContext
@@ -186,8 +186,10 @@ class ControllerRoute:
                     if error.code is not ErrorCode.NOT_CONTROLLER:
                         raise
                     if waited_ms >= self._retry_timeout_ms:
+                        if client is None:
+                            raise
                         # Clients ask a broker, which is no controller: they are told that it took too long, as by Kafka.
-                        raise error if client is None else KafkaError(ErrorCode.REQUEST_TIMED_OUT) from error
+                        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from error
                 await pause(self._clock, RETRY_MS)
 
     async def _ask_once(
@@ -211,28 +213,27 @@ class ControllerRoute:
         return response
 
     async def _answer_of(self, active: ActiveController, request: Any, version: int | None) -> Any:
-        """The answer. KafkaError NOT_CONTROLLER when there is none before another node leads: a leader that was paused or cut off would
-        let us wait long."""
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        timer: Timer
+        """The answer. KafkaError NOT_CONTROLLER when there is none. It also ends once another node leads: a leader that was paused or cut
+        off would keep this broker waiting for long."""
+        answers: list[Any | None] = []
+        news = asyncio.Event()
 
         def on_answer(response: Any | None) -> None:
-            if not answered.done():
-                answered.set_result(response)
+            answers.append(response)
+            news.set()
 
-        def look_whether_it_leads() -> None:
-            nonlocal timer
+        self._connections.get(active.host, active.port).send(request, on_answer, version=version)
+        while not answers:
+            timer = self._clock.call_later(RETRY_MS, news.set)
+            try:
+                await news.wait()
+            finally:
+                timer.cancel()
+            news.clear()
             now_active = self._find_active()
-            if now_active is not None and now_active != active:
-                self._connections.drop(active.host, active.port)
-            timer = self._clock.call_later(RETRY_MS, look_whether_it_leads)
-
-        timer = self._clock.call_later(RETRY_MS, look_whether_it_leads)
-        try:
-            self._connections.get(active.host, active.port).send(request, on_answer, version=version)
-            response = await answered
-        finally:
-            timer.cancel()
+            if not answers and now_active is not None and now_active != active:
+                self._connections.drop(active.host, active.port)  # which answers None
+        response = answers[0]
         if response is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The active controller, node {active.node_id}, does not answer.")
         return response
