@@ -22,7 +22,7 @@ from typing import Any, cast
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
 from broker.network.outbox import Chunk, Outbox
-from broker.network.sockets import Network
+from broker.network.sockets import Network, connect_within
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, DECLARED, Api
 from protocol.errors import DecodeError, ErrorCode
@@ -34,6 +34,7 @@ log = logging.getLogger("barnabas.network")
 WAITING_MAX = 1_000  # requests that wait for their turn; more are refused at once
 BACKOFF_MIN_MS = 50
 BACKOFF_MAX_MS = 1_000
+CONNECT_TIMEOUT_MS = 10_000  # socket.connection.setup.timeout.ms of Kafka's clients
 API_VERSIONS_VERSION = 3
 SOFTWARE_NAME = "barnabas"
 LOST_CONNECTIONS = "connections to peers lost"  # a kind of log line
@@ -160,7 +161,7 @@ class PeerConnection:
     async def _open(self) -> None:
         protocol = _Protocol(self)
         try:
-            transport, _ = await self._network.connect(self.host, self.port, lambda: protocol)
+            transport, _ = await connect_within(CONNECT_TIMEOUT_MS, self._clock, self._network, self.host, self.port, lambda: protocol)
         except OSError as error:
             if self.state is State.CONNECTING:
                 self._lost(f"cannot connect: {error}")

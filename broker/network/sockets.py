@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from broker.clock import Clock
 from broker.network.listening_sockets import BACKLOG, ListeningSockets
 from broker.network.transport_layer import DescriptorLayer, TransportLayer
 
@@ -57,6 +58,24 @@ class Network(Protocol):
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]) -> tuple[Any, Any]:
         """Open a connection: its transport and its protocol. OSError when it cannot be."""
+
+
+async def connect_within(
+    timeout_ms: int, clock: Clock, network: Network, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
+) -> tuple[Any, Any]:
+    """As `network.connect`, but raises TimeoutError, which is an OSError, after `timeout_ms`. If an address is silent, the system itself
+    tries for two minutes, and at the end only once a minute: it would notice late that the address answers again."""
+    connecting = asyncio.ensure_future(network.connect(host, port, protocol_factory))
+    timer = clock.call_later(timeout_ms, connecting.cancel)
+    try:
+        return await connecting
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise TimeoutError(f"{host}:{port} does not answer") from None
+    finally:
+        timer.cancel()
 
 
 class SystemNetwork:

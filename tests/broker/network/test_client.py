@@ -13,7 +13,7 @@ import pytest
 
 from broker.clock import SystemClock
 from broker.dispatch import KafkaApis
-from broker.network.client import PeerConnection, State
+from broker.network.client import CONNECT_TIMEOUT_MS, PeerConnection, State
 from broker.network.sockets import SystemNetwork
 from broker.turns import Turns
 from protocol import codec
@@ -153,6 +153,25 @@ def test_nobody_listening_is_told_at_once_and_tried_again_later(world: World) ->
 
     Peer(world).listen()
     world.run(1)
+    world.ask()
+    world.run(1)
+
+    assert world.clusters == [None, "answer-1"]
+
+
+def test_a_connection_that_is_silent_is_given_up_and_made_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system repeats its attempt at ever longer intervals, up to a minute: long after the network is whole again."""
+    Peer(world).listen()
+
+    async def connect_never(*_: Any) -> tuple[Any, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NodeNetwork, "connect", connect_never)
+        world.ask()
+        world.run(1)
+    world.run(CONNECT_TIMEOUT_MS / 1000)
     world.ask()
     world.run(1)
 
