@@ -3,7 +3,7 @@
 A proof takes two probes PROBE_INTERVAL_MS apart that are both refused (ECONNREFUSED): the machine is there, and says that the port is
 closed. No answer in time, no route and no such name prove nothing: the machine, or a network between, may be all that is gone. A probe
 that is accepted, or reset, may have been faster than the end of the process, which closes one socket after the other; so a few more
-follow.
+follow. Soon after a proof one more refusal proves it again: the process may have been started anew meanwhile.
 
 A wrong proof is possible (a process that closed its listener and lives), and safe: epochs keep what it does from counting.
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock, pause
-from broker.network.sockets import Network
+from broker.network.sockets import Network, connect_within
 
 if TYPE_CHECKING:
     from broker.quorum.voters import Address
@@ -26,7 +26,7 @@ PROBE_INTERVAL_MS = 50
 PROBES_MAX = 5
 PROBE_TIMEOUT_MS = 1_000
 PROOF_LIFE_MS = 1_000
-"""For so long a proof is as good as a new one: longer than an election takes that it has caused."""
+"""How long one refusal is enough after a proof: longer than the election takes that the proof has caused."""
 REFUSALS_NEEDED = 2
 
 OnProof = Callable[[], None]
@@ -44,9 +44,6 @@ class CrashDetector:
 
     def prove(self, address: Address, on_proof: OnProof) -> None:
         """Call `on_proof`, later, once it is proven that the process at `address` is gone; never, if it is not."""
-        if self._clock.monotonic_ms() < self._proven_until_ms.get(address, 0):
-            asyncio.get_running_loop().call_soon(on_proof)
-            return
         waiting = self._waiting.get(address)
         if waiting is not None:
             waiting.append(on_proof)
@@ -78,7 +75,7 @@ class CrashDetector:
                 on_proof()
 
     async def _is_gone(self, address: Address) -> bool:
-        refusals = 0
+        refusals = REFUSALS_NEEDED - 1 if self._clock.monotonic_ms() < self._proven_until_ms.get(address, 0) else 0
         for probe in range(PROBES_MAX):
             if probe:
                 await pause(self._clock, PROBE_INTERVAL_MS)
@@ -88,22 +85,11 @@ class CrashDetector:
         return False
 
     async def _is_refused(self, address: Address) -> bool:
-        connecting = asyncio.ensure_future(self._network.connect(*address, asyncio.Protocol))
-        timer = self._clock.call_later(PROBE_TIMEOUT_MS, connecting.cancel)
         try:
-            await asyncio.wait((connecting,))
-        except asyncio.CancelledError:
-            connecting.cancel()
-            raise
-        finally:
-            timer.cancel()
-        if connecting.cancelled():
+            transport, _ = await connect_within(PROBE_TIMEOUT_MS, self._clock, self._network, *address, asyncio.Protocol)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
             return False
-        error = connecting.exception()
-        if error is None:
-            transport, _ = connecting.result()
-            transport.abort()
-            return False
-        if not isinstance(error, OSError):
-            raise error
-        return isinstance(error, ConnectionRefusedError)
+        transport.abort()
+        return False

@@ -2,7 +2,8 @@
 
 A client that has lost its leader asks for Metadata within a millisecond, and may be faster than the end of this broker's own connections
 to that leader. The port of a process that ends is closed first, so a refused connection tells in time. An answer waits for it CHECK_MS
-at most, usually a fraction of a millisecond, and a leader is asked once in SURE_MS however many answers name it.
+at most, usually a fraction of a millisecond, and a leader is asked once in SURE_MS however many answers name it, or once in SILENT_MS if
+it was silent.
 
 No counterpart in Kafka.
 """
@@ -14,11 +15,13 @@ from collections.abc import Callable, Iterable
 
 from broker.clock import Clock
 from broker.deferred import Deferred
-from broker.network.sockets import Network
+from broker.network.sockets import Network, connect_within
 from broker.quorum.voters import Address
 
 CHECK_MS = 20
 SURE_MS = 10
+SILENT_MS = 200
+"""If a leader's machine is gone, or far away, a tenth of the answers wait for it, and not all."""
 
 
 class LeaderCheck:
@@ -50,18 +53,12 @@ class LeaderCheck:
         over = Deferred()
         left_count = len(tasks)
 
-        def end() -> None:
-            if not over.is_done:
-                timer.cancel()
-                over.complete(None)
-
         def one_done(_: asyncio.Task[None]) -> None:
             nonlocal left_count
             left_count -= 1
             if left_count == 0:
-                end()
+                over.complete(None)
 
-        timer = self._clock.call_later(CHECK_MS, end)
         for task in tasks:
             task.add_done_callback(one_done)
         return over
@@ -83,11 +80,14 @@ class LeaderCheck:
         return task
 
     async def _check(self, node_id: int, address: Address) -> None:
+        sure_ms = SURE_MS
         try:
-            transport, _ = await self._network.connect(*address, asyncio.Protocol)
+            transport, _ = await connect_within(CHECK_MS, self._clock, self._network, *address, asyncio.Protocol)
             transport.abort()
         except ConnectionRefusedError:
             self._on_refused(node_id)
+        except TimeoutError:
+            sure_ms = SILENT_MS
         except OSError:
             pass  # nothing is known of it
-        self._sure_until_ms[node_id] = self._clock.monotonic_ms() + SURE_MS
+        self._sure_until_ms[node_id] = self._clock.monotonic_ms() + sure_ms

@@ -102,7 +102,7 @@ async def test_one_series_of_probes_serves_all_that_ask() -> None:
     assert world.proofs == ["first", "second"] and len(world.network.asked) == 2
 
 
-async def test_a_proof_serves_those_that_ask_soon_after_and_no_others() -> None:
+async def test_soon_after_a_proof_one_refusal_is_enough_and_no_longer() -> None:
     world = World(REFUSED)
     world.prove("first")
     await world.pass_time(PROBE_INTERVAL_MS + 10)
@@ -110,12 +110,23 @@ async def test_a_proof_serves_those_that_ask_soon_after_and_no_others() -> None:
     world.prove("soon")
     assert world.proofs == ["first"], "never from inside the call"
     await world.pass_time(10)
-    assert world.proofs == ["first", "soon"] and len(world.network.asked) == 2
+    assert world.proofs == ["first", "soon"] and len(world.network.asked) == 3
     await world.pass_time(PROOF_LIFE_MS)
     world.prove("late")
     await world.pass_time(PROBE_INTERVAL_MS + 10)
 
-    assert world.proofs == ["first", "soon", "late"] and len(world.network.asked) == 4
+    assert world.proofs == ["first", "soon", "late"] and len(world.network.asked) == 5
+
+
+async def test_a_proof_says_nothing_of_a_process_that_was_started_anew() -> None:
+    world = World(REFUSED, REFUSED, Accepted())
+    world.prove("first")
+    await world.pass_time(PROBE_INTERVAL_MS + 10)
+
+    world.prove("soon")
+    await world.pass_time(LONG_MS)
+
+    assert world.proofs == ["first"]
 
 
 async def test_a_closed_detector_proves_nothing_more() -> None:

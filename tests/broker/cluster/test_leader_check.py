@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.cluster.leader_check import CHECK_MS, SURE_MS, LeaderCheck
+from broker.cluster.leader_check import CHECK_MS, SILENT_MS, SURE_MS, LeaderCheck
 from tests.broker.cluster.fake_network import REFUSED, SILENT, Accepted, FakeNetwork, let_time_pass
 from tests.support.clock import ManualClock
 
@@ -55,6 +55,17 @@ async def test_an_answer_waits_no_longer_for_a_leader_that_is_silent() -> None:
     await let_time_pass(world.clock, CHECK_MS)
 
     assert over is not None and over.is_done and world.refused == []
+
+
+async def test_a_leader_that_was_silent_delays_few_of_the_next_answers() -> None:
+    world = World(SILENT)
+    world.check.begin([2])
+    await let_time_pass(world.clock, CHECK_MS)
+
+    assert world.check.begin([2]) is None
+    await let_time_pass(world.clock, SILENT_MS)
+
+    assert world.check.begin([2]) is not None
     await world.check.close()
 
 
