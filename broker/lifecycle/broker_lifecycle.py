@@ -21,17 +21,11 @@ from broker.metadata.metadata_cache import MetadataCache, MetadataDelta
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsRequestDirectoryData,
-    AssignReplicasToDirsRequestPartitionData,
-    AssignReplicasToDirsRequestTopicData,
-)
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 
 if TYPE_CHECKING:
-    from broker.lifecycle.directory_assignments import DirectoryAssignments
+    from broker.lifecycle.directory_assignments import DirectoryAssignments, ReplicaKey
 
 logger = logging.getLogger("barnabas.lifecycle")
 
@@ -46,9 +40,6 @@ HURRIED_INTERVAL_MS = 25
 """Between heartbeats while another broker shuts down: it may go once every broker has told that it knows who takes over. Kafka's
 brokers tell it at their next heartbeat, up to broker.heartbeat.interval.ms later."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-
-Replica = tuple[str, int]
-"""Topic and index."""
 
 
 class LocalReplicas(NamedTuple):
@@ -166,9 +157,9 @@ class BrokerLifecycle:
             previous_broker_epoch=previous_epoch,
         )
 
-    def _misplaced(self, replicas: LocalReplicas) -> dict[bytes, list[Replica]]:
-        """The replicas that are in other directories than the metadata says, by directory."""
-        misplaced: dict[bytes, list[Replica]] = {}
+    def _misplaced(self, replicas: LocalReplicas) -> dict[ReplicaKey, bytes]:
+        """The replicas that are in other directories than the metadata says, each with its directory."""
+        misplaced: dict[ReplicaKey, bytes] = {}
         node_id = self._metadata.node_id
         for topic in self._metadata.topics.values():
             for index, partition in enumerate(topic.partitions):
@@ -176,35 +167,23 @@ class BrokerLifecycle:
                     known = partition.directories[partition.replicas.index(node_id)]
                     found = replicas.find_directory((topic.name, index), known)
                     if found != known:
-                        misplaced.setdefault(found, []).append((topic.name, index))
+                        misplaced[topic.topic_id, index] = found
         return misplaced
 
-    async def _assign(self, replicas: Mapping[bytes, Iterable[Replica]]) -> None:
-        directories = []
-        for directory, placed in replicas.items():
-            indexes: dict[bytes, list[int]] = {}
-            for name, index in placed:
-                topic = self._metadata.topics.get(name)
-                if topic is not None:
-                    indexes.setdefault(topic.topic_id, []).append(index)
-            topics = [
-                AssignReplicasToDirsRequestTopicData(
-                    topic_id=topic_id, partitions=[AssignReplicasToDirsRequestPartitionData(partition_index=index) for index in each]
-                )
-                for topic_id, each in indexes.items()
-            ]
-            if topics:
-                directories.append(AssignReplicasToDirsRequestDirectoryData(id=directory, topics=topics))
+    async def _assign(self, directories: Mapping[ReplicaKey, bytes]) -> None:
         if directories:
-            request = AssignReplicasToDirsRequest(broker_id=self._metadata.node_id, broker_epoch=self._epoch, directories=directories)
-            await self._channel.assign_replicas_to_dirs(request)
+            from broker.lifecycle.directory_assignments import request_of  # few starts need it
+
+            await self._channel.assign_replicas_to_dirs(request_of(directories, self._metadata.node_id, self._epoch))
 
     # -- while it runs ---------------------------------------------------------------------------------------------
 
-    def lose_directory(self, directory_id: bytes, lost: Iterable[Replica]) -> None:
-        """A log directory has failed, with the `lost` replicas in it: nobody leads them from here until it is back. Without waiting."""
+    def lose_directory(self, directory_id: bytes, lost: Iterable[tuple[str, int]]) -> None:
+        """A log directory has failed, with the `lost` replicas in it (topic and index): this broker leads none of them until the
+        directory is back. Without waiting."""
         self._offline_log_dirs.append(directory_id)
-        self._begin({LOST_DIRECTORY: list(lost)})
+        found = ((self._metadata.topics.get(name), index) for name, index in lost)
+        self._begin({(topic.topic_id, index): LOST_DIRECTORY for topic, index in found if topic is not None})
 
     def assign_directory(self, topic_id: bytes, index: int, directory_id: bytes, on_accepted: Callable[[], None] | None = None) -> None:
         """As DirectoryAssignments.assign. Without waiting."""
@@ -240,14 +219,14 @@ class BrokerLifecycle:
             self._timer.cancel()
             self._timer = self._clock.call_later(HURRIED_INTERVAL_MS, self._beat)
 
-    def _begin(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
+    def _begin(self, lost: Mapping[ReplicaKey, bytes]) -> None:
         if self._is_closed:
             return
         task = asyncio.get_running_loop().create_task(self._report_lost_replicas(lost))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _report_lost_replicas(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
+    async def _report_lost_replicas(self, lost: Mapping[ReplicaKey, bytes]) -> None:
         try:
             if self._is_unregistered:
                 await self._register_anew()
@@ -255,7 +234,9 @@ class BrokerLifecycle:
             await self._send_heartbeat()
         except KafkaError as error:
             logger.warning("the controller cannot be told of this broker: %s", error)
-            self._assign_later(lost)
+            # The next heartbeat tells of the directory again, but not of replicas that the controller believes to be elsewhere.
+            for (topic_id, index), directory_id in lost.items():
+                self.assign_directory(topic_id, index, directory_id)
 
     async def _register_anew(self) -> None:
         """Register again after somebody has unregistered this broker, which still runs; Kafka's brokers are of no use then until their
@@ -276,14 +257,6 @@ class BrokerLifecycle:
                 raise
         while not self._is_closed and (await self._send_heartbeat()).is_fenced:
             await pause(self._clock, RETRY_MS)
-
-    def _assign_later(self, lost: Mapping[bytes, Iterable[Replica]]) -> None:
-        """The next heartbeat tells of the directory again, and not of replicas in it that the controller believes to be elsewhere."""
-        for directory_id, placed in lost.items():
-            for name, index in placed:
-                topic = self._metadata.topics.get(name)
-                if topic is not None:
-                    self.assign_directory(topic.topic_id, index, directory_id)
 
     async def _send_heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(

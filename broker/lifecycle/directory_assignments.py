@@ -97,18 +97,16 @@ class DirectoryAssignments:
 
     async def _exchange(self, sent: dict[ReplicaKey, Assignment]) -> int:
         """Returns after how many milliseconds the next request may be sent."""
+        request = request_of({key: each.directory_id for key, each in sent.items()}, self._metadata.node_id, self._broker_epoch())
         try:
-            request = request_of({key: each.directory_id for key, each in sent.items()}, self._metadata.node_id, self._broker_epoch())
             response = await self._channel.assign_replicas_to_dirs(request)
-            if response.error_code == ErrorCode.NONE:
-                self._retry_ms = BATCH_MS
-                return self._take_answers(sent, response)
-            self._log.warning("refused", "AssignReplicasToDirs refused error=%d replicas=%d", response.error_code, len(sent))
         except (OSError, KafkaError, DecodeError) as error:
             self._log.warning("failed", "AssignReplicasToDirs failed error=%r replicas=%d", error, len(sent))
-        self._keep(sent)
-        retry_ms, self._retry_ms = self._retry_ms, min(2 * self._retry_ms, RETRY_MAX_MS)
-        return retry_ms
+            self._keep(sent)
+            retry_ms, self._retry_ms = self._retry_ms, min(2 * self._retry_ms, RETRY_MAX_MS)
+            return retry_ms
+        self._retry_ms = BATCH_MS
+        return self._take_answers(sent, response)
 
     def _take_answers(self, sent: dict[ReplicaKey, Assignment], response: AssignReplicasToDirsResponse) -> int:
         answers = {
