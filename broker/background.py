@@ -55,7 +55,7 @@ class ChoreTurns:
 
 
 class Background:
-    """The chores of one broker. Owned by server.py: `start` once partitions are there, `stop` before the logs close."""
+    """The chores of one broker. Owned by server_clients.py: `start` once partitions are there, `stop` before the logs close."""
 
     def __init__(
         self, config: ServerConfig, clock: Clock, log_manager: LogManager, replica_manager: ReplicaManager, run_blocking: RunBlocking

@@ -1,6 +1,6 @@
 """InterBroker: what a broker needs to replicate with others: the way of its ISR proposals to the controller, its replica fetchers.
 
-Both are imported and made when a partition first has another replica: a single node pays for neither. Owner: server.py.
+Both are imported and made when a partition first has another replica: a single node pays for neither. Owner: server_clients.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The gauges of a running node: what a scrape asks its collaborators. Names as the usual JMX-exporter rules name Kafka's MBeans.
 
-server.py calls `add_broker_gauges` and `add_cluster_gauges` once; nothing is computed until someone scrapes.
+server.py and server_clients.py call `add_cluster_gauges` and `add_broker_gauges` once; nothing is computed until someone scrapes.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from broker.garbage import THRESHOLDS, GarbageCollection
 from broker.groups.record_table import forget_offset_keys
 from broker.log_fields import Fields
 from broker.logs import Console, open_console
+from broker.node import StartError
 from broker.platform import system_platform
-from broker.server import Broker, StartError
+from broker.server import Broker
 from broker.unused_memory import UnusedMemory
 from broker.version import VERSION
 from config.loading import log_warnings

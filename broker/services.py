@@ -39,7 +39,7 @@ def _kraft_version_0() -> int:
 
 
 class Services(NamedTuple):
-    """Everything a handler may call. Built once by server.py; each handler module's `build(services)` picks what it needs."""
+    """Everything a handler may call. Built once by server_clients.py; each handler module's `build(services)` picks what it needs."""
 
     config: ServerConfig
     node_id: int

@@ -16,7 +16,8 @@ COMMAND = "python -m tests.rooms"
 DRAWING = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 
 FILES_OF_BROKER = {
-    "server": "process server inter_broker background garbage unused_memory large_works_memory metrics_gauges metrics_http",
+    "server": "process server server_quorum server_clients node inter_broker background garbage unused_memory large_works_memory"
+    " metrics_gauges metrics_http",
     "dispatch": "dispatch",
     "platform": "platform descriptors",
     "services": "services new_partition_wait",
@@ -28,7 +29,7 @@ FILES_OF_BROKER = {
 """The files beside broker's folders, which stand in the drawing under these names."""
 
 LABELS = {
-    "broker_server": "broker/process.py, server.py<br>build and run all of it",
+    "broker_server": "broker/process.py, server….py<br>build and run all of it",
     "broker_dispatch": "broker/dispatch.py",
     "broker_platform": "broker/platform.py<br>the machine",
     "broker_services": "broker/services.py<br>what handlers are given",

@@ -35,7 +35,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "pipeline": ("pipeline", "config"),
     "barnabas": (),  # what users import runs in their process, without our folders; its own modules are imported relatively
     "barnabas.__main__": ("broker.cli.main",),  # the launcher runs in a process of its own
-    "broker": (*FACTS, "storage", "protocol", "config"),  # what server.py builds beside the rooms
+    "broker": (*FACTS, "storage", "protocol", "config"),  # what the files of server….py build beside the rooms
     "broker.blocking": (),
     "broker.clock": (),
     "broker.deferred": (),
@@ -124,7 +124,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "broker.network": ("broker.network", *FACTS, *READING, "protocol", "config"),
     "broker.platform": ("broker.blocking", "broker.clock", "broker.descriptors", "broker.network.sockets", "broker.worker", "storage.disk"),
-    # What server.py makes only where there are other brokers.
+    # What server_clients.py makes only where there are other brokers.
     "broker.inter_broker": (
         "broker.controller.channel",
         "broker.metadata",
@@ -135,6 +135,24 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
+    # What builds the collaborators: nothing else may import them all. The quorum's part knows of no client and no partition.
+    "broker.node": ("broker.descriptors", "broker.garbage", "broker.platform", *FACTS, "protocol", "config"),
+    "broker.server_quorum": (
+        "broker.cluster",
+        "broker.controller",
+        "broker.dispatch",
+        "broker.formatting",
+        "broker.lifecycle.controller_registration",
+        "broker.metadata",
+        "broker.network.listeners",
+        "broker.node",
+        "broker.quorum",
+        "broker.services",
+        *FACTS,
+        "protocol",
+        "config",
+    ),
+    "broker.server_clients": ("broker", "storage", "protocol", "config"),
     "broker.server": ("broker", "storage", "protocol", "config"),
     "broker.process": ("broker", "protocol", "config"),
     "broker.cli.formatter": ("broker.formatting", "broker.metadata", "broker.quorum", "storage", "protocol", "config"),

@@ -63,8 +63,8 @@ class LocalReplicas(NamedTuple):
 
 
 class BrokerLifecycle:
-    """Owner: server.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of; `is_alone`: nobody else
-    votes in its quorum."""
+    """Owner: server_clients.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of; `is_alone`:
+    nobody else votes in its quorum."""
 
     def __init__(
         self,

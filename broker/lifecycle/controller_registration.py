@@ -33,7 +33,7 @@ def advertised_endpoints(config: ServerConfig, ports: Mapping[str, int]) -> list
 
 
 class ControllerRegistrar:
-    """Owner: server.py. `endpoints` are the advertised controller listeners."""
+    """Owner: server_quorum.py. `endpoints` are the advertised controller listeners."""
 
     def __init__(
         self, channel: ControllerChannel, clock: Clock, *, node_id: int, incarnation_id: bytes, endpoints: Sequence[Endpoint]

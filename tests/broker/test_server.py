@@ -154,7 +154,7 @@ async def test_a_node_that_learns_of_an_acl_stops(tmp_path: Path) -> None:
     broker = server.Broker(config)
     await broker.start()
     try:
-        quorum = broker._local_controller._quorum  # type: ignore[union-attr]
+        quorum = broker._quorum.driver  # type: ignore[union-attr]
         quorum.propose(quorum.epoch, [AccessControlEntryRecord(id=bytes(15) + b"\x01", principal="User:a")])
 
         assert await asyncio.wait_for(broker.wait_stopped(), 10) == 1

@@ -12,7 +12,7 @@ from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.prepared_records import BatchEncoder
 from broker.metadata.record_format import build_metadata_batch, read_metadata_batches
-from broker.server import open_logs
+from broker.server_clients import open_logs
 from config.server import ServerConfig
 from config.topic import LogConfig
 from protocol.messages.stored.metadata_records import PartitionRecord, TopicRecord

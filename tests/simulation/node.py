@@ -13,8 +13,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from broker.node import StartError
 from broker.platform import Platform
-from broker.server import Broker, StartError
+from broker.server import Broker
 from broker.worker.inline import InlineWorker
 from broker.worker.lines import Lines
 from config.loading import load_server_config

@@ -80,7 +80,7 @@ class NoReplicas:
 
 @dataclass
 class Room:
-    """The collaborators, wired as server.py wires them."""
+    """The collaborators, wired as server_quorum.py and server_clients.py wire them."""
 
     config: ServerConfig
     cache: MetadataCache

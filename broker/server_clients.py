@@ -1,0 +1,266 @@
+"""ClientServer: builds, starts and stops what serves the clients of a broker: its partitions, its group coordinator, its handlers.
+
+Only a node with the role of a broker has one. Owner: server.py.
+
+Source: kafka.server.BrokerServer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from broker.background import Background
+from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
+from broker.dispatch import KafkaApis
+from broker.formatting import new_id
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_config import GroupConfig
+from broker.inter_broker import InterBroker
+from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
+from broker.lifecycle.controller_client import ControllerClient
+from broker.metadata.image import GROUP_METADATA_TOPIC
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.suspects import Suspects
+from broker.network.listeners import ConnectionRegistry, Listener
+from broker.node import Node
+from broker.quorum.driver import QuorumDriver
+from broker.replication.replica_manager import ReplicaManager
+from broker.server_quorum import QuorumServer
+from broker.services import Services
+from broker.worker.jobs import Worker
+from protocol.compression import Compression
+from storage.errors import StorageError
+from storage.log_manager import LogManager
+
+
+class ClientServer:
+    """See the module's docstring. `quorum` has started; `listeners` are bound to their ports, which others are told."""
+
+    def __init__(
+        self, node: Node, quorum: QuorumServer, log_manager: LogManager, listeners: list[Listener], registry: ConnectionRegistry
+    ) -> None:
+        self._node = node
+        self._quorum = quorum
+        self._metadata = quorum.metadata
+        self._log_manager = log_manager
+        self._listeners = listeners
+        self._registry = registry
+        self._suspects: Suspects | None = None
+        self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
+        self._directory_ids: dict[str, bytes] = {}
+        self._controller: ControllerClient | None = None
+        self._inter_broker: InterBroker | None = None
+        self._replica_manager: ReplicaManager | None = None
+        self._group_coordinator: GroupCoordinator | None = None
+        self._apis: KafkaApis | None = None
+
+    async def start(self) -> None:
+        """Recover the partitions' logs, register this broker, and build what serves. Clients can connect then, and wait for `serve`."""
+        node, metadata, log_manager = self._node, self._metadata, self._log_manager
+        await open_logs(self._quorum.driver, metadata, log_manager, now_ms=node.clock.now_ms())
+        node.on_stop(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
+        self._suspects = self._make_suspects()
+        lifecycle = await self._register()
+        controller = self._controller = self._make_controller_client()
+        # Subscribed now, they see each partition once, with the leader epoch of this start.
+        replica_manager = self._make_replica_manager(lifecycle)
+        coordinator = self._group_coordinator = self._make_group_coordinator(replica_manager)
+        background = Background(node.config, node.clock, log_manager, replica_manager, node.run_blocking)
+        background.start()
+        node.on_stop(background.stop)
+        services = Services(
+            config=node.config,
+            node_id=node.node_id,
+            cluster_id=node.cluster_id,
+            clock=node.clock,
+            random=node.random,
+            metrics=node.metrics,
+            metadata=metadata,
+            controller=controller,
+            replica_manager=replica_manager,
+            group_coordinator=coordinator,
+            log_manager=log_manager,
+            run_blocking=node.run_blocking,
+            worker=self._make_worker(),
+            controller_versions=lambda: self._quorum.controller_versions,
+            suspects=self._suspects,
+            kraft_version=lambda: self._quorum.driver.kraft_version,
+        )
+        self._apis = KafkaApis(services, node.turns)
+        node.on_stop(self._apis.close)
+        node.on_stop(self._registry.close)  # connections end before what they wait for does
+        for listener in self._listeners:
+            listener.listen()  # all of them before any serves: another process may have been faster since they were bound
+
+    async def serve(self) -> None:
+        """Accept connections."""
+        assert self._apis is not None and self._lifecycle is not None, "not started"
+        for listener in self._listeners:
+            await listener.start(self._apis.handle)
+        self._node.on_stop(self._stop_listeners)
+        self._node.on_stop(self._lifecycle.stop)  # while it still serves: others take over first
+        self._node.on_stop(self._quorum.hurry)
+
+    def add_gauges(self) -> None:
+        """Let the node's metrics tell of replicas and groups, once this has started."""
+        from broker.metrics_gauges import add_broker_gauges
+
+        assert self._replica_manager is not None and self._group_coordinator is not None and self._inter_broker is not None, "not started"
+        add_broker_gauges(
+            self._node.metrics,
+            replica_manager=self._replica_manager,
+            group_coordinator=self._group_coordinator,
+            metadata=self._metadata,
+            following=self._inter_broker,
+        )
+
+    def prepare_for_groups(self) -> None:
+        """As Broker.prepare_for_groups."""
+        assert self._controller is not None, "not started"
+        self._controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
+
+    def forget_unused_codecs(self) -> None:
+        if self._apis is not None:
+            self._apis.forget_unused_routes()
+
+    def fail_directory(self, path: Path, error: StorageError) -> None:
+        """The partitions in this log directory go offline."""
+        if self._replica_manager is not None:
+            self._replica_manager.fail_log_dir(path, error)
+
+    def report_directory(self, path: Path) -> None:
+        """Tell the controller that this log directory has failed."""
+        if self._lifecycle is not None and self._replica_manager is not None:
+            lost = [
+                (partition.topic, partition.partition)
+                for partition in self._replica_manager.partitions()
+                if partition.is_offline and partition.log.log_dir == str(path)
+            ]
+            self._lifecycle.lose_directory(self._directory_ids[str(path)], lost)
+
+    # -- the start, step by step ----------------------------------------------------------------------------------
+
+    def _make_suspects(self) -> Suspects | None:
+        """Brokers that may be gone; only where others can be asked and barnabas.fast.fencing is on."""
+        node, metadata, links = self._node, self._metadata, self._quorum.links
+        if links is None or not node.config.barnabas_fast_fencing:
+            return None
+        suspects = Suspects(node.clock, metadata.brokers)
+        find_address = partial(metadata.find_address, listener_name=node.config.inter_broker_listener_name)
+        leader_check = links.leader_check(find_address, suspects.add)
+        node.on_stop(leader_check.close)
+        suspects.look_at = leader_check.begin
+        metadata.subscribe(suspects.on_metadata_delta)
+        return suspects
+
+    async def _register(self) -> BrokerLifecycle:
+        """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
+        node, quorum, log_manager = self._node, self._quorum, self._log_manager
+        directory_ids = self._directory_ids = {
+            str(directory.path): directory.meta.directory_id
+            for directory in log_manager.online_directories
+            if directory.meta is not None and directory.meta.directory_id is not None
+        }
+        ports = {listener.name: listener.port for listener in self._listeners}
+        endpoints = [
+            endpoint._replace(port=endpoint.port or ports[endpoint.listener_name]) for endpoint in node.config.client_advertised_listeners
+        ]
+        lifecycle = BrokerLifecycle(
+            quorum.channel,
+            self._metadata,
+            node.config,
+            node.clock,
+            metadata_offset=lambda: quorum.publisher.heard.offset - 1,
+            is_alone=list(quorum.driver.voter_ids) == [node.node_id],
+        )
+        node.on_stop(lifecycle.stop)
+        replicas = LocalReplicas(
+            directory_ids={(log.topic, log.partition): directory_ids[log.log_dir] for log in log_manager.logs()},
+            online_ids=frozenset(directory_ids.values()),
+            has_offline_directories=len(log_manager.online_directories) < len(log_manager.directories),
+        )
+        await node.wait_unless_stopped(
+            lifecycle.start(
+                incarnation_id=new_id(node.platform.entropy),
+                endpoints=endpoints,
+                log_dirs=list(directory_ids.values()),
+                replicas=replicas,
+                previous_epoch=log_manager.clean_shutdown_epoch,
+            )
+        )
+        self._lifecycle = lifecycle
+        return lifecycle
+
+    def _make_controller_client(self) -> ControllerClient:
+        """What asks the active controller for clients. Its way is another than the heartbeats', which wait for no client's request."""
+        node = self._node
+        channel = self._quorum.make_channel(node.config.controller_socket_timeout_ms)
+        controller = ControllerClient(channel, self._metadata, node.config, node.clock, on_busy=node.collection_pause.note)
+        node.on_stop(controller.close)
+        return controller
+
+    def _make_replica_manager(self, lifecycle: BrokerLifecycle) -> ReplicaManager:
+        node, metadata = self._node, self._metadata
+        inter_broker = self._inter_broker = InterBroker(node.config, metadata, self._quorum.channel, node.platform, self._suspects)
+        replica_manager = ReplicaManager(
+            config=node.config,
+            node_id=node.node_id,
+            clock=node.clock,
+            metrics=node.metrics,
+            metadata=metadata,
+            log_manager=self._log_manager,
+            run_blocking=node.run_blocking,
+            alter_isr=inter_broker.alter_isr,
+            fetchers=inter_broker.fetchers,
+            on_log_dir_failure=self._log_manager.mark_offline,
+            on_append_bug=lambda: node.request_stop(1, "an append failed unexpectedly"),
+            on_misplaced=lifecycle.assign_directory,
+            on_busy=node.collection_pause.note,
+        )
+        self._replica_manager = inter_broker.replica_manager = replica_manager
+        node.on_stop(replica_manager.stop)
+        node.on_stop(inter_broker.stop)
+        metadata.subscribe(replica_manager.apply)
+        replica_manager.end_loading()
+        return replica_manager
+
+    def _make_group_coordinator(self, replica_manager: ReplicaManager) -> GroupCoordinator:
+        node, metadata, config = self._node, self._metadata, self._node.config
+        coordinator_log = ReplicatedCoordinatorLog(
+            GROUP_METADATA_TOPIC,
+            replica_manager,
+            metadata,
+            default_partition_count=config.offsets_topic_num_partitions,
+            compression=Compression(config.offsets_topic_compression_codec),
+            run_blocking=node.run_blocking,
+        )
+        coordinator = GroupCoordinator(GroupConfig.from_server(config), coordinator_log, node.clock, node.random, metadata)
+        coordinator.start()
+        node.on_stop(coordinator.stop)
+        metadata.subscribe(coordinator.on_metadata_delta)
+        return coordinator
+
+    def _make_worker(self) -> Worker:
+        worker = self._node.platform.make_worker(self._node.run_blocking)
+        self._node.on_stop(worker.close)
+        return worker
+
+    def _stop_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.stop()
+
+
+async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: LogManager, *, now_ms: int) -> None:
+    """Open the partitions' logs, once the metadata is what the quorum has: a replica that it does not know of is renamed away."""
+    await quorum.caught_up()
+    log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=now_ms)
+
+
+def _topic_ids(metadata: MetadataCache) -> Callable[[str], bytes | None]:
+    def topic_id_of(name: str) -> bytes | None:
+        topic = metadata.find_topic(name)
+        return None if topic is None else topic.topic_id
+
+    return topic_id_of
