@@ -54,7 +54,7 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context.api_version, request))
 
     def _answer(version: int, request: DescribeLogDirsRequest) -> Work:
-        asked = yield from _asked(request)
+        asked = yield from _asked(log_manager, request)
         found = yield from _describe_logs(log_manager, replica_manager, asked)
         spaces: dict[LogDirectory, VolumeSpace | StorageError] = {}
         if version >= VOLUMES_SINCE:
@@ -67,15 +67,16 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def _asked(request: DescribeLogDirsRequest) -> Generator[None, None, set[tuple[str, int]] | None]:
-    """The partitions that the request names; None for all."""
+def _asked(log_manager: LogManager, request: DescribeLogDirsRequest) -> Generator[None, None, set[tuple[str, int]] | None]:
+    """The partitions that the request names and that are here; None for all."""
     if request.topics is None:
         return None
     asked = set[tuple[str, int]]()
     pace = Pace()
     for topic in request.topics:
         for index in topic.partitions:
-            asked.add((topic.topic, index))
+            if log_manager.find_log(topic.topic, index) is not None:
+                asked.add((topic.topic, index))
             if pace.is_due():
                 yield
     return asked
