@@ -14,7 +14,7 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
-from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, check_records_count
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, after, check_records_count
 from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
@@ -75,7 +75,7 @@ class ConfigControl:
         step: list[Any] = []
         pace = Pace()
         for resource in request.resources:
-            records, response = yield from self._altered(resource, twice)
+            records, response = yield from after(step, self._altered(resource, twice))
             responses.append(response)
             step += [] if request.validate_only else records
             if pace.is_due(max(len(records), RESOURCE_ELEMENTS)):

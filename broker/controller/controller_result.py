@@ -25,6 +25,20 @@ class ControllerResult(NamedTuple, Generic[Response]):
     response: Response
 
 
+def after(pending: list[Any], steps: Steps[Response]) -> Steps[Response]:
+    """What `steps`, which append nothing, come to. `pending` is emptied into their first step: its records were computed on the state
+    before it, and what others do at that step may contradict them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as e:
+            response: Response = e.value
+            return response
+        due = pending.copy()
+        pending.clear()
+        yield due
+
+
 def check_records_count(count: int) -> None:
     """Raises KafkaError POLICY_VIOLATION when an operation would append more than the limit."""
     if count > RECORDS_PER_OPERATION_MAX:

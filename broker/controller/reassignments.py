@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.controller.controller_result import Steps, check_records_count
+from broker.controller.controller_result import Steps, after, check_records_count
 from broker.controller.elections import Elections
 from broker.controller.manual_assignment import check_replicas
 from broker.controller.partition_change import Election
@@ -64,7 +64,9 @@ class Reassignments:
                 result = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
                 results.append(result)
                 try:
-                    yield from self._check_replicas(asked)
+                    if asked.replicas is not None:
+                        # Topics are looked for later: this has steps if there are very many replicas.
+                        yield from after(step, check_replicas(self._state.brokers, asked.replicas))
                     record = self._alter(topic.name, asked, allows_change=allows_change)
                     step += [] if record is None else [record]
                 except KafkaError as error:
@@ -74,11 +76,6 @@ class Reassignments:
                     step = []
         yield step
         return response
-
-    def _check_replicas(self, asked: ReassignablePartition) -> Steps[None]:
-        """Raises KafkaError INVALID_REPLICA_ASSIGNMENT. Topics are looked for later: this has steps if there are very many replicas."""
-        if asked.replicas is not None:
-            yield from check_replicas(self._state.brokers, asked.replicas)
 
     def _alter(self, name: str, asked: ReassignablePartition, *, allows_change: bool) -> PartitionChangeRecord | None:
         topic = self._state.topics.get(name)

@@ -176,6 +176,20 @@ def test_a_topic_deleted_meanwhile_is_no_contradiction() -> None:
     assert controller.state.topics == {}
 
 
+def test_a_topic_deleted_while_other_configs_are_checked_leaves_none_of_its_own() -> None:
+    controller = make_controller(1)
+    controller.replay(collected(controller.topics.create_topics(creating("t"))).records)
+    request = altering("t", "u")
+    request.resources[1] = altering("u", configs_count=COUNT).resources[0]
+    steps = controller.configs.incremental_alter_configs(request)
+    controller.replay(next(steps))
+
+    controller.replay(collected(controller.topics.delete_topics(DeleteTopicsRequest(topic_names=["t"]), 5)).records)
+    carried_out(controller, steps)
+
+    assert controller.state.configs == {}
+
+
 def test_a_large_list_is_appended_to_and_subtracted_from() -> None:
     controller = make_controller()
     controller.replay(collected(controller.topics.create_topics(creating("t"))).records)

@@ -206,3 +206,20 @@ def test_many_moves_go_in_steps_and_too_many_are_refused_whole() -> None:
 
     assert sum(sizes) == 300 and max(sizes) <= 20
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_a_topic_may_be_deleted_while_another_partitions_replicas_are_checked() -> None:
+    cluster = FiveBrokers()
+    cluster.partition(1, 2)
+    replicas = ([2, 3], list(range(10_000)))
+    partitions = [ReassignablePartition(partition_index=0, replicas=each) for each in replicas]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=partitions)])
+    moving = cluster.controller.reassignments.alter(request)
+    cluster.append(list(next(moving)))
+    moves = cluster.moves
+
+    cluster.append([RemoveTopicRecord(topic_id=TOPIC_ID)])
+    results = cluster.run(moving).responses[0].partitions
+
+    assert moves == ((2, 3, 1), (3,), (1,))
+    assert [each.error_code for each in results] == [ErrorCode.NONE, ErrorCode.INVALID_REPLICA_ASSIGNMENT]
