@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 from broker.controller.broker_partitions import BrokerPartitions, PartitionKey, directory_of
 from broker.controller.controller_result import Steps
-from broker.controller.partition_change import RECOVERED, RECOVERING, Election, PartitionChange
+from broker.controller.partition_change import Election, PartitionChange
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.features import ELR_FEATURE
 from broker.metadata.image import (
     MIGRATING_DIRECTORY,
+    RECOVERED,
+    RECOVERING,
     UNASSIGNED_DIRECTORY,
     BrokerImage,
     PartitionImage,
@@ -44,7 +46,6 @@ class _Rules(NamedTuple):
     topic: TopicImage
     min_isr: int
     is_elr_enabled: bool
-    election: Election
 
 
 class Elections:
@@ -94,8 +95,7 @@ class Elections:
         )
 
     def _rules(self, topic: TopicImage) -> _Rules:
-        election = Election.UNCLEAN if self.allows_unclean(topic) else Election.ONLINE
-        return _Rules(topic, self._min_isr(topic), self.is_elr_enabled, election)
+        return _Rules(topic, self._min_isr(topic), self.is_elr_enabled)
 
     @property
     def is_elr_enabled(self) -> bool:
@@ -142,14 +142,16 @@ class Elections:
         `is_unclean`: the broker has lost its last records with its machine, so it is no eligible leader either."""
         records = []
         rules: _Rules | None = None
+        election = Election.ONLINE
         for topic, index in keys:
             if rules is None or rules.topic is not topic:
                 if self._state.topics_by_id.get(topic.topic_id) is not topic:
                     continue  # deleted since
                 rules = self._rules(topic)
+                election = Election.UNCLEAN if self.allows_unclean(topic) else Election.ONLINE
             image = topic.partitions[index]
             change = self._change(rules, image, self.acceptor(image, but_not=gone, and_also=back))
-            change.election = rules.election
+            change.election = election
             if gone in image.isr:
                 change.isr = [node_id for node_id in image.isr if node_id != gone]
             if is_unclean:

@@ -178,12 +178,16 @@ class LocalController:
         """Whether this node leads the metadata quorum."""
         return self._leadership is not None
 
-    @property
-    def _active(self) -> Controller:
+    def _get_leadership(self) -> _Leadership:
         """Raises KafkaError NOT_CONTROLLER while this node does not lead."""
         if self._leadership is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
-        return self._leadership.controller
+        return self._leadership
+
+    @property
+    def _active(self) -> Controller:
+        """Raises KafkaError NOT_CONTROLLER while this node does not lead."""
+        return self._get_leadership().controller
 
     async def wait_first_records_committed(self) -> None:
         """Returns once what a new leader has to write is committed: of a new cluster, which features it has. At once elsewhere."""
@@ -251,14 +255,13 @@ class LocalController:
         return UnregisterBrokerResponse(error_message=None)
 
     async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse:
-        controller = self._active
-        assert self._leadership is not None
+        leadership = self._get_leadership()
         with self._logging_refusal("features not updated", client):
-            result = controller.features.update(request, client.api_version, self._quorum, self._leadership.epoch)
+            result = leadership.controller.features.update(request, client.api_version, self._quorum, leadership.epoch)
         return await self._submitted(result)
 
     async def ask_quorum(self, request: Any, client: RequestContext) -> Any:
-        assert self._active is not None
+        self._get_leadership()
         if self._is_alone and client.api_key == ADD_RAFT_VOTER_KEY:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This node has no controller listener: no other can join its quorum.")
         answer = self._quorum.handle_request(request, client.api_version, client.connection.listener.name)
@@ -368,13 +371,11 @@ class LocalController:
         """Append to the log and, that done, replay into the controller's state. Without records: wait for what was appended before.
 
         Raises KafkaError NOT_CONTROLLER while this node does not lead, and then nothing was appended."""
-        controller = self._active
-        leadership = self._leadership
-        assert leadership is not None
+        leadership = self._get_leadership()
         if records:
             leadership.last_offset = self._quorum.propose(leadership.epoch, records)
             try:
-                controller.replay(records)
+                leadership.controller.replay(records)
             except Exception:
                 # This controller's state is no longer what the log tells; the next begins with the committed one.
                 self._quorum.resign(leadership.epoch)

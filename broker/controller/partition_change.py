@@ -12,13 +12,16 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from broker.metadata.image import MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, PartitionImage
+from broker.metadata.image import (
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_STATE_CHANGE,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    PartitionImage,
+)
 from protocol.messages.stored.metadata_records import PartitionChangeRecord
-
-RECOVERED = 0
-RECOVERING = 1
-NO_LEADER_CHANGE = -2
-NO_RECOVERY_STATE_CHANGE = -1
 
 
 class Election(Enum):

@@ -12,9 +12,9 @@ from typing import Any
 from broker.controller.broker_control import BrokerControl
 from broker.controller.controller_result import ControllerResult
 from broker.controller.elections import Elections
-from broker.controller.partition_change import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Election
+from broker.controller.partition_change import Election
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import PartitionImage, TopicImage
+from broker.metadata.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -23,7 +23,18 @@ from broker.metadata.features import (
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
 )
-from broker.metadata.image import INTERNAL_TOPICS, AddedPartitions, BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
+from broker.metadata.image import (
+    INTERNAL_TOPICS,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_STATE_CHANGE,
+    RECOVERING,
+    AddedPartitions,
+    BrokerImage,
+    MetadataDelta,
+    PartitionChange,
+    PartitionImage,
+    TopicImage,
+)
 from broker.metadata.kept_records import KeptRecords
 from broker.metadata.prepared_records import PreparedRecords, partition_image
 from broker.metadata.topic_names import collision_key, has_collision_characters
@@ -35,10 +46,6 @@ Value = TypeVar("Value")
 
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
-
-NO_LEADER_CHANGE = -2
-NO_RECOVERY_STATE_CHANGE = -1
-RECOVERING = 1
 
 BUFFERED_RECORDS_MAX = 1_000_000
 """Limit of records in one metadata transaction; Kafka's controller ends its own long before."""

@@ -14,6 +14,14 @@ from typing import Any, NamedTuple
 
 NO_LEADER = -1
 
+# A partition's leader_recovery_state: after an unclean election its leader first brings the followers in line (LeaderRecoveryState).
+RECOVERED = 0
+RECOVERING = 1
+
+# What a PartitionChangeRecord says where these stay as they are.
+NO_LEADER_CHANGE = -2
+NO_RECOVERY_STATE_CHANGE = -1
+
 # What stands for the id of a replica's log directory where there is none (org.apache.kafka.common.DirectoryId). The first, of replicas
 # from before KIP-858, and the second count as online.
 MIGRATING_DIRECTORY = (0).to_bytes(16, "big")

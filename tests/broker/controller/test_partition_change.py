@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.controller.partition_change import RECOVERING, Election, PartitionChange
-from broker.metadata.image import NO_LEADER, PartitionImage
+from broker.controller.partition_change import Election, PartitionChange
+from broker.metadata.image import NO_LEADER, RECOVERING, PartitionImage
 from protocol.messages.stored.metadata_records import PartitionChangeRecord
 
 TOPIC_ID = bytes(15) + b"\x01"
