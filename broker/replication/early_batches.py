@@ -1,9 +1,9 @@
 """EarlyBatches: batches of idempotent producers that are out of order because this broker has just refused the one before.
 
-A producer has several requests on their way. If the first is refused because this broker does not lead yet, or because the ISR is too
-small, and that ends before the next one is judged, then the next is out of order. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER.
-librdkafka takes a new producer epoch upon that and sends everything anew under it, also what was appended by a leader that died before
-it answered: duplicates, in any partition. Here the next batch gets the answer of the first: its client sends both again, in order.
+A producer has several requests in flight. If the first is refused because this broker does not lead yet, or because the ISR is too
+small, and the next one arrives when that is over, then the next one is out of order. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER.
+librdkafka then takes a new producer epoch and sends everything again in it. That includes what a leader appended that died before it
+answered, so there are duplicates, in any partition. Here the next batch gets the error of the first: the client sends both again, in order.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from storage.validation import PreparedBatch
 
 CAUSES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS})
 KEPT_MS = 5_000
-"""A producer that was refused tries again within milliseconds. Later, a gap in its sequence is one."""
+"""A producer that was refused tries again within milliseconds. After this time a gap in its sequence is a real one."""
 KEPT_MAX = 1_000
-"""Producers and partitions; the longest known is forgotten first."""
+"""Pairs of producer and partition; the oldest is forgotten first."""
 
 
 class Refused(NamedTuple):
-    """The sequences that were refused of late, and what their client was told. The first may have been appended already, by a leader
-    that died before it answered: what lacks replicas is refused before it is recognized."""
+    """The sequences that were refused lately, and the error that their client got. A leader that died before it answered may have
+    appended the first of them: a lack of replicas is found before a duplicate is."""
 
     epoch: int
     first_sequence: int
@@ -34,7 +34,7 @@ class Refused(NamedTuple):
 
 
 class EarlyBatches:
-    """Owned by the ProducePath, which tells it of refusals alone: appends cost nothing."""
+    """Owned by the ProducePath, which calls it for refusals only: an append costs nothing."""
 
     def __init__(self) -> None:
         self._refused: dict[tuple[str, int, int], Refused] = {}

@@ -172,7 +172,7 @@ class PartitionRead:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to answer beside records, for which nobody waits."""
+        """Whether there is something beside records to answer at once."""
         return self.error_code is not ErrorCode.NONE or self.diverging_epoch is not None or self.preferred_read_replica != NO_REPLICA
 
     def release(self) -> None:

@@ -88,7 +88,7 @@ class FetchReader:
         for read in reads:
             readable_bytes += len(read.records)
             if read.error_code is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
-                return reads
+                return reads  # `has_news`, without the call
         if not may_wait or readable_bytes >= params.min_bytes:
             return reads
         for read in reads:

@@ -14,7 +14,6 @@ from collections.abc import Generator, Iterable
 from broker.context import ConnectionFacts
 from broker.replication.fetch_data import UNKNOWN_OFFSET, FetchablePartition, FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.purgatory import DelayedOperation
-from protocol.errors import ErrorCode
 
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
@@ -220,8 +219,7 @@ def key_of(target: FetchTarget) -> PartitionKey:
 
 def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:
     """Whether an incremental response must carry the partition; notes what the response says of it."""
-    is_news = len(read.records) > 0 or read.diverging_epoch is not None or read.error_code is not ErrorCode.NONE
-    is_news = is_news or read.preferred_read_replica >= 0
+    is_news = len(read.records) > 0 or read.has_news
     # With an error the watermark is -1: the partition is sent again once the error is over.
     if read.high_watermark != target.sent_high_watermark:
         target.sent_high_watermark = read.high_watermark
@@ -230,7 +228,7 @@ def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:
         target.sent_log_start_offset = read.log_start_offset
         is_news = True
     if read.diverging_epoch is not None:
-        # A follower takes nothing but the divergence from this answer. Kafka's leader does not tell the high watermark again, so its
-        # follower does not know it until it moves.
+        # A follower takes only the divergence from this answer, so the next one carries the high watermark again. Kafka's leader does
+        # not repeat it: its follower learns the high watermark when that moves.
         target.sent_high_watermark = UNKNOWN_OFFSET
     return is_news

@@ -13,6 +13,7 @@ both; operations only answer questions. Keys are whatever the owner wakes by: he
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 
 from broker.clock import Clock, Timer
@@ -20,7 +21,7 @@ from broker.clock import Clock, Timer
 log = logging.getLogger("barnabas.replication")
 
 
-class DelayedOperation:
+class DelayedOperation(ABC):
     """A request that may have to wait. Completed exactly once, by an event, by its timeout or by `Purgatory.cancel`."""
 
     __slots__ = ("is_completed", "keys", "timer")
@@ -30,17 +31,17 @@ class DelayedOperation:
         self.keys: tuple[Hashable, ...] = ()
         self.timer: Timer | None = None
 
+    @abstractmethod
     def try_complete(self, key: Hashable | None) -> bool:
         """Whether it can complete now. `key` is the one whose state changed, None when all have to be looked at.
 
         It may remember what it learnt, but completes nothing itself: the purgatory does, when this returns True."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_complete(self) -> None:
         """Answer. The operation is out of the purgatory already, so whatever this wakes cannot complete it again."""
-        raise NotImplementedError
 
-    def on_expire(self) -> None:
+    def on_expire(self) -> None:  # noqa: B027 - most have nothing to do then
         """Its time is up: called just before `on_complete`."""
 
 

@@ -18,7 +18,7 @@ NOT_DELAYED = 0
 class Phase(Enum):
     """TRUNCATING → FETCHING ⇄ LOOKING_UP_END → LOOKING_UP_START → FETCHING.
 
-    Only a log without epochs begins with TRUNCATING; the leader tells any other where to cut, in answer to a Fetch."""
+    Only a log without epochs begins with TRUNCATING. For any other the leader's answer to a Fetch says where to cut."""
 
     TRUNCATING = "cut to the high watermark"
     FETCHING = "fetch"
@@ -27,7 +27,8 @@ class Phase(Enum):
 
 
 class FetchState:
-    """One partition. `fetch_offset` is its log's end but while it is TRUNCATING; times are monotonic milliseconds."""
+    """One partition. `fetch_offset` is its log's end, except in TRUNCATING, where it is the high watermark. Times are monotonic
+    milliseconds."""
 
     __slots__ = (
         "delayed_until_ms",
@@ -50,7 +51,7 @@ class FetchState:
         self.phase = Phase.FETCHING if start.last_fetched_epoch >= 0 else Phase.TRUNCATING
         self.delayed_until_ms = NOT_DELAYED
         self.delays_count = 0
-        """In a row, for want of a leader of this epoch."""
+        """How often in a row the leader did not know that it leads in this epoch."""
         self.leader_high_watermark = 0  # as its last answer says
 
     @property
@@ -60,11 +61,11 @@ class FetchState:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is to be fetched now, as far as the leader is concerned."""
+        """Whether a Fetch may name it, unless it waits for this broker's disk."""
         return self.phase is Phase.FETCHING and self.delayed_until_ms == NOT_DELAYED
 
     @property
     def waits_for_disk(self) -> bool:
-        """With flush.messages=1 a fetch tells the leader that everything before its offset is durable here."""
+        """Whether a Fetch must not name it yet: with flush.messages=1 the leader takes everything before the fetch offset as durable."""
         partition = self.partition
         return partition.waits_for_flush and partition.log.durable_end_offset < partition.log.log_end_offset

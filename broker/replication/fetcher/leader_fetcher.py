@@ -1,8 +1,9 @@
 """LeaderFetcher: what a follower asks of one leader next, and what it does with the answers. Sends nothing and knows no clock.
 
-The partitions of one fetcher share one Fetch at a time. The owner asks `next_request`, sends it, and gives the answer to `take_answer`
-or, if there is none, to `note_failure`; then it asks again. Between an answer and the request that it belongs to, partitions may have
-been removed or begun anew: a part of an answer counts only if its partition still stands at the offset and leader epoch asked for.
+The partitions of one fetcher share one Fetch at a time. The owner calls `next_request`, sends the request, and gives the answer to
+`take_answer`. If there is no answer, it calls `note_failure`. Then it calls `next_request` again. While a request is under way, partitions
+may be removed, or added again in a new leader epoch. So a part of an answer counts only if its partition is still at the offset and in
+the leader epoch that the request named.
 
 Source: kafka.server.AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.limited_log import LimitedLog
+from broker.replication.fetch_data import NO_EPOCH
 from broker.replication.fetcher.fetch_state import NOT_DELAYED, FetchState, PartitionKey, Phase
 from broker.replication.fetcher.leader_session import LeaderSession, SessionStep, is_session_error
 from broker.replication.fetcher.truncation import find_truncation_offset
@@ -34,14 +36,13 @@ logger = logging.getLogger("barnabas.replication")
 
 REPLICA_STATE_VERSION_MIN = 15
 LATEST_TIMESTAMP = -1
-EARLIEST_LOCAL_TIMESTAMP = -4  # what is on the leader's disk: anything before it cannot be fetched from there
+EARLIEST_LOCAL_TIMESTAMP = -4  # the first offset on the leader's disk: nothing before it can be fetched
 EARLIEST_LOCAL_VERSION_MIN = 8
 EARLIEST_TIMESTAMP = -2
-NO_EPOCH = -1
-LEADER_WAIT_MS = 5  # before the first new try where the leader does not know yet that it is one; each further one waits twice as long
+LEADER_WAIT_MS = 5  # until a leader that has not read its election yet is asked again; the wait doubles with each try
 LEADER_WAIT_DOUBLINGS_MAX = 10
 LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
-DISK_WAIT_MAX_MS = 5  # how long a fetch without the partitions that wait for their disk keeps them waiting
+DISK_WAIT_MAX_MS = 5  # how long the leader may keep a fetch while other partitions wait for this broker's disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,13 @@ class FetcherSettings:
 
 
 class FollowerEvents(Protocol):
-    """Whom a fetcher tells what happened to the logs."""
+    """Notified of what a fetcher does to the logs."""
 
     def on_appended(self, partition: FollowedPartition) -> None:
         """Records were appended; they may be due for a flush."""
 
     def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
-        """It is fetched again once its log is durable: see to that, and have `next_request` called then."""
+        """It is fetched again once its log is durable: flush it, and then have `next_request` called."""
 
     def on_truncated(self, partition: FollowedPartition) -> None:
         """The log ends earlier than it did."""
@@ -81,7 +82,7 @@ class LeaderFetcher:
         self._log = log
         self._session = LeaderSession()
         self._states: dict[PartitionKey, FetchState] = {}
-        self._changed: dict[PartitionKey, None] = {}  # may be asked for differently than the session has it
+        self._changed: dict[PartitionKey, None] = {}  # those whose part of the session may be out of date
         self._delayed: dict[PartitionKey, FetchState] = {}
         self._waiting_for_disk: dict[PartitionKey, FetchState] = {}
         self._truncating: dict[PartitionKey, FetchState] = {}
@@ -102,7 +103,7 @@ class LeaderFetcher:
         return min((state.delayed_until_ms for state in self._delayed.values()), default=None)
 
     def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
-        """Fetch it from now on; not while it is fetched."""
+        """Fetch it from now on."""
         state = FetchState(partition, start)
         self._forget(state.key)
         self._states[state.key] = state
@@ -110,7 +111,7 @@ class LeaderFetcher:
             self._truncating[state.key] = state
 
     def remove(self, partition: FollowedPartition) -> None:
-        """Fetch it no more. It may not be here."""
+        """Fetch it no more. Does nothing if it is not fetched here."""
         key = partition.topic_id, partition.partition
         state = self._states.get(key)
         if state is not None and state.partition is partition:
@@ -126,7 +127,7 @@ class LeaderFetcher:
     def next_request(self, *, fetch_version: int, list_offsets_version: int, broker_epoch: int, now_ms: int) -> (
         FetchRequest | ListOffsetsRequest | None
     ):  # fmt: skip
-        """What to ask now, in that version; None where there is nothing before `wakes_at_ms`, or before partitions that wait for their
+        """What to ask now, in that version. None if there is nothing to ask until `wakes_at_ms`, or until partitions that wait for the
         disk are durable."""
         self._end_waits(now_ms)
         self._cut_to_high_watermarks()
@@ -169,7 +170,7 @@ class LeaderFetcher:
         return request
 
     def _asked(self, key: PartitionKey) -> FetchPartition | None:
-        """What the leader is to be asked of a partition, None while it is left out."""
+        """What a Fetch asks of a partition; None while it leaves the partition out."""
         state = self._states.get(key)
         if state is None or not state.is_ready:
             return None
@@ -210,14 +211,15 @@ class LeaderFetcher:
                 self._lose_disk(state, failure)
 
     def _delay(self, state: FetchState, now_ms: int, backoff_ms: int | None = None) -> None:
-        """Ask nothing of it for `backoff_ms`, by default replica.fetch.backoff.ms."""
+        """Leave it out for `backoff_ms`, by default replica.fetch.backoff.ms."""
         if state.delayed_until_ms == NOT_DELAYED:
             state.delayed_until_ms = now_ms + max(1, self._settings.backoff_ms if backoff_ms is None else backoff_ms)
             self._delayed[state.key] = state
             self._changed[state.key] = None
 
     def _wait_for_leader(self, state: FetchState, now_ms: int) -> None:
-        """The metadata that made the leader one came to this broker first, a few milliseconds ago. Its producers wait for this fetch."""
+        """Ask again soon: the leader reads the metadata that elected it a few milliseconds later than this broker, and producers that
+        use acks=all wait for this fetch."""
         backoff_ms = LEADER_WAIT_MS << min(state.delays_count, LEADER_WAIT_DOUBLINGS_MAX)
         state.delays_count += 1
         self._delay(state, now_ms, min(backoff_ms, self._settings.backoff_ms))
@@ -225,14 +227,14 @@ class LeaderFetcher:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def note_failure(self, now_ms: int) -> None:
-        """There is no answer: nothing is asked for a while."""
+        """The request has no answer: ask nothing for replica.fetch.backoff.ms."""
         self.begin_anew()
         for state in tuple(self._states.values()):
             self._end_look_up(state)
             self._delay(state, now_ms)
 
     def begin_anew(self) -> None:
-        """The connection is another one: the leader may not know the session."""
+        """Begin a new session, because a new connection may reach a leader that does not know the old one."""
         self._session.begin_anew()
 
     def take_answer(
@@ -268,8 +270,8 @@ class LeaderFetcher:
         try:
             if error == ErrorCode.NONE:
                 if data.diverging_epoch.epoch >= 0:
-                    # Nothing else of this answer counts: our log has to become a prefix of the leader's first. In a session Kafka's
-                    # leader would not tell the high watermark again.
+                    # Nothing else of this answer counts: our log has to become a prefix of the leader's first. The session begins
+                    # anew because in the old one Kafka's leader does not repeat the high watermark of this answer.
                     self._session.begin_anew()
                     self._truncate(state, find_truncation_offset(state.partition.log, data.diverging_epoch))
                 else:
@@ -286,7 +288,7 @@ class LeaderFetcher:
                 self._log.info("fetch error", "fetch of %r failed error=%d", state.partition, error)
                 self._delay(state, now_ms)
         except KafkaError as refusal:
-            # A malformed batch, or metadata that has overtaken the answer: the next fetch may find it mended.
+            # The batch is malformed, or newer metadata came before the answer. The next fetch may succeed.
             self._log.error("append refused", "what was fetched of %r cannot be appended: %s", state.partition, refusal)
             self._delay(state, now_ms)
         except StorageError as failure:
@@ -317,7 +319,7 @@ class LeaderFetcher:
             self._events.on_disk_failure(partition, failure)
             return
         state.leader_high_watermark = data.high_watermark
-        self._changed[state.key] = None  # its log start may have moved
+        self._changed[state.key] = None  # the log start offset that a Fetch names may have moved
         if appended.size_bytes:
             self._note_log_end(state)
             self._events.on_appended(partition)
@@ -330,7 +332,7 @@ class LeaderFetcher:
         self._changed[state.key] = None
 
     def _truncate(self, state: FetchState, offset: int) -> None:
-        """Cut the log to `offset` and fetch from there. StorageError when the disk fails."""
+        """Cut the log to `offset` and fetch from its new end. StorageError when the disk fails."""
         log = state.partition.log
         if offset < log.high_watermark:
             logger.warning("truncating %r to %d, below the high watermark %d", state.partition, offset, log.high_watermark)
@@ -382,10 +384,14 @@ class LeaderFetcher:
                 self._take_offset(state, found, now_ms)
             except StorageError as failure:
                 self._lose_disk(state, failure)
+            except Exception:
+                logger.exception("what was looked up for %r cannot be applied", state.partition)
+                self._fail(state, "an unforeseen error")
             yield
 
     def _take_offset(self, state: FetchState, found: ListOffsetsPartitionResponse, now_ms: int) -> None:
-        """The leader's end is before ours: cut there. Its start is beyond our end: begin anew there. Else we only asked too early."""
+        """Case A: the leader's log ends before ours: cut ours there. Case B: it starts beyond the end of ours: begin anew at its start.
+        Case C: neither, because the leader's log has grown meanwhile: fetch again, later."""
         log = state.partition.log
         if found.error_code == ErrorCode.FENCED_LEADER_EPOCH:
             self._fail(state, "the leader has a newer epoch, metadata will tell")
@@ -394,17 +400,17 @@ class LeaderFetcher:
             self._delay(state, now_ms)
         elif state.phase is Phase.LOOKING_UP_END:
             if found.offset < log.log_end_offset:
-                self._truncate(state, found.offset)
+                self._truncate(state, found.offset)  # Case A
             else:
                 state.phase = Phase.LOOKING_UP_START
-        elif found.offset > log.log_end_offset:
+        elif found.offset > log.log_end_offset:  # Case B
             logger.warning("%r begins anew at %d, where its leader's log starts", state.partition, found.offset)
             log.truncate_fully_and_start_at(found.offset)
             self._events.on_truncated(state.partition)
             self._resume(state)
         else:
             self._end_look_up(state)
-            self._delay(state, now_ms)  # Kafka asks again at once, for ever if the leader cannot place our last epoch
+            self._delay(state, now_ms)  # Case C. Kafka fetches again at once, without end if the leader does not know our last epoch.
 
     def _end_look_up(self, state: FetchState) -> None:
         if self._out_of_range.pop(state.key, None) is not None:

@@ -1,4 +1,4 @@
-"""LeaderSession: the follower's side of a fetch session (KIP-227): what of the partitions the next Fetch has to name.
+"""LeaderSession: the follower's side of a fetch session (KIP-227): which partitions the next Fetch has to name.
 
 Source: org.apache.kafka.clients.FetchSessionHandler.
 """
@@ -32,7 +32,7 @@ class SessionStep:
 
 
 class LeaderSession:
-    """`sent` is what the leader was asked last of each partition in the session, also while the answer is under way."""
+    """`sent` is what the last Fetch that named a partition asked of it, for each partition in the session."""
 
     def __init__(self) -> None:
         self.sent: dict[PartitionKey, FetchPartition] = {}
@@ -49,8 +49,8 @@ class LeaderSession:
         self._epoch = INITIAL_EPOCH
 
     def next_step(self, changes: Mapping[PartitionKey, FetchPartition | None]) -> SessionStep:
-        """`changes` are the partitions that are to be asked for differently, None for those that are not to be asked for; with a new
-        session, all that are to be asked for."""
+        """The session's part of the next Fetch. `changes` says what to ask of each partition that may have changed, None for one that
+        is left out. If the session is new, it has every partition."""
         sent = self.sent
         if self.is_new:
             self.sent = {key: asked for key, asked in changes.items() if asked is not None}
@@ -66,7 +66,7 @@ class LeaderSession:
         return SessionStep(self._session_id, self._epoch, _by_topic(named), _forgotten(forgotten))
 
     def note_answer(self, response: FetchResponse, answered: Iterable[PartitionKey]) -> bool:
-        """Whether the answer is to be used; if not, the next request begins a new session."""
+        """Whether the answer can be used. If not, the next request begins a new session."""
         error = response.error_code
         if error != ErrorCode.NONE:
             if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -87,7 +87,7 @@ class LeaderSession:
 
 
 def is_session_error(request: FetchRequest, error_code: int) -> bool:
-    """Whether a new session mends it at once. Without a session in the request it cannot."""
+    """Whether a new session solves the problem at once, which it cannot if the request itself began one."""
     return error_code in SESSION_ERRORS and request.session_epoch != INITIAL_EPOCH
 
 

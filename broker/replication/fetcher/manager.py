@@ -1,4 +1,4 @@
-"""ReplicaFetcherManager: who fetches which partition: num.replica.fetchers connections to each leader, partitions spread by hash.
+"""ReplicaFetcherManager: which fetcher fetches which partition. Each leader has num.replica.fetchers; a hash spreads the partitions.
 
 Satisfies FetcherControl. Owns the fetchers; one without partitions is closed in a later turn.
 
@@ -77,11 +77,11 @@ class ReplicaFetcherManager:
 
     @property
     def failed_count(self) -> int:
-        """Partitions that are fetched no more until newer metadata comes."""
+        """How many partitions are fetched no more until newer metadata comes."""
         return len(self._by_partition) - sum(map(len, self._fetchers.values()))
 
     def lags(self) -> Iterator[ReplicaLag]:
-        """Of each partition that follows a leader."""
+        """The lag of each partition that follows a leader."""
         for fetcher in self._fetchers.values():
             for partition, lag in fetcher.lags():
                 yield ReplicaLag(fetcher.name, partition.topic, partition.partition, lag)
@@ -97,7 +97,7 @@ class ReplicaFetcherManager:
 
     def _close_idle(self) -> None:
         self._closing = None
-        in_use = set(map(id, self._by_partition.values()))  # one whose partitions have failed is woken by newer metadata
+        in_use = set(map(id, self._by_partition.values()))  # also those whose partitions have all failed: newer metadata removes these
         for key, fetcher in tuple(self._fetchers.items()):
             if id(fetcher) not in in_use:
                 fetcher.close()
@@ -128,7 +128,7 @@ class ReplicaFetcherManager:
 
 
 class _Events:
-    """What one fetcher does to logs, told to the rest of the broker. Satisfies FollowerEvents."""
+    """Notifies the rest of the broker of what one fetcher does to logs. Satisfies FollowerEvents."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -140,7 +140,7 @@ class _Events:
             self._replicas.request_flush([partition])
 
     def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
-        """Not only after an append: what a start finds in a log need not be durable either."""
+        """Ask for a flush even if nothing was appended: what a start finds in a log need not be durable either."""
         assert isinstance(partition, Partition)
         self._replicas.request_flush([partition])
         self._replicas.when_flushed(self.wake)

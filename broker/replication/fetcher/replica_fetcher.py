@@ -1,9 +1,9 @@
-"""ReplicaFetcher: one connection to one leader, and the LeaderFetcher that it serves: sends what that asks, gives it the answers.
+"""ReplicaFetcher: one connection to one leader. It sends the requests of a LeaderFetcher, and gives it the answers.
 
-One request is under way at most. The next one leaves when the answer is taken, which goes in slices of the loop's time where it is
-large; where there is nothing to ask, at the end of a delay, or when `wake` tells that something has changed.
+One request is under way at most. The next one leaves when the answer has been processed; a large answer is processed in slices of the
+loop's time. If there is nothing to ask, the next request leaves at the end of a delay, or after `wake`.
 
-Source: kafka.server.ReplicaFetcherThread, BrokerBlockingSender; interrupting a long poll has no counterpart.
+Source: kafka.server.ReplicaFetcherThread, BrokerBlockingSender. Kafka does not interrupt a long poll.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class LeaderConnection(Protocol):
 
 
 class Endpoint(NamedTuple):
-    """Where a leader is spoken to."""
+    """A leader's address."""
 
     host: str
     port: int
 
 
 class ClusterFacts(Protocol):
-    """What a fetcher needs to know of the cluster, as it is when a request is sent."""
+    """What a fetcher needs to know of the cluster when it sends a request."""
 
     @property
     def broker_epoch(self) -> int: ...
@@ -49,7 +49,7 @@ class ClusterFacts(Protocol):
     def versions(self) -> LeaderVersions: ...
 
     def find_endpoint(self, node_id: int) -> Endpoint | None:
-        """None while the broker is not registered."""
+        """The broker's address; None while it is not registered."""
 
 
 Connect = Callable[[Endpoint, int], LeaderConnection]
@@ -71,7 +71,7 @@ class ReplicaFetcher:
         self._max_wait_ms = max_wait_ms
         self._connection: LeaderConnection | None = None
         self._endpoint: Endpoint | None = None
-        self._exchange = 0  # the number of the exchange that is under way; an answer to another one is dropped
+        self._exchange = 0  # the number of the latest exchange: answers to earlier ones are dropped
         self._is_under_way = False
         self._is_polling = False
         self._has_news = False
@@ -84,7 +84,7 @@ class ReplicaFetcher:
 
     @property
     def name(self) -> str:
-        """As Kafka names the thread that does this."""
+        """The name of Kafka's thread."""
         return f"ReplicaFetcherThread-{self._number}-{self.leader_id}"
 
     def lags(self) -> Iterator[tuple[FollowedPartition, int]]:
@@ -100,7 +100,7 @@ class ReplicaFetcher:
         self._fetcher.remove(partition)
 
     def wake(self) -> None:
-        """Look in a later turn what is to be asked."""
+        """Look for something to ask, in a later turn of the loop."""
         if not self._is_closed and (not self._is_under_way or self._is_polling):
             self._arm(0)
 
@@ -123,10 +123,10 @@ class ReplicaFetcher:
             self._go_on()
 
     def _maybe_interrupt(self) -> None:
-        """A new partition does not wait until a long poll ends: after a leader's death its producers wait for this very fetch.
+        """End a long poll for a new partition: after the death of its old leader, producers wait for its first fetch.
 
-        The connection goes with the poll, for answers come in order. At most once in the time of a poll, so that many new topics, one
-        after the other, cost few connections."""
+        That ends the connection too, because answers come in the order of requests. It happens at most once in the time of a poll, so
+        that many new topics, one after the other, cost few connections."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._interrupted_ms >= self._max_wait_ms:
             self._interrupted_ms = now_ms
@@ -141,7 +141,7 @@ class ReplicaFetcher:
             connection.close()
 
     def _find_connection(self) -> LeaderConnection | None:
-        """To where the leader is now; it may have been restarted at another address."""
+        """The connection to the leader's present address: it may have been restarted at another one. None if it has no address."""
         endpoint = self._facts.find_endpoint(self.leader_id)
         if endpoint != self._endpoint or endpoint is None:
             self._disconnect()
@@ -213,7 +213,7 @@ class ReplicaFetcher:
 
 
 def _keep_records(response: FetchResponse) -> None:
-    """The rest is taken after the connection's callback: what lies in its shared buffer, a few KB, is copied."""
+    """Copy what lies in the connection's shared buffer, a few KB: the rest of the answer is processed after the connection's callback."""
     for topic in response.responses:
         for data in topic.partitions:
             if isinstance(data.records, memoryview):

@@ -1,4 +1,4 @@
-"""Which version of a request a follower sends its leader: metadata.version says it, nothing is negotiated.
+"""Which version of a request a follower sends its leader: metadata.version decides, and nothing is negotiated.
 
 Source: org.apache.kafka.server.common.MetadataVersion.fetchRequestVersion, listOffsetRequestVersion.
 """
