@@ -1,10 +1,11 @@
 """ControllerRoute: the ControllerChannel of a broker in a cluster. It asks the leader of the metadata quorum, whichever node that is.
 
-What this process's own controller leads is asked directly. Another node is asked with the same messages at its controller listener, one
-request at a time and in order, as Kafka does. While there is no active controller, or the one that was asked is none or does not answer,
-the request is asked again until `retry_timeout_ms` are over: it may have been carried out the first time, as with any lost answer.
+If the controller in this process is the active one, it is called directly. Another node gets the same messages at its controller
+listener, one request at a time and in order, as in Kafka. A request is sent again until `retry_timeout_ms` are over, while there is no
+active controller, or the node that was asked is not the active one or does not answer. As with any lost answer, the request may have been
+carried out the first time.
 
-What a client asks for goes there in an Envelope (KIP-590), with its principal and address; what the broker itself asks for does not.
+A client's request travels in an Envelope (KIP-590), with the client's principal and address; the broker's own requests do not.
 
 Source: kafka.server.NodeToControllerChannelManagerImpl, ForwardingManager.
 """
@@ -93,7 +94,7 @@ class ControllerRoute:
         return self._connections.get(active.host, active.port).versions or None
 
     def hurry(self) -> None:
-        """This broker stops: give requests up sooner, also those that wait."""
+        """Give requests up sooner, also those that wait, because this broker stops."""
         self._retry_timeout_ms = min(self._retry_timeout_ms, HURRIED_MS)
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
 """CrashDetector: proves that a process is gone, where its connection has ended: nobody listens at its address any more.
 
 A proof takes two probes PROBE_INTERVAL_MS apart that are both refused (ECONNREFUSED): the machine is there, and says that the port is
-closed. No answer in time, no route and no such name prove nothing: the machine, or a network between, may be all that is gone. A probe
-that is accepted, or reset, may have been faster than the end of the process, which closes one socket after the other; so a few more
-follow. Soon after a proof one more refusal proves it again: the process may have been started anew meanwhile.
+closed. No answer in time, no route and no such name prove nothing: perhaps only the machine or the network is gone. A probe that is
+accepted, or reset, may have come before the end of the process, which closes one socket after the other; so a few more follow. Soon after
+a proof one more refusal proves it again: the process may have been started anew meanwhile.
 
 A wrong proof is possible (a process that closed its listener and lives), and safe: epochs keep what it does from counting.
 

@@ -1,7 +1,7 @@
 """LeaderWatch: a voter notices that the process of the quorum's leader is gone, without waiting for the fetch timeout.
 
-It is probed when this node's connection to it has ended, and with it the broker in its process: whoever is elected has that proof at
-hand. No counterpart in Kafka.
+When this node's connection to the leader has ended, the leader's address is probed, and that of the broker in its process: if this node
+is elected, it can fence that broker at once. No counterpart in Kafka.
 """
 
 from __future__ import annotations

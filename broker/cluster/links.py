@@ -1,4 +1,4 @@
-"""ClusterLinks: makes what this node reaches the other nodes of its cluster by. A node without a controller listener has none."""
+"""ClusterLinks: makes the ways from this node to the others of its cluster. A node without a controller listener has none."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROUTE_IN_FLIGHT_MAX = 1  # the next request may go to another node
 
 
 class ClusterLinks:
-    """What it makes is its caller's to close, but for `crash_detector`, None where barnabas.fast.fencing is off: `close` ends that.
-    `pool` holds the frames that are received."""
+    """Its callers close what it makes for them; `close` closes `crash_detector`, which is None where barnabas.fast.fencing is off. `pool`
+    holds the frames that are received."""
 
     def __init__(self, platform: Platform, pool: BufferPool, config: ServerConfig) -> None:
         self._platform = platform
@@ -48,7 +48,7 @@ class ClusterLinks:
         return LeaderCheck(platform.network, platform.clock, find_address, on_refused, node_id=self._config.node_id)
 
     def quorum_peers(self) -> QuorumPeers:
-        """What the replica of the metadata log speaks to the others by."""
+        """The connections of this node's replica of the metadata log to the others."""
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX), self._platform.clock)
 

@@ -1,6 +1,7 @@
 """PeerConnections: this node's connections to other nodes, one for each address, made at the first request there.
 
-What is sent over one of them is answered in order. Who must not wait behind another's requests has PeerConnections of his own.
+The requests on one connection are answered in order. A sender that must not wait behind another's requests has PeerConnections of its
+own.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class PeerConnections:
         self._make = make
         self._connections: dict[tuple[str, int], PeerConnection] = {}
         self.on_ended: Callable[[str, int], None] = lambda host, port: None
-        """Called when an established connection to that address has ended, not by this node's wish."""
+        """Called when an established connection to that address has ended, unless this node closed it."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def get(self, host: str, port: int) -> PeerConnection:

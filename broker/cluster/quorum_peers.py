@@ -30,7 +30,8 @@ class QuorumPeers:
         self._clock = clock
         self.on_connection_ended: Callable[[Address], None] = lambda address: None
         connections.on_ended = lambda host, port: self.on_connection_ended((host, port))
-        self._farewells: set[asyncio.Future[None]] = set()
+        self._farewells_count = 0  # that were not answered yet
+        self._farewells_over = asyncio.Event()
 
     def send(self, outgoing: Outgoing, on_answer: Callable[[Any | None], None]) -> None:
         node = outgoing.node
@@ -45,23 +46,20 @@ class QuorumPeers:
 
     async def close(self) -> None:
         """Wait a moment until the others know that this node leads no more, then close the connections."""
-        if self._farewells:
-            over = asyncio.Event()
-            timer = self._clock.call_later(FAREWELL_MS, over.set)
-            for farewell in self._farewells:
-                farewell.add_done_callback(lambda _: None if self._farewells else over.set())
-            await over.wait()
+        if self._farewells_count:
+            self._farewells_over.clear()
+            timer = self._clock.call_later(FAREWELL_MS, self._farewells_over.set)
+            await self._farewells_over.wait()
             timer.cancel()
         await self._connections.close()
 
     def _noted(self, on_answer: Callable[[Any | None], None]) -> Callable[[Any | None], None]:
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._farewells.add(heard)
+        self._farewells_count += 1
 
         def answered(response: Any | None) -> None:
-            self._farewells.discard(heard)
-            if not heard.done():
-                heard.set_result(None)
+            self._farewells_count -= 1
+            if not self._farewells_count:
+                self._farewells_over.set()
             on_answer(response)
 
         return answered

@@ -54,7 +54,7 @@ class ControllerClient:
         return sum(not broker.is_fenced for broker in self._metadata.brokers.values())
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids that ignore_busy else has or will have."""
+        """A block of producer ids that no other broker has or will have."""
         epoch = self._metadata.broker_epoch
         if epoch < 0:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The broker is not registered yet.")

@@ -17,7 +17,7 @@ from broker.lifecycle.broker_lifecycle import SECURITY_PROTOCOLS
 from broker.metadata.features import SUPPORTED
 from config.endpoints import Endpoint
 from config.server import ServerConfig
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 
 logger = logging.getLogger("barnabas.lifecycle")
@@ -57,12 +57,15 @@ class ControllerRegistrar:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _register(self) -> None:
+        told: ErrorCode | None = None
         while True:
             try:
                 await self._channel.register_controller(self._request)
                 return
             except KafkaError as error:
-                logger.info("the registration of this controller is tried again: %s", error)
+                if error.code is not told:
+                    logger.info("the registration of this controller is tried again: %s", error)
+                    told = error.code
             await pause(self._clock, RETRY_MS)
 
 

@@ -24,9 +24,9 @@ LISTED_MS = 2_000
 
 
 class Suspects:
-    """Case A is told by those who connect to other brokers, case B by the metadata, which holds `brokers`.
+    """`add` reports case A; case B follows from the metadata, which holds `brokers`.
 
-    `look_at` lets them look at these brokers now: a Deferred of when they have, None when there is nothing to look at."""
+    `look_at` checks now whether these brokers' addresses refuse connections: a Deferred of its end, None when there is nothing to check."""
 
     def __init__(self, clock: Clock, brokers: Mapping[int, BrokerImage]) -> None:
         self.look_at: Callable[[Iterable[int]], Deferred | None] = lambda node_ids: None

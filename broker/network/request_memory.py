@@ -96,7 +96,7 @@ class _Account:
         return self.held_size + self.kept_size
 
     def has_stalled(self, is_paused: bool) -> bool:
-        """Whether its peer made no progress possible since the last sweep, or sent nothing while it is paused. Call it once a sweep."""
+        """Whether its peer sent (or took) less than PROGRESS_MIN since the last sweep, or nothing while paused. Call it once a sweep."""
         before, self.swept_size = self.swept_size, self.size
         if before is None or self.is_closing or self.holder is None or self.size <= PROGRESS_MIN:
             return False

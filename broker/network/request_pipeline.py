@@ -35,7 +35,7 @@ class _Intake(Enum):
     STOPPED = 2
     """The last offer returned False: an answer or `unblock` has to come."""
     RESUMING = 3
-    """The frame has arrived, and the call that resumes is scheduled."""
+    """That has come, and the call that resumes the intake is scheduled."""
     CLOSED = 4
 
 

@@ -19,8 +19,8 @@ MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 NOT_WATCHED: Final = -1
 PIECE_SIZE = 64 * 1024
-_PEEK: Final = int(socket.MSG_PEEK) | int(socket.MSG_DONTWAIT)
 """Bytes of a file that are read for one write to a transport: as much as it queues before it says that it is full."""
+_PEEK: Final = int(socket.MSG_PEEK) | int(socket.MSG_DONTWAIT)
 
 
 class TransportLayer(Protocol):

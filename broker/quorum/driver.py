@@ -37,8 +37,6 @@ UNCOMMITTED_BATCHES_MAX = 10_000
 SLICE_US = 2_000
 """Microseconds of listeners' work before the loop serves others."""
 
-"""Runs `function(*arguments)` off the loop."""
-
 WriteVote = Callable[[Vote, int, Sequence[int]], None]
 """Stores the vote durably, in the form of this kraft.version, with the ids of the voters. Blocks. Raises StorageError."""
 

@@ -1,10 +1,10 @@
 """LeaderCrash: the haste of a voter whose leader's process is proven to be gone, until somebody leads.
 
 The quorum's timeouts are made for silence, which may have many causes. After a proof there is nothing to wait for: the crashed leader
-counts as one that refuses, and the others stand for election one after the other, STEP_MS apart, so that they do not share the votes.
-Where two stand at once after all, for a vote waits for the disk, the longer log goes first, then the earlier place; and a voter that has
-given its pre-vote lets that election go on before it stands itself. Whoever loses tries again soon, for it may only have been faster than
-the others' proofs; each try waits longer than the one before.
+counts as a voter that refuses, and the others stand for election one after the other, STEP_MS apart, so that they do not share the votes.
+Two may still stand at once, because a vote waits for the disk. Then the one with the longer log goes first; if the logs are equal, the
+one with the earlier place. A voter that has given its pre-vote waits for that election before it stands itself. A voter that loses tries
+again soon, because the others may only have got their proofs later. Each try waits longer than the one before.
 
 No counterpart in Kafka, whose voters wait for controller.quorum.fetch.timeout.ms.
 """

@@ -1,7 +1,7 @@
 """Opening this node's part of the metadata quorum: its log, what it remembers, and the driver of its replica.
 
-Its voters are those of controller.quorum.voters or, with kraft.version 1, those that the log names. A node without a controller listener,
-as the embedded default is, must be the only one: others could not reach it.
+Its voters are those of controller.quorum.voters or, with kraft.version 1, those that the log names. Other nodes cannot reach a node
+without a controller listener, so it must be the only voter. The embedded default is such a node.
 
 Source: kafka.raft.KafkaRaftManager.
 """
@@ -32,7 +32,7 @@ from storage.errors import StorageError
 
 DEFAULT_LISTENER = "CONTROLLER"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
-"""What formatting leaves in each directory; a start that formats on its own leaves none."""
+"""The `format` command leaves it in each directory; a start that formats empty directories itself leaves none."""
 BOOTSTRAP_KEY = "controller.quorum.bootstrap.servers"
 
 
@@ -124,8 +124,8 @@ def _raft_config(
 
 
 def _static_voters(config: ServerConfig, me: ReplicaKey, *, is_formatted: bool) -> VoterSet:
-    """Those of kraft.version 0. Where nobody is named this node is the only one, unless it is told to look for a quorum elsewhere, or its
-    directory was formatted by the command: then it is known who votes, and this node, if it is none, waits for their leader."""
+    """The voters of kraft.version 0. If the configuration names none, this node is the only one, with two exceptions. It may be told to
+    look for a quorum elsewhere; or the `format` command has written who votes, and if that is not this node, it waits for their leader."""
     name = _listener_name(config)
     if config.controller_quorum_voters:
         return VoterSet(Voter(ReplicaKey(each.node_id), {name: (each.host, each.port)}) for each in config.controller_quorum_voters)
@@ -135,7 +135,7 @@ def _static_voters(config: ServerConfig, me: ReplicaKey, *, is_formatted: bool) 
 
 
 def _bootstrap_addresses(config: ServerConfig, me: ReplicaKey) -> list[Address]:
-    """Where to ask who leads: who is no voter has no other way to find out."""
+    """Where to ask who leads. A node that is not a voter learns it in no other way."""
     servers = config.controller_quorum_bootstrap_servers
     if servers:
         return [parse_host_and_port(BOOTSTRAP_KEY, server) for server in servers]

@@ -175,7 +175,8 @@ class Raft:
         return (self.is_voter or self.config.can_become_voter) and self.log.durable_end_offset < self.log.end_offset
 
     def draw_election_deadline(self, now_ms: int, *, is_patient: bool = False) -> int:
-        """`is_patient`: a proven crash hurries nobody, for votes are given already, and wait for disks that may be slow."""
+        """When this replica stands for election: sooner after a proven crash, unless `is_patient`. It is patient once it has given its
+        vote: that election may be about to succeed, and only wait for disks."""
         timeout_ms = self.config.election_timeout_ms
         if self._crash is not None and not is_patient:
             timeout_ms = min(timeout_ms, self._crash.election_timeout_ms)
@@ -298,7 +299,8 @@ class Raft:
             self.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
 
     def gives_way_to(self, candidate_id: int, end: OffsetAndEpoch, now_ms: int) -> bool:
-        """Whether a pre-vote is given that may be given to the candidate, whose log ends at `end`: after a crash only one should stand."""
+        """Whether this voter gives its pre-vote to a candidate whose log ends at `end`, where Raft's own rules allow it. After a crash only
+        one voter should stand: a follower that gives it waits longer itself, and of two that stand the later in order does."""
         role, crash = self.state.role, self._crash
         if crash is None:
             return True

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
+
+import pytest
 
 from broker.controller.channel import ControllerChannel
 from broker.lifecycle.controller_registration import RETRY_MS, ControllerRegistrar, advertised_endpoints
@@ -35,7 +38,8 @@ async def let_run() -> None:
         await asyncio.sleep(0)
 
 
-async def test_it_registers_with_its_advertised_address_until_it_is_taken() -> None:
+async def test_it_registers_with_its_advertised_address_until_it_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     config = server_config(
         {
             "process.roles": "controller",
@@ -59,6 +63,7 @@ async def test_it_registers_with_its_advertised_address_until_it_is_taken() -> N
     await registrar.stop()
 
     assert len(channel.asked) == 3
+    assert len(caplog.records) == 1, "the same reason is logged once: it may stay for long"
     request = channel.asked[-1]
     assert (request.controller_id, request.incarnation_id) == (3, INCARNATION)
     assert [(each.name, each.host, each.port, each.security_protocol) for each in request.listeners] == [
