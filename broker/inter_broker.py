@@ -1,4 +1,4 @@
-"""InterBroker: what a broker needs to replicate with others: the way of its ISR proposals to the controller, its replica fetchers.
+"""InterBroker: what a broker needs to replicate with others: its replica fetchers, and what sends its ISR proposals to the controller.
 
 Both are imported and made when a partition first has another replica: a single node pays for neither. Owner: server_clients.py.
 """
@@ -72,7 +72,7 @@ class InterBroker:
         return 0 if self._manager is None else self._manager.failed_count
 
     async def stop(self) -> None:
-        """Fetch and propose nothing more."""
+        """Stop fetching and proposing."""
         if self._manager is not None:
             self._manager.close()
         if self._changes is not None:
@@ -113,7 +113,7 @@ class InterBroker:
         return connection
 
     def _suspect(self, endpoint: Endpoint) -> None:
-        """The connection to a leader has ended."""
+        """The connection to the leader at `endpoint` has ended."""
         if self._suspects is not None:
             listener_name = self._config.inter_broker_listener_name
             for broker in self._metadata.brokers.values():

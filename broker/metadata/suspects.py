@@ -34,7 +34,7 @@ class Suspects:
         self._brokers = brokers
         self._suspected_until_ms: dict[int, int] = {}
         self._listed_until_ms: dict[int, int] = {}
-        self._active: dict[int, None] = {}
+        self._active: set[int] = set()
 
     def add(self, node_id: int) -> None:
         """Its connection to this broker has ended now, or was refused."""
@@ -44,9 +44,11 @@ class Suspects:
         for node_id in delta.changed_brokers:
             broker = self._brokers.get(node_id)
             self._listed_until_ms.pop(node_id, None)
+            was_active = node_id in self._active
+            self._active.discard(node_id)
             if broker is not None and broker.is_active:
-                self._active[node_id] = None
-            elif self._active.pop(node_id, True) is None and broker is not None and not broker.is_in_controlled_shutdown:
+                self._active.add(node_id)
+            elif was_active and broker is not None and not broker.is_in_controlled_shutdown:
                 self._listed_until_ms[node_id] = self._clock.monotonic_ms() + LISTED_MS
 
     def suspected(self) -> tuple[int, ...]:

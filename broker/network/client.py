@@ -200,10 +200,10 @@ class PeerConnection:
             self._finish(request, None)
         self._backoff_ms = min(max(2 * self._backoff_ms, BACKOFF_MIN_MS), BACKOFF_MAX_MS)
         self._backoff_timer = self._clock.call_later(self._backoff_ms, self._backoff_over)
-        if not was_established:
-            self._fail_all()  # the peer is away: each caller decides whom to ask instead
         if was_established:
             self.on_lost()
+        else:
+            self._fail_all()  # the peer is away: each caller decides whom to ask instead
 
     def _backoff_over(self) -> None:
         self._backoff_timer = None

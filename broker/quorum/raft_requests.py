@@ -291,8 +291,8 @@ class RaftRequests:
             replica_id=progress.key.node_id,
             replica_directory_id=progress.key.directory_id if version >= 2 else ZERO_UUID,
             log_end_offset=-1 if progress.end_offset is None else progress.end_offset,
-            last_fetch_timestamp=_told(now_ms if is_leader else progress.last_fetch_ms, to_wall_clock_ms),
-            last_caught_up_timestamp=_told(now_ms if is_leader else progress.last_caught_up_ms, to_wall_clock_ms),
+            last_fetch_timestamp=_wall_clock_ms(now_ms if is_leader else progress.last_fetch_ms, to_wall_clock_ms),
+            last_caught_up_timestamp=_wall_clock_ms(now_ms if is_leader else progress.last_caught_up_ms, to_wall_clock_ms),
         )
 
     # -- checks ----------------------------------------------------------------------------------------------------
@@ -349,6 +349,6 @@ def maybe_follow(raft: Raft, leader_id: int, epoch: int, endpoints: Any, now_ms:
             raft.become_follower(epoch, leader_id, endpoints, now_ms)
 
 
-def _told(time_ms: int, to_wall_clock_ms: Callable[[int], int]) -> int:
-    """-1 stays: it says that the replica never did."""
+def _wall_clock_ms(time_ms: int, to_wall_clock_ms: Callable[[int], int]) -> int:
+    """-1 stays -1: it says that the replica never fetched, or never caught up."""
     return time_ms if time_ms < 0 else to_wall_clock_ms(time_ms)
