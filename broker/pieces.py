@@ -6,11 +6,11 @@ cost them microseconds and a place behind longer requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from typing import Any, TypeVar
 
 from broker.deferred import Deferred
-from broker.turns import Work
+from broker.turns import Work, is_many
 
 Element = TypeVar("Element")
 Made = TypeVar("Made")
@@ -70,6 +70,17 @@ def make_in_pieces(make: Callable[[Element], Made], elements: Sequence[Element])
         if len(piece) == PIECE_ELEMENTS:
             yield
     return made
+
+
+def in_turns_if_many(response: Made, lists: Iterable[Sized], limit: int) -> Made | Generator[None, None, Made]:
+    """The response; if these lists of it hold more than `limit` elements, work that returns it, for dispatch encodes what work returns in
+    turns."""
+    return _in_turns(response) if is_many(lists, limit) else response
+
+
+def _in_turns(response: Made) -> Generator[None, None, Made]:
+    yield
+    return response
 
 
 def at_once_or_in_turns(work: Work) -> Any:

@@ -23,9 +23,9 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.new_partition_wait import created_names, wait_until_made
-from broker.pieces import at_once_or_in_turns, make_in_pieces
+from broker.pieces import at_once_or_in_turns, in_turns_if_many, make_in_pieces
 from broker.services import Handler, Services
-from broker.turns import Work, is_many
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
@@ -41,17 +41,14 @@ def build(services: Services) -> Handler:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         response = await controller.create_topics(request, context)
         await wait_until_made(services, await created_names(response.topics))
-        if is_many((result.configs or () for result in response.topics), ANSWERED_AT_ONCE):
-            return _in_turns(response)
-        return response
+        return answer(response)
 
     return handle
 
 
-def _in_turns(response: CreateTopicsResponse) -> Work:
-    """An answer by turns is encoded by turns."""
-    yield
-    return response
+def answer(response: CreateTopicsResponse) -> CreateTopicsResponse | Work:
+    """The response, which is encoded in turns if it is large."""
+    return in_turns_if_many(response, (result.configs or () for result in response.topics), ANSWERED_AT_ONCE)
 
 
 def error_response(request: CreateTopicsRequest, error: KafkaError) -> Any:

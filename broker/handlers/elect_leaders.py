@@ -20,9 +20,9 @@ from collections.abc import Awaitable, Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.pieces import at_once_or_in_turns, make_in_pieces
+from broker.pieces import at_once_or_in_turns, in_turns_if_many, make_in_pieces
 from broker.services import Handler, Services
-from broker.turns import Work, is_many
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
@@ -42,27 +42,15 @@ def build(services: Services) -> Handler:
 async def answered(
     outcome: Awaitable[ElectLeadersResponse], context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse | Work:
-    """The answer, or why there is none: of v0 each partition alone tells."""
+    """The answer, in turns if it is large. In v0 an error of the whole request stands at each partition: there is no other place."""
     try:
-        return answer(await outcome)
+        response = await outcome
     except KafkaError as error:
         is_told_otherwise = error.code is ErrorCode.NOT_CONTROLLER and context.connection.is_forwarded
         if context.api_version > 0 or is_told_otherwise:
             raise
         return _failed(request, error, ErrorCode.NONE)
-
-
-def answer(response: ElectLeadersResponse) -> ElectLeadersResponse | Work:
-    """The response, by turns if it is large."""
-    if is_many((result.partition_result for result in response.replica_election_results), ANSWERED_AT_ONCE):
-        return _in_turns(response)
-    return response
-
-
-def _in_turns(response: ElectLeadersResponse) -> Work:
-    """An answer by turns is encoded by turns."""
-    yield
-    return response
+    return in_turns_if_many(response, (result.partition_result for result in response.replica_election_results), ANSWERED_AT_ONCE)
 
 
 def error_response(request: ElectLeadersRequest, error: KafkaError) -> Any:

@@ -10,12 +10,13 @@ Source: ControllerApis.handleListPartitionReassignments, ReplicationControlManag
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.pieces import at_once_or_in_turns, make_in_pieces
+from broker.pieces import at_once_or_in_turns, in_turns_if_many, make_in_pieces
 from broker.services import Handler, Services
+from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -24,14 +25,22 @@ from protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
+ANSWERED_AT_ONCE = 300
+"""Partitions in an answer that is encoded at once, 2 µs each."""
+
 
 def build(services: Services) -> Handler:
     controller = services.controller
 
-    def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Coroutine[Any, Any, Any]:
-        return controller.list_partition_reassignments(request, context)
+    async def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse | Work:
+        return answer(await controller.list_partition_reassignments(request, context))
 
     return handle
+
+
+def answer(response: ListPartitionReassignmentsResponse) -> ListPartitionReassignmentsResponse | Work:
+    """The response, which is encoded in turns if it is large."""
+    return in_turns_if_many(response, (topic.partitions for topic in response.topics), ANSWERED_AT_ONCE)
 
 
 def error_response(request: ListPartitionReassignmentsRequest, error: KafkaError) -> Any:

@@ -8,19 +8,17 @@ Source: ControllerApis.handleCreateTopics.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from broker.context import RequestContext
-from broker.handlers.create_topics import error_response
+from broker.handlers.create_topics import answer, error_response
 from broker.services import ControllerServices, Handler
-from protocol.messages.create_topics import CreateTopicsRequest
+from broker.turns import Work
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 __all__ = ["build", "error_response"]
 
 
 def build(services: ControllerServices) -> Handler:
-    def handle(context: RequestContext, request: CreateTopicsRequest) -> Coroutine[Any, Any, Any]:
-        return services.controller.create_topics(request, context)
+    async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | Work:
+        return answer(await services.controller.create_topics(request, context))
 
     return handle

@@ -8,19 +8,17 @@ Source: ControllerApis.handleListPartitionReassignments.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from broker.context import RequestContext
-from broker.handlers.list_partition_reassignments import error_response
+from broker.handlers.list_partition_reassignments import answer, error_response
 from broker.services import ControllerServices, Handler
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from broker.turns import Work
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 
 __all__ = ["build", "error_response"]
 
 
 def build(services: ControllerServices) -> Handler:
-    def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Coroutine[Any, Any, Any]:
-        return services.controller.list_partition_reassignments(request, context)
+    async def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse | Work:
+        return answer(await services.controller.list_partition_reassignments(request, context))
 
     return handle
