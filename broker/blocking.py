@@ -16,7 +16,7 @@ class BlockingResult(Protocol):
         """What the call returned; raises what it raised."""
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """The same, for who waits for it."""
+        """As `result`, for code that awaits it."""
 
 
 RunBlocking = Callable[..., BlockingResult]

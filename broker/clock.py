@@ -42,7 +42,7 @@ class SystemClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._context = contextvars.copy_context()
-        """That of all timers: nothing here has context variables, and the loop would copy one for each timer."""
+        """All timers run in this one: the broker has no context variables, and the loop would copy a context for each timer."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -32,8 +32,8 @@ class ConnectionFacts:
     """What the requests of one connection have in common. Its connection and dispatch write them, handlers read them.
 
     `client_id_bytes` is the client id as the last request had it, `client_id_text` the same decoded and checked. `on_closed` is
-    called once when the connection ends, for whoever keeps something of the client's beyond a request. `is_forwarded`: they are those of
-    a client of another broker, which has put the request into an Envelope."""
+    called once when the connection ends, for code that keeps something of the client's beyond a request. `is_forwarded`: the client is
+    another broker's, which has put the request into an Envelope."""
 
     __slots__ = (
         "client_host",

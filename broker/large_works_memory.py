@@ -1,11 +1,11 @@
-"""Where the objects of large works lie: in the C library's heap, which gives back each page that nobody uses.
+"""Where the objects of large works lie: in the C library's heap, which gives unused pages back.
 
 Python's allocator for small objects gives a megabyte back only when none is left in it, so that after a request of 190,000 entries a few
 dozen objects that came about meanwhile, and stay, keep most of what it took: of 130 MB for 8,500 topics 65 stayed. The C library's is
 5 % slower at small requests, so that it serves only while works in pieces are not finished (broker/turns.py, broker/loop_job.py).
 
-Nothing is said to whoever frees: Python's allocator takes what is over 512 bytes from the C library too, and looks at each address to
-know whose it is. So only `malloc` and `calloc` are exchanged, by PyMem_SetAllocator, and only where exactly these two allocators are in
+Freeing needs no change: Python's allocator takes what is over 512 bytes from the C library too, and tells by each address which of
+the two it came from. So only `malloc` and `calloc` are exchanged, by PyMem_SetAllocator, and only where exactly these two allocators are in
 place: with a debugger's or tracemalloc's hooks, or another allocator, all stays as it is.
 """
 

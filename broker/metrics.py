@@ -192,10 +192,6 @@ class Metrics:
         self._requests.append(found)
         return found
 
-    def request_timer(self, api_name: str, version: int) -> Callable[[int], None]:
-        """What to call with each request's nanoseconds."""
-        return self.request(api_name, version).record
-
     def request_error(self, api_key: int, error_code: int) -> None:
         """Count a request that was answered with an error as a whole."""
         key = (api_key, int(error_code))

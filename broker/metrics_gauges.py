@@ -183,7 +183,7 @@ def _add_controller_gauges(metrics: Metrics, metadata: MetadataCache, raft: Raft
         ("offlinepartitionscount", "partitions without a leader", partitions_count(lambda each: each.leader == NO_LEADER)),
         (
             "preferredreplicaimbalancecount",
-            "partitions that another than their first replica leads",
+            "partitions that are not led by their first replica",
             partitions_count(lambda each: each.leader != each.replicas[0]),
         ),
     ):
@@ -191,7 +191,7 @@ def _add_controller_gauges(metrics: Metrics, metadata: MetadataCache, raft: Raft
 
 
 def _add_election_counters(metrics: Metrics, elections: ElectionCounts) -> None:
-    """Those that this node heard of since now: at its start it hears of old ones. Every node counts them; sum over one node only.
+    """Elections from now on, not those that this node replayed at its start. Every node counts all of them: do not sum over nodes.
 
     `leaderelectionrateandtimems_count` is a name of Kafka with ZooKeeper: with KRaft it counts no clean elections."""
     known = elections.elected, elections.unclean, elections.from_eligible_replicas

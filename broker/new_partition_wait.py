@@ -14,14 +14,12 @@ from broker.services import Services
 
 MADE_WAIT_MAX_MS = 20_000
 """Thousands of partitions on a slow disk take longer; a client's own timeout must not end the request, for it would be sent again."""
-
-
 NAMES_PER_TURN = 2_000
 """Results that are looked at before others are served, 0.1 µs each."""
 
 
 async def created_names(results: Sequence[Any]) -> list[str]:
-    """The topics of the results that tell no error."""
+    """The topics of the results that have no error."""
     names: list[str] = []
     for start in range(0, len(results), NAMES_PER_TURN):
         if start:

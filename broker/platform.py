@@ -64,13 +64,13 @@ def system_platform(loop: asyncio.AbstractEventLoop) -> Platform:
 
 
 def start_threads(executor: Executor, count: int = THREADS_MAX) -> None:
-    """Let the executor make all of its threads, which it makes when it wants another one: what belongs to a thread lives for ever, and
-    would keep a megabyte of Python's allocator if it came about among the objects of a large request."""
+    """Let the executor make all of its threads now, not when each is first needed. A thread's objects live for ever; made among the
+    objects of a large request, they would keep a megabyte of Python's allocator."""
     meeting = threading.Barrier(count)
     for _ in range(count):
         executor.submit(_meet, meeting)
 
 
 def _meet(meeting: threading.Barrier) -> None:
-    with contextlib.suppress(threading.BrokenBarrierError):  # others' work comes first, or there are fewer threads
+    with contextlib.suppress(threading.BrokenBarrierError):  # the threads are busy, or there are fewer
         meeting.wait(THREADS_START_TIMEOUT_S)

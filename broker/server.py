@@ -118,7 +118,7 @@ class Broker:
                 log.segments.active.forget_recent()
 
     def prepare_for_large_works(self) -> None:
-        """Make what must not come about among their objects; a place for these is found once there was one."""
+        """Make now what must not be made among their objects: the threads, and, at the first large work, a memory of its own for these."""
         executor = self._node.platform.executor
         start_threads(executor)
         pause = self._node.collection_pause
@@ -203,7 +203,7 @@ class Broker:
         return listener
 
     def _open_directories(self) -> LogManager:
-        """Lock the log directories and find out who we are, formatting empty ones where that is asked for."""
+        """Lock the log directories and read this node's identity from them. Empty ones are formatted first, if that is asked for."""
         config, node = self.config, self._node
         disk, entropy = node.platform.disk, node.platform.entropy
         if config.barnabas_auto_format and not any(self._is_formatted(Path(path)) for path in config.log_dirs):

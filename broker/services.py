@@ -65,7 +65,7 @@ class Services(NamedTuple):
 
 
 class ControllerServices(NamedTuple):
-    """Everything a handler of a controller listener may call: it serves before this node's broker does, and without one."""
+    """Everything a handler of a controller listener may call. Controller listeners serve before the broker does, and without one."""
 
     clock: Clock
     metrics: Metrics
@@ -79,4 +79,4 @@ class ControllerServices(NamedTuple):
     handle_frame: Callable[[memoryview, ConnectionFacts], Any]
     """What dispatch makes of a request frame of these listeners, for one that came in an Envelope."""
     quorum: Quorum
-    """Who leads, and kraft.version."""
+    """The quorum's leader and kraft.version."""

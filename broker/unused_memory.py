@@ -51,7 +51,7 @@ def trim_heap() -> None:
     """Give the C library's free pages back. For a thread: each of the library's arenas is locked meanwhile."""
     if sys.platform != "linux":
         return
-    import ctypes  # some milliseconds, and a megabyte: only for who needs it
+    import ctypes  # takes some milliseconds and a megabyte: imported at the first use
 
     try:
         trim = ctypes.CDLL(None).malloc_trim

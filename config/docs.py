@@ -1,4 +1,4 @@
-"""A sentence about each property, for DescribeConfigs and for people. Loaded at the first question, not at start: who asks imports it then.
+"""A sentence about each property, for DescribeConfigs and for people. Imported when first asked for, not at the start.
 
 A property either does something here (or stops the start), or it is listed with the reason why it has no effect, and its sentence
 says so. tests/config/test_docs.py holds the lists to the code that reads the settings.

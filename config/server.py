@@ -287,7 +287,7 @@ class ServerConfig:
 
     @property
     def controller_listeners(self) -> tuple[Endpoint, ...]:
-        """The listeners of this node's controller; none where it is no controller, or has nobody to speak to."""
+        """The listeners of this node's controller; a node that is its own only controller may have none."""
         return tuple(endpoint for endpoint in self.listeners if endpoint.listener_name in self.controller_listener_names)
 
     @property

@@ -1,7 +1,7 @@
 """AddRaftVoter (key 80). Serves v0–v1.
 
-Behaviour: the leader of the metadata quorum adds a voter, one that fetches from it already (KIP-853). A node without a controller listener
-refuses: nobody could join it.
+Behaviour: the leader of the metadata quorum adds a voter, which must fetch from it already (KIP-853). A node without a controller listener
+refuses: no other node could reach it.
 
 Version notes: v1 may be answered before the change is committed.
 

@@ -3,11 +3,12 @@
 Behaviour:
 - Every log directory of this broker, by its absolute path, in the order of log.dirs: the replicas in it that are asked for (null: all),
   each with the bytes of its segments.
-- The lag of a replica is how far its end is behind its high watermark, which it is only after a truncation; -1 while it is not served.
+- The lag of a replica: how far its end is behind its high watermark, 0 but for a short time after a truncation; -1 while the replica is
+  not served.
 - A directory that is offline is KAFKA_STORAGE_ERROR, without replicas.
 
 Version notes:
-- v3: an error code for the whole (it is never set: there are no ACLs).
+- v3: an error code for the whole request.
 - v4: the bytes that the directory's volume has, and those that can still be written (KIP-827).
 
 Source: kafka.server.ReplicaManager.describeLogDirs.
@@ -59,7 +60,7 @@ def build(services: Services) -> Handler:
         spaces: dict[LogDirectory, VolumeSpace | StorageError] = {}
         if version >= VOLUMES_SINCE:
             spaces = yield from _off_the_loop(run_blocking, _read_spaces, log_manager.online_directories)
-        # Only now is it looked at which directories are offline: one may have failed meanwhile.
+        # The directories' states are read last: one may have failed meanwhile.
         return DescribeLogDirsResponse(
             results=[_result(directory, found.get(str(directory.path), {}), spaces.get(directory)) for directory in log_manager.directories]
         )
@@ -136,7 +137,7 @@ def _read_spaces(directories: list[LogDirectory]) -> dict[LogDirectory, VolumeSp
 
 
 def _off_the_loop(run_blocking: RunBlocking | None, function: Callable[..., Any], *arguments: Any) -> Generator[Deferred, Any, Any]:
-    """What the function returns; a thread calls it where there is one, for a disk that hangs holds up whoever asks it."""
+    """What the function returns. A thread calls it, if there is one: a disk may hang for long."""
     if run_blocking is None:
         return function(*arguments)
     arrived = Deferred()

@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55). Serves v0–v2.
 
 Behaviour: the leader of the metadata quorum answers: who votes, who observes, and how far each is (broker/handlers/controller/).
-Whoever asks for anything but the metadata log's one partition gets UNKNOWN_TOPIC_OR_PARTITION for each, from any node.
+A request for anything but the metadata log's one partition gets UNKNOWN_TOPIC_OR_PARTITION for each of its partitions, from any node.
 
 Version notes: v1 when each replica fetched and was caught up. v2 directory ids, and where voters are reached.
 

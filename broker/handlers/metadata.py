@@ -43,10 +43,11 @@ from protocol.uuids import ZERO_UUID
 NO_LEADER_ID = -1
 FIRST_VERSION_WITH_IDS = 12
 ASKED_PIECE_TOPICS = 500  # entries of a request that are looked at between two yields, 0.2 µs each
-LOOKED_AT_TOPICS_MAX = 10  # a request for more is no client's that has just lost a leader and is in a hurry
 MISSING_PIECE_TOPICS = 10  # that may have to be created between two yields, up to 0.2 ms each
-
-LOOKED_AT_PARTITIONS_MAX = 100  # of each: their leaders are those of all
+LOOKED_AT_TOPICS_MAX = 10
+"""Whether leaders are there is looked at for requests of so few topics: a client that has lost a leader asks for few."""
+LOOKED_AT_PARTITIONS_MAX = 100
+"""Of each of these topics; the others have the same leaders."""
 
 Asked = TypeVar("Asked", str, bytes)
 
@@ -90,7 +91,7 @@ def build(services: Services) -> Handler:
 
 
 def _leaders(cache: MetadataCache, names: Iterable[str]) -> set[int]:
-    """Who leads partitions of these topics."""
+    """The leaders of the first partitions of these topics."""
     topics = (cache.find_topic(name) for name in names)
     return {partition.leader for topic in topics if topic is not None for partition in topic.partitions[:LOOKED_AT_PARTITIONS_MAX]}
 

@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57). Serves v0–v2.
 
-Behaviour: the active controller finalizes levels of features, all that are asked for or none: each must be supported by every node that
-is registered. kraft.version goes up only; metadata.version goes down where no metadata would be lost.
+Behaviour: the active controller finalizes levels of features, all that are asked for or none: each must be supported by every registered
+node. kraft.version goes up only; metadata.version goes down where no metadata would be lost.
 
 Version notes: v1 the kind of the change, and validate_only. Until v1 each feature has a result; from v2 on there is one for all.
 
@@ -19,7 +19,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.update_features import UpdateFeaturesRequest
 
 UPDATES_MAX = 1_000
-"""There are less than ten features; a request that names more than this is no honest one."""
+"""Kafka has fewer than ten features: a request with more updates than this is refused before they are looked at."""
 
 
 def build(services: Services) -> Handler:
@@ -31,6 +31,6 @@ def build(services: Services) -> Handler:
 
 
 def check_updates_count(request: UpdateFeaturesRequest) -> None:
-    """Raises KafkaError INVALID_REQUEST for more updates than features can be."""
+    """Raises KafkaError INVALID_REQUEST if there are more updates than there can be features."""
     if len(request.feature_updates) > UPDATES_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.feature_updates)} updates of features are too many.")

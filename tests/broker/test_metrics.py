@@ -82,7 +82,7 @@ def test_requests_leave_no_objects_behind() -> None:
     before = sys.getallocatedblocks()
 
     for version in range(REQUESTS_PER_BATCH - 1):
-        record = metrics.request_timer("Produce", version)
+        record = metrics.request("Produce", version).record
         for _ in range(1_000):
             record(1_000_000 + version)
 
@@ -93,7 +93,7 @@ def test_requests_leave_no_objects_behind() -> None:
 def test_there_may_be_more_versions_than_a_batch_has() -> None:
     metrics = Metrics()
     for version in range(2 * REQUESTS_PER_BATCH):
-        metrics.request_timer("Produce", version)(version)
+        metrics.request("Produce", version).record(version)
 
     counted = {(each.version, each.total_ns, each.requests_count) for each in metrics.snapshot().requests}
     assert counted == {(version, version, 1) for version in range(2 * REQUESTS_PER_BATCH)}
@@ -112,8 +112,8 @@ def test_times_outside_the_histogram_are_counted_at_its_ends() -> None:
 def test_scrape_has_the_names_of_the_usual_jmx_exporter_rules() -> None:
     metrics = Metrics()
     metrics.topic("orders").messages_in += 7
-    metrics.request_timer("Produce", 9)(2_000_000)
-    metrics.request_timer("Produce", 12)(2_000_000)
+    metrics.request("Produce", 9).record(2_000_000)
+    metrics.request("Produce", 12).record(2_000_000)
     metrics.request_error(3, 3)
     metrics.connection_count("PLAINTEXT", 1)
     metrics.add_gauge("kafka_log_log_size", "bytes", lambda: [(("orders", "0"), 123)], ("topic", "partition"))
