@@ -14,9 +14,10 @@ import pyspark
 import pytest
 
 from pipeline.connector import connector_coordinates, connector_settings
-from tests.pipeline.spark_support import cache_home, needs_java
+from tests.pipeline.spark_support import needs_java
 from tests.support.broker import BrokerProcess
 from tests.support.kafka import class_path, kafka_jars
+from tests.support.process import cache_dir
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 README = (CHECKOUT / "README.md").read_text()
@@ -110,7 +111,7 @@ def test_spark_example(broker: BrokerProcess, tmp_path: Path) -> None:
     assert packages.search(code)
     script = tmp_path / "example.py"
     script.write_text(packages.sub('.config("spark.app.name", connector)', code) + "print(spark.sparkContext.appName)\n")
-    settings = connector_settings(pyspark.__version__, cache_home() / "barnabas")
+    settings = connector_settings(pyspark.__version__, cache_dir() / "barnabas")
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
 
     printed = run([sys.executable, str(script)], tmp_path, {"SPARK_CONF_DIR": str(tmp_path)})

@@ -18,18 +18,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import barnabas
-from tests.support.installed import CHECKOUT, commands_with, wait_until
+from tests.support.installed import CHECKOUT, wait_until
 
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the test's brokers keep their data; nothing is left there, and no process, when the test ends."""
-    directory = tmp_path / "temporary files"
-    directory.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(directory))
-    yield directory
-    assert list(directory.iterdir()) == []
-    assert commands_with(str(directory)) == []
+pytestmark = pytest.mark.usefixtures("temporary")
 
 
 @pytest.fixture

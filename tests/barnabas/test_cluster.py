@@ -5,8 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +14,9 @@ from confluent_kafka.admin import AdminClient
 import barnabas
 from tests.support.installed import CHECKOUT, commands_with, wait_until
 
+pytestmark = pytest.mark.usefixtures("temporary")
+
 FAST = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the brokers keep their data; nothing is left there, and no process, when the test ends."""
-    directory = tmp_path / "temporary files"
-    directory.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(directory))
-    yield directory
-    assert list(directory.iterdir()) == []
-    assert commands_with(str(directory)) == []
 
 
 def produce(cluster: barnabas.Cluster, topic: str, value: bytes) -> None:

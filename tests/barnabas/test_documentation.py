@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from pipeline.connector import connector_coordinates, connector_settings
-from tests.pipeline.spark_support import cache_home, needs_java
+from tests.pipeline.spark_support import needs_java
 from tests.support.installed import CHECKOUT, TIMEOUT_S, Project
+from tests.support.process import cache_dir
 
 SPARK_TIMEOUT_S = 240  # on a machine with other work
 
@@ -77,7 +78,7 @@ def test_example_for_spark(project: Project) -> None:
     named = packages.search(FILES["test_spark.py"])
     assert named is not None and named[1] == connector_coordinates("4.0.0")
     project.write("test_spark.py", packages.sub("", FILES["test_spark.py"]))
-    settings = connector_settings(pyspark.__version__, cache_home() / "barnabas")
+    settings = connector_settings(pyspark.__version__, cache_dir() / "barnabas")
     project.write("spark-defaults.conf", "".join(f"{key} {value}\n" for key, value in settings.items()))
 
     outcome = project.pytest(environ={"SPARK_CONF_DIR": str(project.directory)}, timeout_s=SPARK_TIMEOUT_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installed import CHECKOUT, commands_with, wait_until
+from tests.support.installed import CHECKOUT, leftovers, wait_until
 
 TIMEOUT_S = 60
 HOLD = "\nimport sys, time\nprint('ready', flush=True)\ntime.sleep(600)\n"
@@ -71,7 +71,7 @@ class Parent:
         assert self.process.stdout.readline() == "ready\n"
 
     def leftovers(self) -> list[str]:
-        return commands_with(str(self.temporary)) + [str(path) for path in self.temporary.glob("barnabas-*")]
+        return leftovers(self.temporary)
 
     def end(self) -> None:
         self.process.kill()

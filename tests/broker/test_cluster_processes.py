@@ -11,8 +11,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.metadata import MetadataRequest
-from tests.support.cluster import WAIT_MAX_S, Cluster, listens
+from tests.support.cluster import WAIT_MAX_S, Cluster, listens, topics_of
 from tests.support.process import ServerProcess, checkout
 from tests.support.wire import WireClient
 
@@ -23,11 +22,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path)
     yield cluster
     cluster.close()
-
-
-def topics_of(node: ServerProcess) -> set[str]:
-    with WireClient(node.host, node.port) as client:
-        return {topic.name for topic in client.request(MetadataRequest(topics=None), 12).topics}
 
 
 def create(node: ServerProcess, name: str) -> bool:

@@ -8,9 +8,8 @@ import pytest
 
 from broker.quorum.snapshot_files import PART_SUFFIX
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.metadata import MetadataRequest
+from tests.support.cluster import topics_of
 from tests.support.quorum import DynamicQuorum, QuorumNode, dynamic_quorum, until
-from tests.support.wire import WireClient
 
 FETCHING = "fetching the snapshot"
 TOPICS_PER_REQUEST = 50
@@ -34,11 +33,6 @@ def create_topics(quorum: DynamicQuorum, prefix: str, count: int) -> None:
         ]
         response = quorum.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
         assert {result.error_code for result in response.topics} == {0}
-
-
-def topics_of(node: QuorumNode) -> set[str]:
-    with WireClient(node.host, node.port) as client:
-        return {topic.name for topic in client.request(MetadataRequest(topics=None), 12).topics}
 
 
 def said(node: QuorumNode, text: str) -> bool:

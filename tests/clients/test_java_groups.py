@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.clients.adapters import ConfluentKafka
+from tests.clients.test_groups import PARTITIONS, fill
 from tests.clients.topics import create_topic
 from tests.support.java_host import TOOLS
 from tests.support.kafka import start_java_tool
-from tests.support.messages import Message
 from tests.support.process import LineReader, ServerProcess
 
-PARTITIONS = 4
 ASSIGNORS = ("RangeAssignor", "CooperativeStickyAssignor")
 STOP_TIMEOUT_S = 20.0
 
@@ -56,11 +54,6 @@ def verifiable_consumer(server: ServerProcess, topic: str, assignor: str) -> Ite
         yield consumer
     finally:
         consumer.close()
-
-
-def fill(server: ServerProcess, topic: str, first: int, count: int) -> None:
-    messages = [Message(number % PARTITIONS, None, b"%d" % number) for number in range(first, first + count)]
-    ConfluentKafka().produce(server, topic, messages)
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)

@@ -147,9 +147,10 @@ DRIVER = """
 import sys
 from pathlib import Path
 from pipeline.session import open_session
-from tests.pipeline.spark_support import MASTER, SESSION_SETTINGS, cache_home
+from tests.pipeline.spark_support import MASTER, SESSION_SETTINGS
+from tests.support.process import cache_dir
 bootstrap, topic, folder = sys.argv[1:]
-spark = open_session("driver", master=MASTER, settings=SESSION_SETTINGS, cache_dir=cache_home() / "barnabas")
+spark = open_session("driver", master=MASTER, settings=SESSION_SETTINGS, cache_dir=cache_dir() / "barnabas")
 source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
 source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "100")
 writer = source.load().writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.cluster_campaign import ClusterCampaign
 from tests.faults.nemesis import Strike
 from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
-from tests.support.kafka import NODE_JVM_FLAGS, KafkaServer, missing_java
+from tests.support.kafka import missing_java
 from tests.support.requirements import needs
 
 NODE_IDS = (1, 2, 3)
@@ -26,8 +26,6 @@ def replace(cluster: Cluster, node_id: int, kind: str) -> None:
     old.stop()
     new = KINDS[kind](old.directory, old.settings)
     new.name, new.host, new.port = f"{kind} node {node_id}", old.host, old.port
-    if isinstance(new, KafkaServer):
-        new.jvm_flags = NODE_JVM_FLAGS
     cluster.nodes[node_id] = new
     cluster.start(node_id)
     cluster.wait_in_sync()

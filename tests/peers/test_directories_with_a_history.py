@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,11 +18,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from storage.checkpoint import read_offset_checkpoint
-from tests.support.broker import BrokerProcess
-from tests.support.kafka import KafkaServer, kafka_jars
+from tests.support.broker import OnKafkasProperties
+from tests.support.kafka import SHORT_SESSION, KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
 SETTINGS = {
+    **SHORT_SESSION,
     "log.initial.task.delay.ms": "100",
     "log.cleaner.backoff.ms": "100",
     "log.flush.start.offset.checkpoint.interval.ms": "200",
@@ -54,13 +54,6 @@ class History:
     killed_answers: dict[str, Answers]
     stopped: Path
     stopped_answers: dict[str, Answers]
-
-
-class OnKafkasProperties(BrokerProcess):
-    """Barnabas with the file that Apache Kafka ran with."""
-
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "broker.cli.main", "serve", "--config", str(self.directory / "server.properties")]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ Kafka's segments, indexes (preallocated while active), snapshots, checkpoints an
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from collections.abc import Iterator
@@ -20,12 +21,12 @@ from protocol.records import iterate_headers, iterate_records
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.storage.conftest import NOW_MS, append
-from tests.support.kafka import KafkaServer, kafka_jars
+from tests.support.kafka import SHORT_SESSION, KafkaServer, kafka_jars
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 RECORDS = 600
 SEGMENT_BYTES = 1024 * 1024
-SETTINGS = {"log.segment.bytes": str(SEGMENT_BYTES), "log.index.interval.bytes": "1024"}
+SETTINGS = {**SHORT_SESSION, "log.segment.bytes": str(SEGMENT_BYTES), "log.index.interval.bytes": "1024"}
 CONFIG = replace(LogConfig(), segment_bytes=SEGMENT_BYTES, index_interval_bytes=1024)
 
 
@@ -146,7 +147,7 @@ def test_kafka_serves_what_we_appended_to_its_directory(tmp_path: Path) -> None:
 
         consumer = KafkaConsumer(bootstrap_servers=server.bootstrap, consumer_timeout_ms=10_000, auto_offset_reset="earliest")
         consumer.assign([TopicPartition("back", 0)])
-        offsets = [record.offset for record, _ in zip(consumer, range(250), strict=False)]
+        offsets = [record.offset for record in itertools.islice(consumer, 250)]
         consumer.close()
 
         assert offsets == list(range(250))

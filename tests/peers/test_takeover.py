@@ -5,7 +5,6 @@ Topics, ids, configurations, records and committed offsets are those of Kafka; s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,20 +13,13 @@ from confluent_kafka import Consumer, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kafka import KafkaProducer
 
-from tests.support.broker import BrokerProcess
+from tests.support.broker import OnKafkasProperties
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
 RECORDS = 300
 GROUP = "readers"
 COMMITTED = 123
-
-
-class OnKafkasProperties(BrokerProcess):
-    """Barnabas with nothing but the file that Apache Kafka ran with."""
-
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "broker.cli.main", "serve", "--config", str(self.directory / "server.properties")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.session import open_session
 from tests.support.messages import Message
-from tests.support.process import ServerProcess
+from tests.support.process import ServerProcess, cache_dir
 from tests.support.requirements import needs
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
@@ -40,15 +40,10 @@ def needs_java() -> pytest.MarkDecorator:
     return needs(None if shutil.which("java") else f"Spark needs Java 17; install it with: {INSTALL_JAVA}")
 
 
-def cache_home() -> Path:
-    """The cache folder of the tests: outside the checkout, kept from run to run."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas-tests"
-
-
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """One session for a module: a start takes about 5 s."""
-    session = open_session("tests", master=MASTER, settings=SESSION_SETTINGS, cache_dir=cache_home() / "barnabas")
+    session = open_session("tests", master=MASTER, settings=SESSION_SETTINGS, cache_dir=cache_dir() / "barnabas")
     yield session
     session.stop()
 
@@ -82,7 +77,7 @@ def start_pipeline(command: str, server: ServerProcess, *arguments: str) -> subp
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "XDG_CACHE_HOME": str(cache_home())}
+    return {**os.environ, "XDG_CACHE_HOME": str(cache_dir())}
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

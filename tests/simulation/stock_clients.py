@@ -10,6 +10,7 @@ import asyncio
 import random
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -66,15 +67,16 @@ def _aiokafka_modules() -> list[ModuleType]:
     return [module for name, module in sys.modules.items() if name.partition(".")[0] == "aiokafka"]
 
 
-class StockClient(Client):
+class StockClient(Client, ABC):
     """One aiokafka client as a process on a host of its own."""
 
     async def run(self) -> None:
         """Live until the run stops it, and the client has ended what it began."""
         await self.loop.start_in(Life(self.name), self._live())
 
+    @abstractmethod
     async def _live(self) -> None:
-        raise NotImplementedError
+        """Work until the run stops it; then end what was begun."""
 
     @property
     def _bootstrap(self) -> str:

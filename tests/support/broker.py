@@ -45,3 +45,10 @@ class BrokerProcess(ServerProcess):
         if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
             environment.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir() / "pycache"))
         return environment
+
+
+class OnKafkasProperties(BrokerProcess):
+    """Barnabas with nothing but the file that Apache Kafka ran with."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "broker.cli.main", "serve", "--config", str(self.directory / "server.properties")]

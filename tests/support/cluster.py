@@ -29,7 +29,7 @@ from protocol.messages.describe_quorum import (
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
 from tests.support.broker import BrokerProcess
 from tests.support.cluster_network import ClusterNetwork
-from tests.support.kafka import NODE_JVM_FLAGS, KafkaServer
+from tests.support.kafka import KafkaServer
 from tests.support.process import READY_TIMEOUT_S, ServerProcess
 from tests.support.wire import WireClient
 
@@ -122,7 +122,6 @@ class Cluster:
             node.format(self.cluster_id)
         else:
             node.cluster_id, node.format_arguments = self.cluster_id, self._kafka_format  # it is formatted at its first start
-            node.jvm_flags = NODE_JVM_FLAGS
         if roles == CONTROLLER_ONLY:
             node.port = self.controller_ports[node_id]
             node.serves = lambda: listens(node.host, node.port)  # type: ignore[method-assign]
@@ -277,6 +276,12 @@ class Cluster:
     def log_tails(self) -> str:
         """The end of each node's log, for a failure's message."""
         return "\n".join(f"--- {node.name}\n{node.log_tail()}" for node in self.nodes.values())
+
+
+def topics_of(node: ServerProcess) -> set[str]:
+    """The names of all topics, as this broker knows them."""
+    with WireClient(node.host, node.port) as client:
+        return {topic.name for topic in client.request(MetadataRequest(topics=None), 12).topics}
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:

@@ -87,7 +87,7 @@ class Project:
 
     def leftovers(self) -> list[str]:
         """Brokers and guards of this project that still run, and directories that they left."""
-        return commands_with(str(self.temporary)) + [str(path) for path in self.temporary.glob("barnabas-*")]
+        return leftovers(self.temporary)
 
 
 class PytestRun:
@@ -100,6 +100,11 @@ class PytestRun:
 
     def __repr__(self) -> str:
         return self.output
+
+
+def leftovers(temporary: Path) -> list[str]:
+    """Brokers and guards with data in `temporary` that still run, and directories that they left there."""
+    return commands_with(str(temporary)) + [str(path) for path in temporary.glob("barnabas-*")]
 
 
 def commands_with(text: str) -> list[str]:

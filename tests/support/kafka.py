@@ -27,15 +27,10 @@ MAVEN_TIMEOUT_S = 600
 FORMAT_TIMEOUT_S = 60
 # A short-lived tool spends its time in start-up: shared class data and the quick compiler halve it.
 TOOL_JVM_FLAGS = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-SERVER_JVM_FLAGS = ("-Xshare:auto", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-# One of several nodes on a machine, for minutes: little memory, one collector thread, the quick compiler.
-NODE_JVM_FLAGS = (
-    "-Xshare:auto",
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-)
+# A server runs for seconds or minutes, often beside others: little memory, one collector thread, and the quick compiler.
+SERVER_JVM_FLAGS = (*TOOL_JVM_FLAGS, "-XX:+UseSerialGC")
+# A broker that was killed may register again only when its session has ended, which takes 9 s by default.
+SHORT_SESSION = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 
 
 def missing_java(jars_dir: Path | None = None) -> str | None:
@@ -133,7 +128,6 @@ class KafkaServer(ServerProcess):
 
     name = "kafka"
     cluster_id = "MkU3OEVBNTcwNTJENDM2Qk"
-    jvm_flags: Sequence[str] = SERVER_JVM_FLAGS
     format_arguments: Sequence[str] = ()
     """Further words of kafka-storage's `format`: the features of the cluster, or how its quorum begins."""
 
@@ -141,7 +135,7 @@ class KafkaServer(ServerProcess):
         properties = self.directory / "server.properties"
         if not properties.exists():
             self._format(properties)
-        return java_command("kafka.Kafka", str(properties), flags=self.jvm_flags)
+        return java_command("kafka.Kafka", str(properties), flags=SERVER_JVM_FLAGS)
 
     def _format(self, properties: Path) -> None:
         controller_port = free_port(self.host)

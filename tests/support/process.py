@@ -14,6 +14,7 @@ import struct
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     return answer
 
 
-class ServerProcess:
+class ServerProcess(ABC):
     """One server on 127.0.0.1. `directory` holds its data and `server.log`; both outlive the process."""
 
     name = "server"
@@ -106,8 +107,9 @@ class ServerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """What to run, without `prefix`."""
 
     def environment(self) -> dict[str, str]:
         return dict(os.environ)

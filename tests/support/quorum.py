@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,6 @@ from tests.support.process import free_port
 from tests.support.wire import WireClient
 
 CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
-CHECKOUT = Path(__file__).resolve().parents[2]
 WAIT_MAX_S = 60.0
 READY = re.compile(r"^barnabas \S+ ready ", re.MULTILINE)
 
@@ -51,12 +49,7 @@ class QuorumNode(BrokerProcess):
         }
 
     def format(self, *options: str) -> None:
-        command = [*self.command()]
-        command[command.index("serve")] = "format"
-        told = subprocess.run(
-            [*command, "-t", CLUSTER_ID, *options], env=self.environment(), cwd=CHECKOUT, capture_output=True, text=True, check=False
-        )
-        assert told.returncode == 0, told.stderr
+        super().format(CLUSTER_ID, *options)
 
     def launch(self) -> None:
         self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0

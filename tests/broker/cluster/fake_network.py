@@ -36,10 +36,10 @@ class FakeNetwork:
         self.asked: list[tuple[str, int, int]] = []  # host, port and when
 
     def make_acceptor(self, who: str, options: SocketOptions) -> Acceptor:
-        raise NotImplementedError
+        raise AssertionError("nothing listens on this network")
 
     def make_layer(self, transport: asyncio.Transport) -> TransportLayer:
-        raise NotImplementedError
+        raise AssertionError("nothing is written on this network")
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]) -> tuple[Any, Any]:
         self.asked.append((host, port, self._clock.monotonic_ms()))

@@ -7,16 +7,12 @@ first came in. Answers whose order Kafka leaves to its hash maps are sorted.
 from __future__ import annotations
 
 import re
-import socket
-import struct
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from protocol.apis import APIS, Api
-from protocol.codec import decode, encode
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -35,13 +31,13 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssig
 from tests.support.broker import BrokerProcess
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
+from tests.support.wire import WireClient
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "50",
 }
-RESPONSE_TIMEOUT_S = 10.0
 MEMBER_ID = re.compile(r"[\w-]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Scenario = Generator[tuple[int, Any], Any, None]
@@ -69,34 +65,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerPro
                 server.kill()
 
 
-class Client:
-    """One connection that speaks whole messages."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        self._socket = socket.create_connection((server.host, server.port), timeout=RESPONSE_TIMEOUT_S)
-        self._file = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        self._file.close()
-        self._socket.close()
-
-    def call(self, version: int, request: Any) -> Any:
-        api = _api_of(request)
-        header = struct.pack(">hhih", api.key, version, 1, 3) + b"cli" + bytes(api.request_header_version(version) >= 2)
-        body = encode(request, version)
-        self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-        (size,) = struct.unpack(">i", self._file.read(4))
-        payload = self._file.read(size)
-        return decode(api.response_class, version, payload, 4 + (api.response_header_version(version) >= 1))[0]
-
-
-def _api_of(request: Any) -> Api:
-    return next(api for api in APIS.values() if api.name == type(request).__name__.removesuffix("Request"))
-
-
 def play(server: ServerProcess, scenario: Callable[[], Scenario]) -> list[str]:
     """The scenario's requests and the server's answers, as text without what is random."""
-    client = Client(server)
+    client = WireClient(server.host, server.port)
     lines: list[str] = []
     names: dict[str, str] = {}
     requests = scenario()
@@ -104,7 +75,7 @@ def play(server: ServerProcess, scenario: Callable[[], Scenario]) -> list[str]:
     try:
         while True:
             version, request = requests.send(response)
-            response = client.call(version, request)
+            response = client.request(request, version)
             text = f"v{version} {request}\n  -> {_in_order(response)}"
             for found in MEMBER_ID.finditer(text):
                 names.setdefault(found.group(), f"<member {len(names)}>")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,22 +13,23 @@ from broker.handlers import create_partitions, create_topics, delete_topics, des
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.snapshot import read_newest_snapshot
 from config.loading import load_server_config
-from protocol import codec
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 )
 from tests.broker.metadata.room import Room, context, creation, open_room
-from tests.support.kafka import KafkaServer, java_tool
+from tests.support.kafka import SHORT_SESSION, KafkaServer, java_tool
+from tests.support.process import ServerProcess
 from tests.support.turns import finished
+from tests.support.wire import WireClient
 
 OUR_OWN = "barnabas."
 ATTEMPTS_MAX = 1000
 SETTINGS = {
+    **SHORT_SESSION,
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "log.retention.hours": "72",
     # How set values are told: as written, by synonym, hidden, internal, of one listener, unknown.
@@ -67,13 +66,10 @@ class Recording:
     answers: dict[str, Any]
 
 
-def call(port: int, key: int, version: int, request: Any, response_class: type[Any]) -> Any:
-    """One request of a flexible version over a connection of its own."""
-    body = struct.pack(">hhih", key, version, 7, -1) + b"\x00" + codec.encode(request, version)
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection, connection.makefile("rb") as stream:
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        (size,) = struct.unpack(">i", stream.read(4))
-        return codec.decode(response_class, version, stream.read(size), 5)[0]
+def call(server: ServerProcess, version: int, request: Any) -> Any:
+    """One request over a connection of its own."""
+    with WireClient(server.host, server.port, timeout_s=30) as client:
+        return client.request(request, version)
 
 
 def creations() -> CreateTopicsRequest:
@@ -98,15 +94,15 @@ def description() -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=resources, include_synonyms=True)
 
 
-def describe_once_altered(port: int) -> DescribeConfigsResponse:
+def describe_once_altered(server: ServerProcess) -> DescribeConfigsResponse:
     """Kafka's broker learns of an answered alteration a moment later, and takes it on in steps: the synonyms tell it before the value."""
     expected = {"log.segment.bytes": "2097152", "log.index.interval.bytes": "8192"}
     for _ in range(ATTEMPTS_MAX):
-        described: DescribeConfigsResponse = call(port, 32, 4, description(), DescribeConfigsResponse)
+        described: DescribeConfigsResponse = call(server, 4, description())
         of_topic, of_broker, _of_all = ({config.name: config.value for config in result.configs} for result in described.results)
         if all(of_broker[key] == value == of_topic[key.removeprefix("log.")] for key, value in expected.items()):
             # A description made while the change went on would be old in its earlier parts.
-            return call(port, 32, 4, description(), DescribeConfigsResponse)
+            return call(server, 4, description())
     raise AssertionError("the altered configurations did not take effect")
 
 
@@ -117,9 +113,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     server.start()
     try:
         answers = {
-            "create": call(server.port, 19, 7, creations(), CreateTopicsResponse),
-            "alter": call(server.port, 44, 1, alteration(), IncrementalAlterConfigsResponse),
-            "describe": describe_once_altered(server.port),
+            "create": call(server, 7, creations()),
+            "alter": call(server, 1, alteration()),
+            "describe": describe_once_altered(server),
         }
         server.kill()
         shutil.copytree(server.data_dir, root / "killed")
