@@ -3,6 +3,7 @@
     DIR/cluster.json      cluster id, the voters' ports, the brokers' ports
     DIR/node-1/data       log.dirs of node 1, formatted
     DIR/node-1/log        what node 1 has logged, over all its starts
+    DIR/.lock             held while a `cluster up` runs there
 
 Node ids count from 1. Of three and more nodes the first three are the quorum (controller and broker), of fewer the first alone; who votes
 is settled when the cluster is formed. A node that is added later is a broker.
@@ -22,14 +23,17 @@ from broker.formatting import FormatError, format_directories, new_id
 from config.loading import load_server_config
 from config.properties import ConfigError
 from protocol.uuids import uuid_to_text
-from storage.errors import StorageError
+from storage.errors import DirectoryInUseError, StorageError
+from storage.files import lock_directory
 
 HOST = "127.0.0.1"
+DEFAULT_DIRECTORY = "cluster"
 FILE_NAME = "cluster.json"
 VOTERS_COUNT = 3
 REPLICATION_FACTOR_MAX = 3
 # Below the ports that Linux gives to outgoing connections: one of those would keep a node from coming back.
 CONTROLLER_PORTS = range(20_000, 32_000)
+OWN_OF_EACH_NODE = ("node.id", "broker.id", "log.dirs", "log.dir", "metadata.log.dir")
 
 
 class FolderError(Exception):
@@ -81,6 +85,9 @@ class ClusterFolder:
 
     def format(self, overrides: Sequence[str]) -> None:
         """Give each node's directory its identity, where it has none. Raises ConfigError for a wrong setting, or FolderError."""
+        for key in OWN_OF_EACH_NODE:
+            if any(override.partition("=")[0].strip() == key for override in overrides):
+                raise FolderError(f"--override {key} is not possible: each node has its own")
         for node_id in self.node_ids:
             settings = [*self.settings(node_id, overrides), f"log.dirs={self.data_directory(node_id)}"]
             config = load_server_config(None, {}, settings)
@@ -103,13 +110,28 @@ class ClusterFolder:
         temporary.replace(path)
 
 
-def open_folder(directory: Path, brokers_count: int | None, first_port: int | None) -> ClusterFolder:
-    """The cluster in `directory`, or a new one there. `brokers_count` None: as many as there are, 3 at first; `first_port` None: as before.
+def lock_folder(directory: Path) -> None:
+    """Make the folder if it is missing, and keep every other `cluster up` out of it until this process ends.
 
-    Raises FolderError where the folder cannot be used so.
+    A second one would give the folder other ports, or another cluster, under the running nodes. Raises FolderError.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        lock_directory(directory)
+    except DirectoryInUseError as e:
+        raise FolderError(f"a cluster runs in {directory} already; --directory takes another folder") from e
+    except StorageError as e:
+        raise FolderError(str(e)) from e
+    except OSError as e:
+        raise FolderError(f"cannot use {directory}: {e.strerror}") from e
+
+
+def open_folder(directory: Path, brokers_count: int | None, first_port: int | None) -> ClusterFolder:
+    """The cluster in `directory`, or a new one there. `brokers_count` None: as many as there are, 3 at first; `first_port` None: as before.
+
+    `directory` exists and is locked. Raises FolderError where the folder cannot be used so.
+    """
+    try:
         found = read_folder(directory)
         if found is None:
             folder = _new_folder(directory, brokers_count or VOTERS_COUNT, first_port)

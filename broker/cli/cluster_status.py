@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.cluster_folder import FILE_NAME, FolderError, read_folder
+from broker.cli.cluster_folder import DEFAULT_DIRECTORY, FILE_NAME, FolderError, read_folder
 from broker.cli.cluster_report import to_text
 from broker.cli.wire_client import WireClient
 from config.endpoints import parse_host_and_port
@@ -222,11 +222,14 @@ def _where(partitions: Sequence[Report], claim: str) -> list[str]:
 
 def _addresses(options: argparse.Namespace) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """Of brokers and of controllers: those that are given, else those of the folder, else Kafka's first port."""
-    folder = read_folder(Path(options.directory))
+    directory = Path(options.directory or DEFAULT_DIRECTORY)
+    folder = read_folder(directory)
     controllers = _parse("--bootstrap-controller", options.bootstrap_controller)
     if options.bootstrap_server:
         return _parse("--bootstrap-server", options.bootstrap_server), controllers
     if folder is None:
+        if options.directory:
+            raise FolderError(f"there is no {FILE_NAME} in {directory}")
         return [("localhost", 9092)], controllers
     known = [("127.0.0.1", port) for port in folder.controller_ports.values()]
     return [("127.0.0.1", port) for port in folder.ports.values()], controllers or known
@@ -243,7 +246,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--bootstrap-server", default="", metavar="HOST:PORT[,…]", help="brokers; the first that answers is asked")
     add("--bootstrap-controller", default="", metavar="HOST:PORT[,…]", help="controllers, for the quorum, where brokers do not tell it")
-    add("--directory", default="cluster", metavar="DIR", help=f"without both: the folder of `cluster up`, by its {FILE_NAME}")
+    add(
+        "--directory",
+        default="",
+        metavar="DIR",
+        help=f"without both: the folder of `cluster up`, by its {FILE_NAME} (default: ./{DEFAULT_DIRECTORY} if it is there, else "
+        "localhost:9092 is asked)",
+    )
     add("--json", action="store_true", help="one JSON object, with every partition")
     add("--no-lag", action="store_true", help="ask one broker alone: how far replicas are behind is not known then")
     return parser

@@ -21,17 +21,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.cluster_folder import ClusterFolder, FolderError, open_folder
+from broker.cli.cluster_folder import DEFAULT_DIRECTORY, ClusterFolder, FolderError, lock_folder, open_folder
 from broker.cli.serve_arguments import LOG_LEVELS
 
 if TYPE_CHECKING:
     import argparse
 
-DEFAULT_DIRECTORY = "cluster"
 BROKERS_MAX = 100
+FIRST_PORT_MAX = 65_535 - BROKERS_MAX
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 40.0
 STDIN = 0
+STDOUT = 1
 # As barnabas/__main__.py does it: the folder that this code was imported from comes first, whatever the caller's directory holds.
 PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from broker.cli.main import main; sys.exit(main(sys.argv[1:]))"
 HOME = Path(__file__).resolve().parents[2]
@@ -47,6 +48,7 @@ def up(arguments: list[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="barnabas-cluster-") if options.ephemeral else options.directory)
     try:
         port = 0 if options.ephemeral and options.port is None else options.port
+        lock_folder(directory.absolute())  # until this process ends
         folder = open_folder(directory.absolute(), options.brokers, port)
         folder.format(options.override)
         return asyncio.run(LocalCluster(folder, options).run())
@@ -131,7 +133,8 @@ class LocalCluster:
             line = json.dumps({"bootstrap_servers": bootstrap_servers, "cluster_id": self._folder.cluster_id, "brokers": brokers})
         else:
             line = f"barnabas cluster of {len(self._ready)} ready on {bootstrap_servers} data={self._folder.directory} in {seconds:.1f} s"
-        print(line, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # nobody wants to know: it serves all the same, as `barnabas serve` does
+            os.write(STDOUT, f"{line}\n".encode())
 
     async def _report_exit(self, node_id: int) -> None:
         status = await self._processes[node_id].wait()
@@ -198,11 +201,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _brokers_count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= BROKERS_MAX):
-        raise ValueError(text)
+        raise _not_in_range(text, 1, BROKERS_MAX)
     return int(text)
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 65_536 - BROKERS_MAX):
-        raise ValueError(text)
+    if not (text.isascii() and text.isdigit() and int(text) <= FIRST_PORT_MAX):
+        raise _not_in_range(text, 0, FIRST_PORT_MAX)
     return int(text)
+
+
+def _not_in_range(text: str, lowest: int, highest: int) -> argparse.ArgumentTypeError:
+    import argparse
+
+    return argparse.ArgumentTypeError(f"{text!r} is not a number from {lowest} to {highest}")

@@ -157,6 +157,7 @@ def test_a_folder_s_cluster_grows_and_does_not_shrink(up: Callable[..., Up], tmp
             "barnabas: Invalid value 0 for configuration num.partitions: Value must be at least 1\n",
         ),
         (["up", "--override", "num.partition=1"], "barnabas: Unknown configuration num.partition\n"),
+        (["up", "--override", "log.dirs=mine"], "barnabas cluster up: --override log.dirs is not possible: each node has its own\n"),
         (["status", "--bootstrap-server", "127.0.0.1:1"], "barnabas cluster status: no broker answers: 127.0.0.1:1: Connection refused\n"),
     ],
 )
@@ -180,3 +181,43 @@ def test_a_port_that_is_taken_is_one_line_and_a_failure(up: Callable[..., Up], t
         f"barnabas cluster up: node 1 did not start: listener PLAINTEXT: can't listen on 127.0.0.1:{port}: Address already in use\n"
     )
     assert second.process.returncode == 1
+
+
+def test_a_second_start_in_a_folder_that_is_in_use_changes_nothing_there(up: Callable[..., Up], tmp_path: Path) -> None:
+    """It would give the running cluster other ports in cluster.json, where `cluster status` finds them."""
+    folder = tmp_path / "cluster"
+    first = up("--directory", str(folder), "--brokers", "1", "--port", "0")
+    before = (folder / "cluster.json").read_text()
+
+    second = up("--directory", str(folder), "--port", "0")
+
+    assert second.process.communicate(timeout=TIMEOUT_S)[1] == (
+        f"barnabas cluster up: a cluster runs in {folder} already; --directory takes another folder\n"
+    )
+    assert (folder / "cluster.json").read_text() == before
+    assert first.end() == (0, "")
+    assert up("--directory", str(folder)).end() == (0, "")
+
+
+def test_a_cluster_serves_on_if_the_reader_of_its_line_has_left(tmp_path: Path) -> None:
+    folder = str(tmp_path / "cluster")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, str(LAUNCHER), "cluster", "up", "--directory", folder, "--brokers", "1", "--port", "0"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while status("--directory", folder).returncode:
+        assert process.poll() is None and time.monotonic() < deadline_s
+        time.sleep(POLL_INTERVAL_S)
+
+    process.terminate()
+    assert (process.communicate(timeout=TIMEOUT_S)[1], process.returncode) == ("", 0)
+
+
+def test_the_state_of_a_folder_without_a_cluster_is_not_that_of_another_cluster(tmp_path: Path) -> None:
+    """`--directory` with a typing error must not show whatever listens on localhost:9092."""
+    done = status("--directory", str(tmp_path))
+
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"barnabas cluster status: there is no cluster.json in {tmp_path}\n")
