@@ -164,6 +164,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.version",
         "pipeline.cli",
         "storage.errors",
+        "storage.files",
         "protocol",
         "config",
     ),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.cold_reads import read_in_turns
 from broker.deferred import Deferred
-from broker.replication.delayed_produce import ALL_IN_SYNC, PartitionAppendResult
+from broker.replication.delayed_produce import PartitionAppendResult
+from broker.replication.isr_state import ALL_IN_SYNC
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch, iterate_headers

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from broker.replication.isr_state import ALL_IN_SYNC
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import ErrorCode
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
     from storage.validation import RecordError
 
-ALL_IN_SYNC = -1
 UNKNOWN_OFFSET = -1
 
 

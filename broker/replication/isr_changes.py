@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
-from broker.replication.isr_state import RECOVERED, RECOVERING, IsrProposal, OnIsrAnswer
+from broker.metadata.image import RECOVERED, RECOVERING
+from broker.replication.isr_state import IsrProposal, OnIsrAnswer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,

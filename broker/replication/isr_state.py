@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.metadata.image import RECOVERED
+
 if TYPE_CHECKING:
     from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
 
-RECOVERED = 0
-"""The leader recovery state of a partition that lost nothing in an unclean election, or whose leader has come to terms with it."""
-RECOVERING = 1
+ALL_IN_SYNC = -1
+"""acks of a produce that is answered when the whole ISR has it."""
 
 
 class IsrMember(NamedTuple):

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.metadata.image import NO_LEADER
-from broker.replication.delayed_produce import ALL_IN_SYNC
 from broker.replication.fetch_data import (
     NO_EPOCH,
     FetchIsolation,
@@ -26,7 +25,7 @@ from broker.replication.fetch_data import (
 from broker.replication.fetcher_control import FetcherControl, InitialFetch
 from broker.replication.follower import Follower
 from broker.replication.in_sync_replicas import InSyncReplicas
-from broker.replication.isr_state import IsrCounts, IsrProposal, OnIsrAnswer, PendingIsr
+from broker.replication.isr_state import ALL_IN_SYNC, IsrCounts, IsrProposal, OnIsrAnswer, PendingIsr
 from broker.replication.log_reads import find_diverging_epoch, segment_end_offset
 from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
 from config.topic import LONG_MAX

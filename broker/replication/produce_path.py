@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.replication.delayed_produce import ALL_IN_SYNC, DelayedProduce, OnAppended, PartitionAppendResult
+from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
 from broker.replication.early_batches import CAUSES, EarlyBatches
+from broker.replication.isr_state import ALL_IN_SYNC
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
