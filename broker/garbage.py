@@ -50,9 +50,15 @@ class CollectionPause:
         self.memory: LargeWorksMemory | None = None
         """Gives their objects another place than others have; None: the same."""
         self.on_large_work: Callable[[], object] | None = None
-        """Called once, after the first pause of LARGE_WORK_MS by `clock`: what large works need takes a megabyte."""
+        """Called once, when a pause has lasted LARGE_WORK_MS by `clock`: it calls `use` once there is memory, which takes a megabyte."""
         self.clock: Clock | None = None
-        self._begun_ms: int | None = None
+        self._timer: Timer | None = None
+
+    def use(self, memory: LargeWorksMemory) -> None:
+        """Give the objects of large works this place from now on, also those of a work that is not finished."""
+        self.memory = memory
+        if self._works:
+            memory.begin()
 
     def note(self, work: object, is_busy: bool) -> None:
         """`work` is not finished, or is. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
@@ -62,25 +68,25 @@ class CollectionPause:
         if is_busy:
             self._works.add(work)
             gc.disable()
-            if self.clock is not None and self._begun_ms is None:
-                self._begun_ms = self.clock.monotonic_ms()
             if self.memory is not None:
                 self.memory.begin()
+            elif self.on_large_work is not None and self.clock is not None and self._timer is None:
+                self._timer = self.clock.call_later(LARGE_WORK_MS, self._find_memory)
         elif work in self._works:
             self._works.remove(work)
             if not self._works:
                 if self.memory is not None:
                     self.memory.end()
-                self._note_length()
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
                 gc.freeze()
                 gc.enable()
 
-    def _note_length(self) -> None:
-        begun_ms, self._begun_ms = self._begun_ms, None
-        if self.on_large_work is None or self.clock is None or begun_ms is None:
-            return
-        if self.clock.monotonic_ms() - begun_ms >= LARGE_WORK_MS:
-            on_large_work, self.on_large_work = self.on_large_work, None
+    def _find_memory(self) -> None:
+        self._timer = None
+        on_large_work, self.on_large_work = self.on_large_work, None
+        if on_large_work is not None:
             on_large_work()
 
 

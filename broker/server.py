@@ -123,10 +123,12 @@ class Broker:
         start_threads(executor)
         pause = self._node.collection_pause
 
+        loop = self._node.loop
+
         def find_memory() -> None:
             from broker.large_works_memory import LargeWorksMemory  # ctypes takes 20 ms to import: not on the loop
 
-            pause.memory = LargeWorksMemory()
+            loop.call_soon_threadsafe(pause.use, LargeWorksMemory())
 
         pause.clock = self._node.clock
         pause.on_large_work = lambda: executor.submit(find_memory)

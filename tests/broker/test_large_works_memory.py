@@ -62,7 +62,24 @@ def test_it_lasts_from_the_first_work_in_pieces_to_the_last(memory: LargeWorksMe
     assert seen == [True, True, True, False]
 
 
-def test_its_place_is_found_once_after_the_first_large_work() -> None:
+def test_a_work_that_is_not_finished_goes_on_in_it(memory: LargeWorksMemory) -> None:
+    pause = CollectionPause()
+    pause.note("a", True)
+
+    pause.use(memory)
+
+    assert memory.is_used
+    pause.note("a", False)
+    assert not memory.is_used
+
+
+def test_it_is_not_used_before_there_is_a_work(memory: LargeWorksMemory) -> None:
+    CollectionPause().use(memory)
+
+    assert not memory.is_used
+
+
+def test_its_place_is_looked_for_once_while_the_first_large_work_goes_on() -> None:
     clock = ManualClock()
     pause = CollectionPause()
     pause.clock = clock
