@@ -3,8 +3,8 @@
     with barnabas.Broker(topics={"orders": 3}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
-`AsyncBroker` is its twin for asyncio, `Cluster` is several in one cluster; `barnabas.pytest_plugin` is found by pytest and gives
-fixtures. docs/testing.md has examples.
+`AsyncBroker` is its twin for asyncio; `Cluster` and `AsyncCluster` are several in one cluster. `barnabas.pytest_plugin` is found by
+pytest and gives fixtures. docs/testing.md has examples.
 
 The broker never runs in your process. What is imported from here needs Python's own library only, uses relative imports, and is
 loaded when it is first asked for. In an installed wheel Barnabas's own folders (broker, config, …) lie beside these modules; they are
@@ -18,13 +18,20 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._async_broker import AsyncBroker
+    from ._async_cluster import AsyncCluster
     from ._broker import Broker
     from ._cluster import Cluster
     from ._errors import BrokerError
 
-__all__ = ["AsyncBroker", "Broker", "BrokerError", "Cluster"]
+__all__ = ["AsyncBroker", "AsyncCluster", "Broker", "BrokerError", "Cluster"]
 
-_MODULES = {"AsyncBroker": "._async_broker", "Broker": "._broker", "BrokerError": "._errors", "Cluster": "._cluster"}
+_MODULES = {
+    "AsyncBroker": "._async_broker",
+    "AsyncCluster": "._async_cluster",
+    "Broker": "._broker",
+    "BrokerError": "._errors",
+    "Cluster": "._cluster",
+}
 
 
 def __getattr__(name: str) -> Any:

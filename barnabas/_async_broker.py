@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from ._broker import START_TIMEOUT_S, Broker
+from ._in_thread import in_thread
 
 
 class AsyncBroker:
@@ -21,7 +22,7 @@ class AsyncBroker:
         *,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
-        self._broker = Broker(config, topics, start_timeout_s=start_timeout_s)
+        self._broker: Broker = Broker(config, topics, start_timeout_s=start_timeout_s)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -87,13 +88,4 @@ class AsyncBroker:
         return self._broker.log
 
     async def _in_thread(self, function: Callable[[], object]) -> None:
-        """Run it to its end. A cancellation ends the broker, so that it need not be waited for long; no thread is left behind."""
-        future = asyncio.get_running_loop().run_in_executor(None, function)
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError:
-            self._broker.interrupt()
-            await asyncio.wait([future])
-            if not future.cancelled():
-                future.exception()  # seen: it failed because of us
-            raise
+        await in_thread(function, self._broker.interrupt)

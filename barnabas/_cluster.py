@@ -91,6 +91,11 @@ class Cluster:
         for broker in self.brokers:
             broker.close()
 
+    def interrupt(self) -> None:
+        """For another thread: end the processes at once, so that a `start` or `stop` under way fails."""
+        for broker in self.brokers:
+            broker.interrupt()
+
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, also of those that do not run."""
