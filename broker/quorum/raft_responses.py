@@ -105,7 +105,8 @@ class RaftResponses:
         raft = self._raft
         partition, handled = self._open(outgoing, response, now_ms)
         if handled is not None:
-            return handled
+            # Kafka asks again at once. Voters without a leader would then ask each other as fast as the network answers.
+            return handled and raft.leader_id != NO_NODE
         role = raft.state.role
         if not isinstance(role, Follower):
             return False

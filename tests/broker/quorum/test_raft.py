@@ -197,6 +197,20 @@ def test_a_vote_goes_to_logs_that_are_not_behind(end: tuple[int, int], is_grante
     assert room.vote_request(2, 9, OffsetAndEpoch(*end)).vote_granted is is_granted
 
 
+def test_a_voter_that_nobody_can_tell_the_leader_leaves_each_peer_alone_for_a_while() -> None:
+    """Kafka asks again at once: while there is no leader its voters ask each other as fast as their network answers."""
+    room = Room()
+    asked = [each for each in room.pass_time(1) + room.sent if isinstance(each.request, FetchRequest)][:1]
+    while asked:
+        facts = messages.LeaderFacts(room.raft.epoch, -1, {}, LISTENER)
+        answer = messages.fetch_response(facts, 17, PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, records=b""))
+        asked = room.answer(asked[0], answer)
+
+    assert len([each for each in room.sent if isinstance(each.request, FetchRequest)]) == 2, "one to each of the two others"
+    assert room.pass_time(19) == []
+    assert [type(each.request) for each in room.pass_time(1)] == [FetchRequest]
+
+
 def test_a_follower_that_has_fetched_from_its_leader_gives_no_pre_vote() -> None:
     room = Room()
     room.follow(2, 1)

@@ -71,7 +71,7 @@ def vote_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ABLATIONS = {
-    acknowledge_before_the_fsync: 68,
+    acknowledge_before_the_fsync: 800,
     vote_for_shorter_logs: 1,
     vote_twice: 7,
 }
