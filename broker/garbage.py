@@ -36,6 +36,8 @@ BUSY_OBJECTS_MAX = 2 * THRESHOLDS[0]
 """New objects up to which a collection is harmless: Python's own look at as many."""
 IDLE_MS = 1_000
 LARGE_WORK_MS = 30
+LARGE_WORKS_BYTES = 8 << 20
+"""When the process has grown by so much, works in pieces get memory of their own. The modules that first requests load are half of it."""
 
 _OLD = 2
 _MIDDLE = 1
@@ -49,8 +51,8 @@ class CollectionPause:
         self._works: set[object] = set()
         self.memory: LargeWorksMemory | None = None
         """Gives their objects another place than others have; None: the same."""
-        self.on_large_work: Callable[[], object] | None = None
-        """Called once, when a pause has lasted LARGE_WORK_MS by `clock`: it calls `use` once there is memory, which takes a megabyte."""
+        self.seek_memory: Callable[[], bool] | None = None
+        """Called each LARGE_WORK_MS of a pause by `clock`, until it returns True: it has begun to make memory, and calls `use` then."""
         self.clock: Clock | None = None
         self._timer: Timer | None = None
 
@@ -70,8 +72,8 @@ class CollectionPause:
             gc.disable()
             if self.memory is not None:
                 self.memory.begin()
-            elif self.on_large_work is not None and self.clock is not None and self._timer is None:
-                self._timer = self.clock.call_later(LARGE_WORK_MS, self._find_memory)
+            elif self._timer is None:
+                self._watch()
         elif work in self._works:
             self._works.remove(work)
             if not self._works:
@@ -83,11 +85,15 @@ class CollectionPause:
                 gc.freeze()
                 gc.enable()
 
-    def _find_memory(self) -> None:
+    def _watch(self) -> None:
+        if self.seek_memory is not None and self.clock is not None:
+            self._timer = self.clock.call_later(LARGE_WORK_MS, self._look)
+
+    def _look(self) -> None:
         self._timer = None
-        on_large_work, self.on_large_work = self.on_large_work, None
-        if on_large_work is not None:
-            on_large_work()
+        if self.seek_memory is not None and self.seek_memory():
+            self.seek_memory = None
+        self._watch()
 
 
 class GarbageCollection:

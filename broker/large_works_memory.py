@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import sysconfig
 
 _DOMAIN_RAW, _DOMAIN_MEMORY, _DOMAIN_OBJECTS = 0, 1, 2
 _DOMAINS = (_DOMAIN_MEMORY, _DOMAIN_OBJECTS)
@@ -39,7 +38,7 @@ class LargeWorksMemory:
         self._large = _get(_DOMAIN_OBJECTS)
         system = _get(_DOMAIN_RAW)
         self._large.malloc, self._large.calloc = system.malloc, system.calloc
-        has_usual = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        has_usual = sys.implementation.name == "cpython" and "t" not in sys.abiflags  # t: a build without the GIL
         has_hooks = system.context is not None or self._usual.context is not None
         is_one = all(bytes(_get(domain)) == bytes(self._usual) for domain in _DOMAINS)
         self.is_possible = has_usual and is_one and not has_hooks and self._usual.malloc != system.malloc

@@ -79,20 +79,25 @@ def test_it_is_not_used_before_there_is_a_work(memory: LargeWorksMemory) -> None
     assert not memory.is_used
 
 
-def test_its_place_is_looked_for_once_while_the_first_large_work_goes_on() -> None:
+def test_memory_is_sought_while_works_last_until_it_is_being_made() -> None:
     clock = ManualClock()
     pause = CollectionPause()
     pause.clock = clock
     found: list[int] = []
-    pause.on_large_work = lambda: found.append(clock.monotonic_ms())
     begun_ms = clock.monotonic_ms()
 
-    for length_ms in (0, LARGE_WORK_MS - 1, LARGE_WORK_MS, LARGE_WORK_MS):
+    def seek_memory() -> bool:
+        found.append(clock.monotonic_ms() - begun_ms)
+        return len(found) == 3
+
+    pause.seek_memory = seek_memory
+    for length_ms in (0, LARGE_WORK_MS - 1, LARGE_WORK_MS, 5 * LARGE_WORK_MS):
         pause.note("a", True)
         clock.advance(length_ms)
         pause.note("a", False)
 
-    assert found == [begun_ms + 2 * LARGE_WORK_MS - 1]
+    first_ms = 2 * LARGE_WORK_MS - 1
+    assert found == [first_ms, first_ms + LARGE_WORK_MS, first_ms + 2 * LARGE_WORK_MS]
 
 
 def test_who_has_hooked_in_meanwhile_keeps_its_place(memory: LargeWorksMemory) -> None:
