@@ -67,7 +67,7 @@ class BrokerControl:
         self._heartbeats = heartbeats
         for broker in state.brokers.values():
             if not broker.is_fenced and broker.node_id != embedded_id:
-                heartbeats.register(broker.node_id, broker.epoch, now_ms)  # it inherits no sessions: each gets a new one
+                heartbeats.inherit(broker.node_id, broker.epoch, now_ms)
 
     # -- registration ----------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class BrokerControl:
         node_id = request.broker_id
         existing = self._state.brokers.get(node_id)
         is_amended = existing is not None and existing.incarnation_id == request.incarnation_id
-        if existing is not None and not is_amended and self._heartbeats.has_session(node_id, existing.epoch, now_ms):
+        if existing is not None and not is_amended and self._may_live(existing, request, now_ms):
             why = (
                 "Another broker is registered with that broker id. If the broker was recently restarted this should self-resolve "
                 "once the heartbeat manager expires the broker's session."
@@ -107,6 +107,14 @@ class BrokerControl:
             yield from self._elections.depart(node_id, finish, is_unclean=is_unclean)
         self._heartbeats.register(node_id, record.broker_epoch, now_ms)
         return BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
+
+    def _may_live(self, existing: BrokerImage, request: BrokerRegistrationRequest, now_ms: int) -> bool:
+        """Whether an older incarnation may live beside the one that registers. It does not if this controller has never heard of it and
+        the new one has opened its log directories, which a living process keeps locked: both were started anew, as after a power cut.
+        Kafka's controller waits for the end of the session."""
+        if self._heartbeats.is_inherited(existing.node_id) and existing.log_dirs and set(existing.log_dirs) <= set(request.log_dirs):
+            return False
+        return self._heartbeats.has_session(existing.node_id, existing.epoch, now_ms)
 
     def _check_log_dirs(self, request: BrokerRegistrationRequest) -> None:
         ids = request.log_dirs

@@ -18,11 +18,12 @@ NO_OFFSET = -1
 
 
 class _Session:
-    __slots__ = ("epoch", "is_disconnected", "last_contact_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = ("epoch", "is_disconnected", "is_inherited", "last_contact_ms", "metadata_offset", "shutdown_offset")
 
-    def __init__(self, epoch: int, last_contact_ms: int) -> None:
+    def __init__(self, epoch: int, last_contact_ms: int, *, is_inherited: bool = False) -> None:
         self.epoch = epoch
         self.last_contact_ms = last_contact_ms
+        self.is_inherited = is_inherited
         self.is_disconnected = False
         self.metadata_offset = NO_OFFSET
         self.shutdown_offset: int | None = None
@@ -42,12 +43,16 @@ class BrokerHeartbeats:
     def register(self, node_id: int, epoch: int, now_ms: int) -> None:
         self._sessions[node_id] = _Session(epoch, now_ms)
 
+    def inherit(self, node_id: int, epoch: int, now_ms: int) -> None:
+        """A new controller gives a session to a broker that it has not heard of itself."""
+        self._sessions[node_id] = _Session(epoch, now_ms, is_inherited=True)
+
     def note_contact(self, node_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
         session = self._sessions.get(node_id)
         if session is None or session.epoch != epoch:
             session = self._sessions[node_id] = _Session(epoch, now_ms)
         session.last_contact_ms = now_ms
-        session.is_disconnected = False
+        session.is_disconnected = session.is_inherited = False
         session.metadata_offset = metadata_offset
 
     def note_disconnection(self, node_id: int, epoch: int) -> None:
@@ -65,6 +70,11 @@ class BrokerHeartbeats:
         if session is None or session.epoch != epoch or session.is_disconnected:
             return False
         return node_id == self._embedded_id or now_ms - session.last_contact_ms < self._timeout_ms
+
+    def is_inherited(self, node_id: int) -> bool:
+        """Whether the broker's session comes from an earlier controller: this one has heard nothing of it."""
+        session = self._sessions.get(node_id)
+        return session is not None and session.is_inherited
 
     def begin_shutdown(self, node_id: int, offset: int) -> None:
         """The last record that moves its leaderships is at `offset`: it may go once every broker that is active knows of it."""

@@ -31,6 +31,9 @@ logger = logging.getLogger("barnabas.lifecycle")
 
 RETRY_MS = 100
 """Between two tries to be heard by the controller."""
+FENCED_RETRY_MIN_MS = 10
+"""Until the second heartbeat of a broker that is to be unfenced: it hears of its registration in a few milliseconds. Then the wait doubles
+with each, up to RETRY_MS."""
 RETRIED = (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 SHUTDOWN_RETRY_MS = 50
 """Between two heartbeats of a controlled shutdown, as after the first of Kafka's."""
@@ -112,8 +115,9 @@ class BrokerLifecycle:
         self._epoch = await self._register(self._request)
         if replicas is not None:
             await self._assign(self._misplaced(replicas))
-        while (await self._send_heartbeat()).is_fenced:
-            await pause(self._clock, RETRY_MS)
+        await self._heartbeat_until_unfenced()
+        if self._is_closed:
+            return
         self._timer = self._clock.call_later(self._config.broker_heartbeat_interval_ms, self._beat)
         self._metadata.subscribe(self._note_brokers)
 
@@ -255,8 +259,13 @@ class BrokerLifecycle:
             except KafkaError:
                 self._is_unregistered = True
                 raise
+        await self._heartbeat_until_unfenced()
+
+    async def _heartbeat_until_unfenced(self) -> None:
+        wait_ms = FENCED_RETRY_MIN_MS
         while not self._is_closed and (await self._send_heartbeat()).is_fenced:
-            await pause(self._clock, RETRY_MS)
+            await pause(self._clock, wait_ms)
+            wait_ms = min(2 * wait_ms, RETRY_MS)
 
     async def _send_heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(

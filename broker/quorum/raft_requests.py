@@ -146,7 +146,7 @@ class RaftRequests:
             self._follow(message, partition, now_ms)
             role = raft.state.role
             if isinstance(role, Follower) and raft.leader_id == partition.leader_id:
-                role.fetch_deadline_ms = now_ms + self._succession_backoff_ms(partition)
+                role.fetch_deadline_ms = raft.succession_deadline(role, now_ms + self._succession_backoff_ms(partition))
                 role.has_fetched = False  # the leader itself says that it is none any more
         facts = self._facts(request)
         raft.reply(request.token, messages.end_quorum_epoch_response(facts, request.version, error or ErrorCode.NONE))

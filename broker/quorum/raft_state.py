@@ -44,6 +44,11 @@ class Election:
         return len(self.voters) - len(self.refused) < self.majority
 
     @property
+    def is_heard(self) -> bool:
+        """Whether a majority has answered, or counts as if it had."""
+        return len(self.granted) + len(self.refused) >= self.majority
+
+    @property
     def unanswered(self) -> list[ReplicaKey]:
         return [voter.key for voter in self.voters if voter.key.node_id not in self.granted and voter.key.node_id not in self.refused]
 

@@ -2,7 +2,8 @@
 
 Real processes and librdkafka as it comes (acks=all, idempotent, its default back-offs). Each round makes a topic whose leader is the node
 that is to die, sends a record every few milliseconds, ends the node, and takes the time to the first ack of a record that was sent after
-it. Beside it: when a surviving node named the new leader, which is the cluster's share of that time; the rest is the client's.
+it. Beside it: when a surviving node named the new leader, which is the cluster's share of that time; the rest is the client's. With
+`--victim all` every node dies and is started again at once: the start of the processes is part of both times.
 
     python -m tests.faults.failover --rounds 20 [--victim controller] [--signal TERM] [--log]
 """
@@ -10,6 +11,7 @@ it. Beside it: when a surviving node named the new leader, which is the cluster'
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -39,16 +41,19 @@ SEND_INTERVAL_S = 0.005
 LOOK_DELAY_S = 0.045  # a proof takes 50 ms, and what is asked before would be an answer to the producer's question as well
 LOOK_INTERVAL_S = 0.005
 WARM_ACKS = 50
+IN_SYNC_MIN = 2  # min.insync.replicas of tests/support/cluster.py
 LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ")
 LOG_DELAY_S = 0.2  # a thread writes the log
 
 
 class Victim(Enum):
-    """Whom a round ends. It leads the partition that is written to; every node is a broker and a voter."""
+    """Whom a round ends. The victim leads the partition that is written to; every node is a broker and a voter."""
 
     LEADER = "leader"
     CONTROLLER = "controller"
     """The active controller, which leads the partition as well."""
+    ALL = "all"
+    """Every node; they are started again at once, and the time until they serve counts too."""
 
 
 @dataclass(slots=True)
@@ -123,6 +128,25 @@ class LeaderLook(threading.Thread):
             client.close()
 
 
+class ReturnLook(threading.Thread):
+    """Asks all nodes, which may not listen yet; `found_s` is when the first named a leader and enough replicas in sync for acks=all."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.found_s: float | None = None
+        self._cluster = cluster
+        self._topic = topic
+
+    def run(self) -> None:
+        deadline_s = time.monotonic() + WAIT_MAX_S
+        while time.monotonic() < deadline_s and self.found_s is None:
+            with contextlib.suppress(OSError, EOFError, LookupError):
+                partition = self._cluster.partition(self._topic)
+                if partition.leader_id != -1 and len(partition.isr_nodes) >= IN_SYNC_MIN:
+                    self.found_s = time.monotonic()
+            time.sleep(LOOK_INTERVAL_S)
+
+
 def run_round(cluster: Cluster, topic: str, victim: Victim, how: signal.Signals, client: Mapping[str, Any]) -> Failover:
     """One failover; the node is back in the ISR of its topic when this returns."""
     controller_id = cluster.controller_id()
@@ -149,6 +173,33 @@ def run_round(cluster: Cluster, topic: str, victim: Victim, how: signal.Signals,
     return result
 
 
+def run_round_of_all(cluster: Cluster, topic: str, how: signal.Signals, client: Mapping[str, Any]) -> Failover:
+    """The end of all nodes and their start; all are in the ISR of the topic when this returns."""
+    create_topic(cluster, topic, tuple(cluster.nodes))
+    writer = Writer(cluster.bootstrap, topic, client)
+    writer.run_until(lambda: len(writer.acked) >= WARM_ACKS)
+    look = ReturnLook(cluster, topic)
+
+    killed_wall_s, killed_s = time.time(), time.monotonic()
+    for node in cluster.nodes.values():
+        os.kill(node.pid, how)
+    for node in cluster.nodes.values():
+        node.wait(WAIT_MAX_S)
+        node.launch()
+    look.start()
+    writer.run_until(lambda: writer.first_ack_after(killed_s) is not None and look.found_s is not None)
+    acked_s = writer.first_ack_after(killed_s)
+    assert acked_s is not None and look.found_s is not None
+    result = Failover(Victim.ALL, (look.found_s - killed_s) * 1000, (acked_s - killed_s) * 1000)
+    writer.close()
+    assert not writer.errors, f"records were lost: {writer.errors[:3]}"
+    for node in cluster.nodes.values():
+        node.wait_ready()
+    cluster.wait_in_sync()
+    result.logged = logged_since(cluster, killed_wall_s)
+    return result
+
+
 def create_topic(cluster: Cluster, name: str, replicas: Sequence[int]) -> None:
     """One partition on these nodes, led by the first; returns once all of them are in sync."""
     assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
@@ -162,7 +213,7 @@ def create_topic(cluster: Cluster, name: str, replicas: Sequence[int]) -> None:
     cluster.wait_in_sync(name)
 
 
-def logged_since(cluster: Cluster, wall_s: float, *, except_id: int) -> list[tuple[float, str]]:
+def logged_since(cluster: Cluster, wall_s: float, *, except_id: int | None = None) -> list[tuple[float, str]]:
     """The lines of the other nodes since then, with the milliseconds that had passed, in the order of time."""
     found = []
     for node_id, node in cluster.nodes.items():
@@ -178,7 +229,9 @@ def logged_since(cluster: Cluster, wall_s: float, *, except_id: int) -> list[tup
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--victim", choices=[each.value for each in Victim], action="append", help="may be given twice; default both")
+    parser.add_argument(
+        "--victim", choices=[each.value for each in Victim], action="append", help="may be given again; default: leader and controller"
+    )
     parser.add_argument("--signal", choices=["KILL", "TERM"], default="KILL")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the nodes")
     parser.add_argument("--client", action="append", default=[], metavar="NAME=VALUE", help="a setting of the producer")
@@ -188,10 +241,14 @@ def main() -> int:
     settings, client = (dict(each.split("=", 1) for each in given) for given in (arguments.set, arguments.client))
     how = signal.Signals[f"SIG{arguments.signal}"]
     with tempfile.TemporaryDirectory(prefix="failover-") as directory, Cluster(Path(directory), settings=settings) as cluster:
-        for victim in [Victim(name) for name in arguments.victim or [each.value for each in Victim]]:
+        for victim in [Victim(name) for name in arguments.victim or [Victim.LEADER.value, Victim.CONTROLLER.value]]:
             rounds = []
             for number in range(arguments.rounds):
-                rounds.append(run_round(cluster, f"{victim.value}-{number}", victim, how, client))
+                topic = f"{victim.value}-{number}"
+                is_of_all = victim is Victim.ALL
+                rounds.append(
+                    run_round_of_all(cluster, topic, how, client) if is_of_all else run_round(cluster, topic, victim, how, client)
+                )
                 _tell_round(number, rounds[-1], with_log=arguments.log)
             _tell_all(how.name, victim.value, rounds, as_json=arguments.json)
     return 0

@@ -51,7 +51,7 @@ class FetchState:
         self.phase = Phase.FETCHING if start.last_fetched_epoch >= 0 else Phase.TRUNCATING
         self.delayed_until_ms = NOT_DELAYED
         self.delays_count = 0
-        """How often in a row the leader did not know that it leads in this epoch."""
+        """How often in a row the leader did not answer, or did not know that it leads in this epoch."""
         self.leader_high_watermark = 0  # as its last answer says
 
     @property

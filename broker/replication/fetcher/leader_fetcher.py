@@ -39,7 +39,7 @@ LATEST_TIMESTAMP = -1
 EARLIEST_LOCAL_TIMESTAMP = -4  # the first offset on the leader's disk: nothing before it can be fetched
 EARLIEST_LOCAL_VERSION_MIN = 8
 EARLIEST_TIMESTAMP = -2
-LEADER_WAIT_MS = 5  # until a leader that has not read its election yet is asked again; the wait doubles with each try
+LEADER_WAIT_MS = 5  # until a leader is asked again that may be ready in a moment; the wait doubles with each try
 LEADER_WAIT_DOUBLINGS_MAX = 10
 LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 DISK_WAIT_MAX_MS = 5  # how long the leader may keep a fetch while other partitions wait for this broker's disk
@@ -218,8 +218,8 @@ class LeaderFetcher:
             self._changed[state.key] = None
 
     def _wait_for_leader(self, state: FetchState, now_ms: int) -> None:
-        """Ask again soon: the leader reads the metadata that elected it a few milliseconds later than this broker, and producers that
-        use acks=all wait for this fetch."""
+        """Ask again soon: the leader reads the metadata that elected it a few milliseconds later than this broker, or was just started
+        and listens in a moment; and producers that use acks=all wait for this fetch."""
         backoff_ms = LEADER_WAIT_MS << min(state.delays_count, LEADER_WAIT_DOUBLINGS_MAX)
         state.delays_count += 1
         self._delay(state, now_ms, min(backoff_ms, self._settings.backoff_ms))
@@ -227,11 +227,11 @@ class LeaderFetcher:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def note_failure(self, now_ms: int) -> None:
-        """The request has no answer: ask nothing for replica.fetch.backoff.ms."""
+        """The request has no answer: ask nothing for a while, which grows up to replica.fetch.backoff.ms."""
         self.begin_anew()
         for state in tuple(self._states.values()):
             self._end_look_up(state)
-            self._delay(state, now_ms)
+            self._wait_for_leader(state, now_ms)
 
     def begin_anew(self) -> None:
         """Begin a new session, because a new connection may reach a leader that does not know the old one."""
@@ -251,7 +251,9 @@ class LeaderFetcher:
         if not self._session.note_answer(response, parts):
             if response.error_code != ErrorCode.NONE and not is_session_error(request, response.error_code):
                 self._log.warning("fetch refused", "Fetch refused error=%d partitions=%d", response.error_code, len(self._states))
-                self.note_failure(now_ms)
+                self.begin_anew()
+                for each in tuple(self._states.values()):
+                    self._delay(each, now_ms)
             return
         for key, data in parts.items():
             state, asked = self._states.get(key), sent.get(key)

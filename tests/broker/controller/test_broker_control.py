@@ -80,6 +80,35 @@ def test_a_new_incarnation_of_the_embedded_broker_waits_for_nobody() -> None:
     cluster.make_controller(state=cluster.controller.state)
 
     assert cluster.register(EMBEDDED, incarnation=7) > 0
+    assert refusal(cluster, 2, incarnation_id=bytes(15) + b"\x07", log_dirs=[directory(7)]) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_new_incarnation_on_the_same_directories_replaces_one_that_a_new_controller_never_heard_of() -> None:
+    """All nodes died at once: the directories' locks were free, so the older process is gone. Kafka's broker waits for 9 s."""
+    cluster = Cluster()
+    cluster.join(2)
+    cluster.make_controller(state=cluster.controller.state)
+
+    assert cluster.register(2, incarnation=7, log_dirs=[directory(2), directory(7)]) > 0
+
+
+def test_a_new_incarnation_does_not_replace_one_that_the_new_controller_has_heard_of() -> None:
+    """Two machines may have been made of one image: with the same broker id, and the same directory ids."""
+    cluster = Cluster()
+    cluster.join(2)
+    cluster.make_controller(state=cluster.controller.state)
+    cluster.heartbeat(2)
+
+    assert refusal(cluster, 2, incarnation_id=bytes(15) + b"\x07") is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_new_incarnation_that_lacks_a_directory_waits_for_the_session_also_at_a_new_controller() -> None:
+    """The older one may still hold the lock of that directory."""
+    cluster = Cluster()
+    cluster.register(2, log_dirs=[directory(2), directory(7)])
+    cluster.heartbeat(2)
+    cluster.make_controller(state=cluster.controller.state)
+
     assert refusal(cluster, 2, incarnation_id=bytes(15) + b"\x07") is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 

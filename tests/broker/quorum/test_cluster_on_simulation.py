@@ -31,6 +31,7 @@ from tests.simulation.trace import Trace
 CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 WAIT_MAX_S = 60.0  # of virtual time
 ELECTION_MAX_S = 6.0  # the fetch timeout of 2 s, and a second round of elections
+RETURN_MAX_S = 0.5  # of all nodes; an election timeout alone is 1 to 2 s
 BROKER_RESOURCE = 4
 FETCHED_WITHIN_MS = 2_000  # the fetch timeout
 NODE_IDS = (1, 2, 3)
@@ -181,6 +182,33 @@ def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(seed: int) -> 
             await made.create(killed, "after")
             for node_id in NODE_IDS:
                 await made.seen(node_id, {"before", "after", *(f"by-{node_id}" for node_id in left)})
+
+        run(made, test())
+
+
+@pytest.mark.parametrize("seed", [7, 8, 9])
+def test_a_cluster_that_died_as_a_whole_serves_soon_after_its_start(seed: int) -> None:
+    """There is nobody whose silence, or whose session's end, it would have to wait for."""
+    with cluster(seed, settings={"min.insync.replicas": "2"}) as made:
+
+        async def takes_records() -> bool:
+            for node_id in NODE_IDS:
+                (topic,) = (await made.ask(node_id, MetadataRequest(topics=None), 9)).topics
+                if topic.partitions[0].leader_id < 0 or len(topic.partitions[0].isr_nodes) < 2:
+                    return False
+            return True
+
+        async def test() -> None:
+            await made.all_live()
+            await made.create(1, "t", replicas_count=3)
+            await made.until(takes_records, "a leader and its followers")
+            for node in made.nodes.values():
+                node.kill()
+
+            for node in made.nodes.values():
+                node.start()
+
+            await made.until(takes_records, "a leader and its followers again", RETURN_MAX_S)
 
         run(made, test())
 

@@ -371,6 +371,93 @@ def test_a_leader_that_answers_after_all_is_followed_as_before() -> None:
     assert isinstance(room.raft.state.role, Follower) and room.raft.state.role.has_fetched
 
 
+FORMER_LIVES = {
+    "follower": Vote(6, 2),
+    "leader": Vote(6, 1),
+    "voter": Vote(6, voted=key(2)),
+    "candidate": Vote(6, voted=key(1)),
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("former", FORMER_LIVES.values(), ids=FORMER_LIVES)
+def test_a_voter_that_was_just_started_stands_soon_if_it_hears_of_no_leader(former: Vote | None) -> None:
+    """After the end of all nodes there is no leader whose silence would have to be waited for, one to two seconds."""
+    room = Room(vote=former)
+    for _ in range(20):
+        room.pass_time(10)
+
+    asked = {each.node.node_id for each in room.sent if isinstance(each.request, VoteRequest) and _is_pre_vote(each)}
+    assert asked == {2, 3}
+
+
+def _is_pre_vote(outgoing: Outgoing) -> bool:
+    return bool(outgoing.request.topics[0].partitions[0].pre_vote)
+
+
+def test_a_voter_that_was_just_started_looks_for_the_leader_first() -> None:
+    """A restart in a cluster that lives is to cause no election."""
+    room = Room(vote=Vote(6, 2))
+    assert [each.node.node_id for each in room.sent if isinstance(each.request, FetchRequest)] == [2]
+    room.pass_time(99)
+
+    room.fetched(2, 6, data())
+    room.pass_time(FETCH_MS - 1)
+
+    assert isinstance(room.raft.state.role, Follower)
+    assert not [each for each in room.sent if isinstance(each.request, VoteRequest)]
+
+
+def test_a_leader_of_a_newer_epoch_ends_the_haste_of_a_start() -> None:
+    room = Room(vote=Vote(6, 2))
+    room.follow(3, 7)
+
+    room.pass_time(FETCH_MS - 1)
+
+    assert isinstance(room.raft.state.role, Follower)
+
+
+def test_a_voter_that_is_alone_after_its_start_goes_on_looking_for_others() -> None:
+    """It was the first of all nodes that were started anew: what nobody answers does not make it patient."""
+    room = Room(vote=Vote(6, 2))
+    candidacies_count, last_role = 0, room.raft.state.role
+    for _ in range(1_000):
+        for each in room.pass_time(10):
+            room.answer(each, None)
+        role, last_role = last_role, room.raft.state.role
+        candidacies_count += last_role is not role and isinstance(last_role, Prospective)
+
+    assert candidacies_count > 20
+
+
+def test_the_haste_of_a_start_ends_when_others_answer_and_refuse() -> None:
+    """They follow a leader that this voter cannot reach."""
+    room = Room(vote=Vote(6, 2))
+    facts = messages.LeaderFacts(6, 2, endpoints(2), LISTENER)
+    for _ in range(1_000):
+        for each in room.pass_time(10):
+            is_vote = isinstance(each.request, VoteRequest) and each.node.node_id == 3
+            room.answer(each, messages.vote_response(facts, 2, ErrorCode.NONE, is_granted=False) if is_vote else None)
+    room.sent.clear()
+
+    room.pass_time(1)
+    for _ in range(FETCH_MS // 10 - 1):
+        room.pass_time(10)
+
+    assert len([each for each in room.sent if isinstance(each.request, VoteRequest) and each.node.node_id == 3]) <= 1
+
+
+def test_a_leader_that_was_started_anew_does_not_make_others_that_were_started_wait() -> None:
+    """It says that it leads no more, and names no successors."""
+    room = Room(vote=Vote(6, 2))
+    room.ask(messages.end_quorum_epoch_request(CLUSTER, 6, 2, endpoints(2), []))
+
+    for _ in range(20):
+        room.pass_time(10)
+
+    assert isinstance(room.raft.state.role, Prospective)
+
+
 def test_a_request_of_an_older_epoch_is_fenced_and_told_the_leader() -> None:
     room = Room()
     room.follow(2, 7)

@@ -271,16 +271,32 @@ def test_a_fetch_of_the_others_ends_when_a_partition_that_waits_is_due(exchange:
     assert exchange.ask().max_wait_ms == 500
 
 
-def test_a_leader_that_does_not_answer_is_asked_nothing_for_a_while(exchange: Exchange) -> None:
-    exchange.follow()
+def test_a_leader_that_does_not_answer_is_asked_again_soon_and_then_less_often(exchange: Exchange) -> None:
+    """After the death of all brokers the first that are back wait for each other: the leader listens a moment after its election."""
+    partition = exchange.follow()
+    waits_ms = []
+    for _ in range(10):
+        assert exchange.ask().session_epoch == 0
+        now_ms = exchange.world.clock.monotonic_ms()
+        exchange.fetcher.note_failure(now_ms)
+        assert exchange.ask() is None
+        waits_ms.append(exchange.fetcher.wakes_at_ms - now_ms)
+        exchange.world.clock.advance(waits_ms[-1])
+
+    assert waits_ms == [5, 10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
+    exchange.answer(exchange.ask(), (partition, data("x")))
     exchange.ask()
+    exchange.fetcher.note_failure(exchange.world.clock.monotonic_ms())
+    assert exchange.fetcher.wakes_at_ms == exchange.world.clock.monotonic_ms() + 5
+
+
+def test_a_leader_that_refuses_a_fetch_as_a_whole_is_asked_nothing_for_the_back_off(exchange: Exchange) -> None:
+    exchange.follow()
     now_ms = exchange.world.clock.monotonic_ms()
-    exchange.fetcher.note_failure(now_ms)
+    exchange.answer(exchange.ask(), error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
     assert exchange.ask() is None
     assert exchange.fetcher.wakes_at_ms == now_ms + BACKOFF_MS
-    exchange.world.clock.advance(BACKOFF_MS)
-    assert exchange.ask().session_epoch == 0
 
 
 def test_a_fenced_partition_waits_for_newer_metadata(exchange: Exchange) -> None:

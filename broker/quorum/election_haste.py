@@ -1,0 +1,87 @@
+"""ElectionHaste: a voter that has no reason to wait for silence stands for election soon, until somebody leads.
+
+The quorum's timeouts are made for silence, which may have many causes. There are two cases without any.
+
+Case A, a crash: it is proven that the leader's process is gone. It counts as a voter that refuses.
+Case B, a start: this voter has just been started, and has not heard of a leader in this life. Perhaps there is one: it is asked first,
+LOOK_MS long. Perhaps every node has been started anew, as after a power cut: then all would wait in vain.
+
+The voters stand one after the other, STEP_MS apart, so that they do not share the votes. Two may still stand at once, because a vote
+waits for the disk. Then the one with the longer log goes first; if the logs are equal, the one with the earlier place. A voter that has
+given its pre-vote waits for that election before it stands itself. A voter that loses tries again soon, because the others may only have
+got their proofs later. Each try waits longer than the one before. Haste disturbs no leader that lives: its followers refuse pre-votes.
+
+No counterpart in Kafka, whose voters wait for controller.quorum.fetch.timeout.ms, or controller.quorum.election.timeout.ms and more.
+"""
+
+from __future__ import annotations
+
+from broker.quorum.voters import VoterSet
+
+STEP_MS = 20
+"""Between the candidacies of two voters: a pre-vote and a vote, which is written to the disk, take a few milliseconds."""
+LOOK_MS = 100
+"""How long a voter that was just started looks for a leader before it stands: a connection and a fetch take a few milliseconds."""
+ELECTION_MS = 100
+"""How long the first election may take. It is lost, and begun anew, when the votes are shared."""
+TRIES_MAX = 6
+"""After that the quorum's timeouts count again, and a crashed leader as any other voter: its next life may be needed."""
+COMPANY_MS = 30_000
+"""How long a voter that was started stays hasty while it is alone: what no majority has answered is no try. Processes that are started
+together may take long until they listen, one longer than the other."""
+
+
+class ElectionHaste:
+    """`leader_id` led `epoch`, as far as this voter knows. Owner: Raft."""
+
+    __slots__ = ("_alone_until_ms", "_tries", "epoch", "is_crash", "leader_id")
+
+    def __init__(self, leader_id: int, epoch: int, *, now_ms: int, is_crash: bool) -> None:
+        self.leader_id = leader_id
+        self.epoch = epoch
+        self.is_crash = is_crash
+        self._alone_until_ms = now_ms if is_crash else now_ms + COMPANY_MS
+        self._tries = 0
+
+    def is_of(self, leader_id: int, epoch: int) -> bool:
+        return (leader_id, epoch) == (self.leader_id, self.epoch)
+
+    def place_of(self, node_id: int, voters: VoterSet) -> int:
+        """The voter's place in the order of candidacies, from 0 on. Another one is the first in each epoch: no voter is preferred."""
+        others = [voter_id for voter_id in voters.ids if not self.is_crash or voter_id != self.leader_id]
+        return (sum(each < node_id for each in others) + self.epoch) % max(len(others), 1)
+
+    def candidacy_delay_ms(self, voters: VoterSet, node_id: int) -> int:
+        """How long this voter waits before it stands."""
+        look_ms = 0 if self.is_crash or self._tries else LOOK_MS
+        return look_ms + (self.place_of(node_id, voters) << self._doublings) * STEP_MS
+
+    def note_try(self) -> None:
+        """This voter stands for election."""
+        self._tries += 1
+
+    def note_loneliness(self, now_ms: int) -> None:
+        """No majority of the voters has answered: they may not have been started yet."""
+        if now_ms < self._alone_until_ms:
+            self._tries -= 1
+
+    @property
+    def is_over(self) -> bool:
+        return self._tries > TRIES_MAX
+
+    def retry_delay_ms(self, voters: VoterSet, node_id: int) -> int:
+        """The same after a lost election, half a step off from the others' first candidacies."""
+        return (STEP_MS // 2 << self._doublings) + self.candidacy_delay_ms(voters, node_id)
+
+    @property
+    def way_given_ms(self) -> int:
+        """How long a voter that has given its pre-vote waits before it stands itself."""
+        return 2 * STEP_MS << self._doublings
+
+    @property
+    def election_timeout_ms(self) -> int:
+        return ELECTION_MS << self._doublings
+
+    @property
+    def _doublings(self) -> int:
+        return max(self._tries - 1, 0)
