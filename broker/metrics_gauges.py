@@ -51,6 +51,7 @@ def add_broker_gauges(
     _add_replica_gauges(metrics, replica_manager, metadata)
     _add_isr_counters(metrics, replica_manager)
     _add_fetcher_gauges(metrics, following)
+    _add_move_gauge(metrics, replica_manager)
     _add_group_gauges(metrics, group_coordinator)
 
 
@@ -136,6 +137,15 @@ def _add_fetcher_gauges(metrics: Metrics, following: Following) -> None:
         "replicas here that are not fetched because of an error",
         lambda: [(("Replica",), following.failed_partitions_count)],
         labels,
+    )
+
+
+def _add_move_gauge(metrics: Metrics, replica_manager: ReplicaManager) -> None:
+    metrics.add_gauge(
+        "kafka_server_replicaalterlogdirsmanager_maxlag",
+        "the largest lag of a copy of a replica that moves to another log directory",
+        lambda: [(("ReplicaAlterLogDirs",), replica_manager.moves_lag_max)],
+        ("clientid",),
     )
 
 

@@ -26,6 +26,7 @@ from broker.metadata.suspects import Suspects
 from broker.network.listeners import ConnectionRegistry, Listener
 from broker.node import Node
 from broker.quorum.driver import QuorumDriver
+from broker.replication.hosted_partitions import find_directory
 from broker.replication.replica_manager import ReplicaManager
 from broker.server_quorum import QuorumServer
 from broker.services import Services
@@ -216,7 +217,7 @@ class ClientServer:
             fetchers=inter_broker.fetchers,
             on_log_dir_failure=self._log_manager.mark_offline,
             on_append_bug=lambda: node.request_stop(1, "an append failed unexpectedly"),
-            on_misplaced=lifecycle.assign_directory,
+            assign_directory=lifecycle.assign_directory,
             on_busy=node.collection_pause.note,
         )
         self._replica_manager = inter_broker.replica_manager = replica_manager
@@ -255,7 +256,9 @@ class ClientServer:
 async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: LogManager, *, now_ms: int) -> None:
     """Open the partitions' logs, once the metadata is what the quorum has: a replica that it does not know of is renamed away."""
     await quorum.caught_up()
-    log_manager.open(config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), now_ms=now_ms)
+    log_manager.open(
+        config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), directory_id_of=_directory_ids(metadata), now_ms=now_ms
+    )
 
 
 def _topic_ids(metadata: MetadataCache) -> Callable[[str], bytes | None]:
@@ -264,3 +267,13 @@ def _topic_ids(metadata: MetadataCache) -> Callable[[str], bytes | None]:
         return None if topic is None else topic.topic_id
 
     return topic_id_of
+
+
+def _directory_ids(metadata: MetadataCache) -> Callable[[str, int], bytes | None]:
+    def directory_id_of(name: str, index: int) -> bytes | None:
+        topic = metadata.find_topic(name)
+        if topic is None or index >= len(topic.partitions):
+            return None
+        return find_directory(topic.partitions[index], metadata.node_id)
+
+    return directory_id_of

@@ -35,7 +35,6 @@ group.coordinator.threads  Kafka's thread count for the group coordinator
 num.io.threads  Kafka's thread count for requests
 num.network.threads  Kafka's thread count for sockets
 num.recovery.threads.per.data.dir  Kafka's thread count for recovery
-num.replica.alter.log.dirs.threads  Kafka's thread count for moving replicas between log directories
 = requests do not queue: a connection's next one is begun when its turn comes, and max.connections bounds the connections
 queued.max.requests  Kafka's request queue
 = what waits is found by what it waits for, and nothing is left behind to purge
@@ -229,6 +228,7 @@ min.insync.replicas  Replicas that must have a record before acks=all is answere
 node.id  This node's id in the cluster.
 num.partitions  Partitions of a topic that is created without saying how many.
 offset.metadata.max.bytes  Longest metadata text of a committed offset.
+num.replica.alter.log.dirs.threads  How many replicas are copied at a time to other log directories; by default one for each directory.
 num.replica.fetchers  How many fetchers a follower runs for each leader.
 offsets.commit.timeout.ms  Longest wait for a commit to reach its replicas.
 offsets.retention.check.interval.ms  Time between checks for expired offsets.

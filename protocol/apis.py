@@ -24,7 +24,6 @@ class ListenerKind(Enum):
 CLIENT = (ListenerKind.CLIENT,)
 CONTROLLER = (ListenerKind.CONTROLLER,)
 BOTH = CLIENT + CONTROLLER
-NOWHERE: tuple[ListenerKind, ...] = ()  # declared, and not served yet
 
 
 class Api:
@@ -105,7 +104,7 @@ DECLARED: dict[int, Api] = {
         Api(22, "InitProducerId", "init_producer_id", (0, 5), flexible=2),
         Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), flexible=4),
         Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4),
-        Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", (1, 2), flexible=2, listeners=NOWHERE),
+        Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", (1, 2), flexible=2),
         Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 4), flexible=2),
         Api(37, "CreatePartitions", "create_partitions", (0, 3), flexible=2, listeners=BOTH),
         Api(43, "ElectLeaders", "elect_leaders", (0, 2), flexible=2, listeners=BOTH),

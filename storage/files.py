@@ -51,6 +51,7 @@ OFFSET_DIGITS = 20
 _OFFSET_FILE_NAME = re.compile(r"(\d{20})(\..+)")
 _PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
 _DELETED_DIRECTORY = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})-(?:delete|future|stray)")
+_FUTURE_DIRECTORY = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})-future")
 
 
 class TopicPartition(NamedTuple):
@@ -90,6 +91,24 @@ def deleted_directory_name(topic: str, partition: int, unique_hex: str) -> str:
     """
     suffix = f"-{partition}.{unique_hex}{DELETED_DIRECTORY_SUFFIX}"
     return topic[: FILE_NAME_LENGTH_MAX - len(suffix)] + suffix
+
+
+def future_directory_name(topic: str, partition: int, unique_hex: str) -> str:
+    """Returns the name of a copy that is to take the partition's place from another log directory (KIP-113). Nothing is cut: a name
+    above FILE_NAME_LENGTH_MAX is for the caller to refuse (UnifiedLog.logFutureDirName)."""
+    return f"{topic}-{partition}.{unique_hex}{FUTURE_DIRECTORY_SUFFIX}"
+
+
+def stray_directory_name(topic: str, partition: int, unique_hex: str) -> str:
+    """Returns the name of a partition's directory that is set aside, cut as that of a deleted one (LocalLog.logStrayDirName)."""
+    suffix = f"-{partition}.{unique_hex}{STRAY_DIRECTORY_SUFFIX}"
+    return topic[: FILE_NAME_LENGTH_MAX - len(suffix)] + suffix
+
+
+def find_future_partition(directory_name: str) -> TopicPartition | None:
+    """Returns whose copy a directory is that is still being made; None for any other name."""
+    match = _FUTURE_DIRECTORY.fullmatch(directory_name)
+    return TopicPartition(match[1], int(match[2])) if match else None
 
 
 def is_deleted_directory(directory_name: str) -> bool:

@@ -114,10 +114,18 @@ class FlushState:
         self._paths += paths
         self._directory_is_dirty = True
 
+    def note_renamed(self, directory: Path) -> None:
+        """The log's directory has another name."""
+        self._paths = [directory / path.name for path in self._paths]
+
     def forget(self, segments: list[LogSegment]) -> None:
         """These segments were removed, or one became active again."""
         self._rolled = [segment for segment in self._rolled if segment not in segments]
         self._directory_is_dirty = True
+
+    @property
+    def truncations_count(self) -> int:
+        return self._generation
 
     def note_truncation(self) -> None:
         """What is in flight says nothing any more about the log's end."""

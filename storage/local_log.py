@@ -120,6 +120,12 @@ class LocalLog:
                 segment.change_suffix(SWAP_SUFFIX, "")
         return True
 
+    def note_renamed(self, directory: Path) -> None:
+        """The directory has another name; the segments' own paths are the caller's."""
+        self.directory = directory
+        self.deletions.note_renamed(directory)
+        self.flushes.note_renamed(directory)
+
     def abandon(self) -> None:
         """Free every descriptor without writing."""
         self.segments.abandon()

@@ -172,6 +172,11 @@ class Log:
         count = sum(header.records_count for header in headers)
         return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start_offset, count, size_bytes, False, True)
 
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """End at `offset`, without a record between: compaction has removed the last ones of the log that this one copies."""
+        self.roll(now_ms, offset)
+        self._end_append(offset, now_ms)
+
     # -- read ------------------------------------------------------------------------------------------------------
 
     def read(self, start_offset: int, *, max_bytes: int, end_offset: int, minimum_one_batch: bool = False) -> LogRead:
@@ -282,6 +287,11 @@ class Log:
         self.producers.truncate_fully_and_start_at(offset)
         self._cut_state(offset, offset if log_start_offset is None else log_start_offset, now_ms)
 
+    @property
+    def truncations_count(self) -> int:
+        """How often its end was cut since it was opened."""
+        return self._flushes.truncations_count
+
     # -- rolling and retention -------------------------------------------------------------------------------------
 
     def maybe_roll(self, now_ms: int) -> bool:
@@ -372,6 +382,13 @@ class Log:
     def note_created(self) -> None:
         """The directory is new: its first flush makes its own entry and partition.metadata durable too."""
         self._flushes.note_paths([self.directory / PARTITION_METADATA])
+
+    def note_renamed(self, directory: Path) -> None:
+        """The directory has another name in the same log directory (storage/relocation.py, which renames the segments' paths too)."""
+        self.directory = self.producers.directory = directory
+        self.leader_epochs.path = directory / LEADER_EPOCH_CHECKPOINT
+        self._local.note_renamed(directory)
+        self.note_created()
 
     def write_state(self) -> None:
         """Write what a clean stop leaves beside the batches: indexes, the producers' snapshot, epochs. No fsync of its own

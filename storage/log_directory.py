@@ -17,12 +17,12 @@ from storage.checkpoint import read_offset_checkpoint, write_offset_checkpoint
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, StorageError, storage_errors
 from storage.files import (
-    FUTURE_DIRECTORY_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     STRAY_DIRECTORY_SUFFIX,
     TopicPartition,
+    find_future_partition,
     find_topic_partition,
     is_deleted_directory,
     lock_directory,
@@ -54,9 +54,11 @@ class VolumeSpace(NamedTuple):
 
 
 class DirectoryListing(NamedTuple):
-    """The directories found inside: partitions, and partitions whose deletion a stop interrupted."""
+    """The directories found inside: partitions, copies of partitions that are to move here, and partitions whose deletion a stop
+    interrupted."""
 
     partitions: dict[TopicPartition, Path]
+    futures: list[tuple[TopicPartition, Path]]
     deleted: list[Path]
 
 
@@ -297,6 +299,7 @@ class LogDirectory:
     def list(self) -> DirectoryListing:
         """Partitions by name. What is no partition is left alone."""
         partitions: dict[TopicPartition, Path] = {}
+        futures: list[tuple[TopicPartition, Path]] = []
         deleted: list[Path] = []
         with storage_errors("list", self.path):
             entries = self._disk.scan(self.path)
@@ -306,12 +309,16 @@ class LogDirectory:
             if is_deleted_directory(name):
                 deleted.append(self.path / name)
                 continue
+            future = find_future_partition(name)
+            if future is not None:
+                futures.append((future, self.path / name))
+                continue
             found = find_topic_partition(name)
             if found is not None and found.topic != CLUSTER_METADATA_TOPIC:
                 partitions[found] = self.path / name
-            elif found is None and not name.endswith((STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)):
+            elif found is None and not name.endswith(STRAY_DIRECTORY_SUFFIX):
                 logger.warning("%s is no partition's directory and is left alone", self.path / name)
-        return DirectoryListing(dict(sorted(partitions.items())), deleted)
+        return DirectoryListing(dict(sorted(partitions.items())), sorted(futures), deleted)
 
 
 def check_identities(directories: list[LogDirectory]) -> None:

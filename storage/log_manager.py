@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -21,33 +20,29 @@ from protocol.uuids import uuid_to_text
 from storage import retention
 from storage.deleted_directories import DeletedDirectories
 from storage.disk import SYSTEM_DISK, Disk
-from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, is_descriptor_shortage, storage_errors
+from storage.errors import DirectoryInUseError, StorageError, is_descriptor_shortage
 from storage.files import (
-    PARTITION_METADATA,
-    STRAY_DIRECTORY_SUFFIX,
-    TopicPartition,
-    delete_if_exists,
     delete_tree,
     deleted_directory_name,
     partition_directory_name,
 )
+from storage.future_logs import FutureLogs
 from storage.log import Log
 from storage.log_directory import Checkpoints, CheckpointWork, Departure, LogDirectory, RemovalWork, check_identities
+from storage.log_opener import LogOpener
 from storage.log_segments import OpenSegments
-from storage.meta_properties import NO_BROKER_EPOCH, read_partition_metadata, write_partition_metadata
+from storage.meta_properties import NO_BROKER_EPOCH
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS
+from storage.startup import NO_TOPIC_ID, DirectoryIdOf, Startup, TopicIdOf
 
 logger = logging.getLogger("barnabas.storage")
 
 
-DELETE_AT_ONCE = 0
 CLOSED_PIECE_LOGS = 50  # closed between two yields, 20 µs each
 LEAVING_PIECE_LOGS = 1_000
 CHECKPOINT_PIECE_LOGS = 500  # whose offsets are read between two yields, 1 to 2 µs each
 DELETION_PIECE_LOGS = 5_000  # asked for renamed files between two yields, 0.1 µs each
 OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their three descriptors
-NO_TOPIC_ID = bytes(16)
-_HEX_BITS = 128
 
 
 class _LeavingLog(NamedTuple):
@@ -88,13 +83,17 @@ class LogManager:
     ) -> None:
         self.directories = [LogDirectory(Path(log_dir), disk) for log_dir in log_dirs]
         self._disk = disk
-        self._random = random_source
-        self._producer_id_expiration_ms = producer_id_expiration_ms
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], Log] = {}
         self._leaving: dict[tuple[str, int], _LeavingLog] = {}
         self._deleted: list[DeletedDirectories] = []
-        self._open_segments = OpenSegments(open_segments_max)
+        self._opener = LogOpener(
+            random_source=random_source,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            open_segments=OpenSegments(open_segments_max),
+            disk=disk,
+        )
+        self.futures = FutureLogs(self._opener, self.directories, self._logs)
 
     @property
     def clean_shutdown_epoch(self) -> int:
@@ -138,16 +137,30 @@ class LogManager:
         *,
         config_of: Callable[[str], LogConfig],
         now_ms: int,
-        topic_id_of: Callable[[str], bytes | None] | None = None,
+        topic_id_of: TopicIdOf | None = None,
+        directory_id_of: DirectoryIdOf | None = None,
     ) -> None:
         """Open every log, recovering those of directories that were not stopped cleanly.
 
         With `topic_id_of`, the cluster's view (None for a topic that does not exist), logs of other topic ids are set aside as
-        stray. A directory that fails, or holds a partition that another one has too, goes offline with its logs."""
+        stray. `directory_id_of` tells in which directory the cluster believes this broker's replica to be. A directory that fails, or
+        holds a partition that another one has too, goes offline with its logs, but for what a move has left (storage/startup.py)."""
         self.lock()
+        startup = Startup(
+            self._opener, self.directories, self._logs, self.futures, self._deleted,
+            config_of=config_of, topic_id_of=topic_id_of, directory_id_of=directory_id_of, now_ms=now_ms,
+        )  # fmt: skip
+        self._each_online(startup.open_directory)
+        self._each_online(startup.settle_twins)
+        is_whole = len(self.online_directories) == len(self.directories)
+        self._each_online(lambda directory: startup.promote_futures(directory, is_whole=is_whole))
+        for work in self.futures.leaving():
+            self.removed(work)
+
+    def _each_online(self, open_one: Callable[[LogDirectory], None]) -> None:
         for directory in self.online_directories:
             try:
-                self._open_directory(directory, config_of, topic_id_of, now_ms)
+                open_one(directory)
             except StorageError as error:
                 if is_descriptor_shortage(error):
                     raise  # no disk is at fault
@@ -167,6 +180,7 @@ class LogManager:
             if log.directory.parent == path:
                 del self._logs[key]
                 log.abandon()
+        self.futures.forget_directory(path)
         if self._on_directory_failure is not None:
             self._on_directory_failure(path, error)
 
@@ -179,20 +193,29 @@ class LogManager:
         found = next((each.meta for each in self.directories if each.meta is not None and str(each.path) == log_dir), None)
         return None if found is None else found.directory_id
 
+    def find_directory(self, path: str) -> LogDirectory | None:
+        """The log directory at that absolute path, online or not."""
+        return next((each for each in self.directories if str(each.path.absolute()) == path), None)
+
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def find_log(self, topic: str, partition: int) -> Log | None:
         return self._logs.get((topic, partition))
 
     def logs(self) -> list[Log]:
+        """The partitions' own logs."""
         return list(self._logs.values())
+
+    def all_logs(self) -> list[Log]:
+        """Those, copies that are being made elsewhere, and logs that a copy has just replaced."""
+        return [*self._logs.values(), *self.futures]
 
     def create_log(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int, directory_id: bytes | None = None
     ) -> Log:
-        """The partition's log, made if it is not there, in the directory of that id or, if none that is online has it, in the one with
-        the fewest logs. StorageError when no disk takes it, and when the log that is there is another topic's of that name: its records
-        are not this topic's.
+        """The partition's log, made if it is not there, in the directory that was wanted for it, in that of that id or, if none that is
+        online has it, in the one with the fewest logs. StorageError when no disk takes it, and when the log that is there is another
+        topic's of that name: its records are not this topic's.
 
         No checkpoint names it: entries go with their logs. While a log of that name `is_leaving`, this blocks until it has left."""
         found = self.find_log(topic, partition)
@@ -201,32 +224,18 @@ class LogManager:
                 known, asked = uuid_to_text(found.topic_id), uuid_to_text(topic_id)
                 raise StorageError(f"{found.directory} is of topic id {known}, not {asked}", path=found.directory)
             return found
-        if (leaving := self._leaving.get((topic, partition))) is not None:
-            self._remove_now([leaving.work])
-        directory = self._directory_for_new_log(directory_id)
+        key = topic, partition
+        works = [leaving.work] if (leaving := self._leaving.get(key)) is not None else []
+        if self.futures.is_leaving(key):
+            works += [*self.futures.retire(*key), *self.futures.leaving()]
+        self._remove_now(works)
+        directory = self.futures.take_preferred(key) or self._directory_for_new_log(directory_id)
         path = directory.path / partition_directory_name(topic, partition)
         try:
-            with storage_errors("create", path), suppress(FileExistsError):
-                self._disk.mkdir(path)
-            # Bound to its topic before the first batch; durable with the log's first flush.
-            write_partition_metadata(path, topic_id, fsync=False, disk=self._disk)
-            log = Log.open(
-                path,
-                topic,
-                partition,
-                topic_id,
-                config,
-                now_ms=now_ms,
-                random_below=self._random.randrange,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-                open_segments=self._open_segments,
-                disk=self._disk,
-            )
+            log = self._logs[key] = self._opener.create(path, topic, partition, topic_id, config, now_ms)
         except StorageError as error:
             self.mark_offline(directory.path, error)
             raise
-        log.note_created()
-        self._logs[topic, partition] = log
         return log
 
     def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
@@ -234,10 +243,12 @@ class LogManager:
         out of the way: run it off the loop, then hand it to `removed_in_pieces`. The files go after file.delete.delay.ms.
 
         Yields after each piece of a millisecond. From the first on until it returns, the caller asks for no log of these names."""
+        beside: list[RemovalWork] = []
         works: dict[str, RemovalWork] = {}  # they grow with each log that is closed: nothing is left to do for thousands at the end
         for count, key in enumerate(partitions, 1):
             if count % CLOSED_PIECE_LOGS == 0:
                 yield
+            beside += self.futures.remove(*key)
             log = self._logs.pop(key, None)
             if log is None:
                 continue
@@ -246,17 +257,17 @@ class LogManager:
             if work is None:
                 (directory,) = (each for each in self.directories if str(each.path) == log.log_dir)
                 work = works[log.log_dir] = directory.take_removal([])
-            new_name = deleted_directory_name(*key, self._draw_hex())
+            new_name = deleted_directory_name(*key, self._opener.draw_hex())
             work.departures.append(Departure(key, log.directory, log.directory.parent / new_name))
             self._leaving[key] = _LeavingLog(work, new_name, log.config.file_delete_delay_ms)
         online = [directory for directory in self.online_directories if str(directory.path) in works]  # one may have failed meanwhile
         for directory in online:
             directory.date_removal(works[str(directory.path)])
-        return [works[str(directory.path)] for directory in online]
+        return [*(works[str(directory.path)] for directory in online), *beside]
 
     def is_leaving(self, topic: str, partition: int) -> bool:
         """Whether a deleted log of that name still blocks a new one."""
-        return (topic, partition) in self._leaving
+        return (topic, partition) in self._leaving or self.futures.is_leaving((topic, partition))
 
     def removed(self, work: RemovalWork) -> None:
         """`removed_in_pieces` at once, for few directories."""
@@ -265,6 +276,9 @@ class LogManager:
     def removed_in_pieces(self, work: RemovalWork) -> Generator[None, None, None]:
         """`work` ran: its directories wait for their delay, and their names are free, one after the other. Yields after each piece of a
         millisecond. A second call does nothing."""
+        if self.futures.has_handed_out(work):
+            self._deleted += self.futures.removed(work)
+            return
         names: dict[int, list[str]] = {}  # by their delays
         for count, departure in enumerate(work.departures, 1):
             leaving = self._leaving.get(departure.key)
@@ -276,7 +290,7 @@ class LogManager:
         self._deleted += [DeletedDirectories.of(work.path, named, delay_ms) for delay_ms, named in names.items()]
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        for log in self._logs.values():
+        for log in self.all_logs():
             if log.topic == topic:
                 log.update_config(config)
 
@@ -293,12 +307,12 @@ class LogManager:
             return 0
 
     def remove_expired_producers(self, now_ms: int) -> int:
-        return sum(log.producers.remove_expired(now_ms) for log in self._logs.values())
+        return sum(log.producers.remove_expired(now_ms) for log in self.all_logs())
 
     def take_due_deletions_in_pieces(self, now_ms: int) -> Generator[None, None, DeletionWork | None]:
         """What may be removed now, to be run off the loop; None when there is nothing. Yields after each piece of a millisecond."""
         files: list[retention.PendingDeletion] = []
-        for count, log in enumerate(self.logs(), 1):
+        for count, log in enumerate(self.all_logs(), 1):
             if log.deletions.is_any:
                 files += log.deletions.take_due(now_ms)
             if count % DELETION_PIECE_LOGS == 0:
@@ -321,6 +335,8 @@ class LogManager:
         A log's offsets are read together, those of other logs perhaps later. What is taken as a whole meanwhile, after a truncation, is
         newer than this, which is then not written any more."""
         works = {str(directory.path): directory.take_checkpoint() for directory in self.online_directories}
+        for log in self.futures:
+            _note_offsets(works[log.log_dir].checkpoints, log)
         for count, log in enumerate(self.logs(), 1):
             if self._logs.get((log.topic, log.partition)) is log:  # it was not deleted, nor lost with its directory, meanwhile
                 _note_offsets(works[log.log_dir].checkpoints, log)
@@ -333,7 +349,7 @@ class LogManager:
 
     def close_clean(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write checkpoints and the clean-stop marker, unlock; blocks."""
-        self._remove_now({leaving.work for leaving in self._leaving.values()})
+        self._remove_now([*{leaving.work for leaving in self._leaving.values()}, *self.futures.leaving()])
         for directory in self.online_directories:
             try:
                 self._close_directory(directory, broker_epoch)
@@ -341,68 +357,6 @@ class LogManager:
                 logger.error("log directory %s was not closed cleanly: %s", directory.path, error)
         self._logs.clear()
         self.unlock()
-
-    def _open_directory(
-        self,
-        directory: LogDirectory,
-        config_of: Callable[[str], LogConfig],
-        topic_id_of: Callable[[str], bytes | None] | None,
-        now_ms: int,
-    ) -> None:
-        directory.begin()
-        listing = directory.list()
-        if listing.deleted:
-            self._deleted.append(DeletedDirectories.of(directory.path, (path.name for path in listing.deleted), DELETE_AT_ONCE))
-        known_ids: dict[TopicPartition, bytes | None] = {}
-        found_ids: dict[TopicPartition, bytes | None] = {}
-        strays: list[Departure] = []
-        for key, path in listing.partitions.items():
-            known_id = topic_id_of(key.topic) if topic_id_of is not None else None
-            topic_id = _read_topic_id(path, self._disk)
-            if topic_id_of is not None and (known_id is None or topic_id not in (None, known_id)):
-                stray = path.with_name(f"{path.name}.{self._draw_hex()}{STRAY_DIRECTORY_SUFFIX}")
-                logger.warning("%s belongs to no topic of this cluster: set aside as %s", path, stray.name)
-                strays.append(Departure(key, path, stray))
-            else:
-                known_ids[key], found_ids[key] = known_id, topic_id
-        orphans = directory.find_orphans(found_ids)
-        if strays or orphans:
-            directory.take_removal(strays, orphans).run()
-        for key, topic_id in found_ids.items():
-            path, known_id = listing.partitions[key], known_ids[key]
-            if topic_id is None and known_id is not None:
-                delete_if_exists(path / PARTITION_METADATA, self._disk)
-                write_partition_metadata(path, known_id, disk=self._disk)
-            other = self._logs.get(key)
-            if other is not None:
-                raise StorageError(f"{key.topic}-{key.partition} is in {other.directory.parent} and in {directory.path}", path=path)
-            log_id = topic_id or known_id or NO_TOPIC_ID
-            self._logs[key] = self._open_log(directory, key, path, log_id, config_of(key.topic), now_ms)
-
-    def _open_log(self, directory: LogDirectory, key: TopicPartition, path: Path, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        checkpoints = directory.checkpoints
-        log = Log.open(
-            path,
-            key.topic,
-            key.partition,
-            topic_id,
-            config,
-            now_ms=now_ms,
-            log_start_offset=checkpoints.log_start_offsets.get(key, 0),
-            recovery_point=checkpoints.recovery_points.get(key, 0),
-            was_clean_stop=directory.was_clean_stop,
-            random_below=self._random.randrange,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-            open_segments=self._open_segments,
-            disk=self._disk,
-        )
-        if config.flush_messages == 1 and log.has_unflushed:
-            # What an unclean stop left was acknowledged as durable, most of it. Were it not so from the start, its leader's high watermark
-            # would be behind: consumers would miss records they had seen, and coordinators commits they had answered.
-            log.flush()
-        high_watermark = checkpoints.high_watermarks.get(key, 0)
-        log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
-        return log
 
     def _remove_now(self, works: Iterable[RemovalWork]) -> None:
         for work in works:
@@ -426,7 +380,7 @@ class LogManager:
         return min(online, key=lambda directory: counts[str(directory.path)])
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        return [log for log in self._logs.values() if log.log_dir == str(directory.path)]
+        return [log for log in self.all_logs() if log.log_dir == str(directory.path)]
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self._logs_in(directory)
@@ -452,9 +406,6 @@ class LogManager:
         checkpoint.run()
         directory.end(broker_epoch)
 
-    def _draw_hex(self) -> str:
-        return f"{self._random.getrandbits(_HEX_BITS):032x}"
-
 
 def _note_offsets(checkpoints: Checkpoints, log: Log) -> None:
     key = log.topic, log.partition  # a plain pair: with 10,000 logs names of tuples cost milliseconds
@@ -462,12 +413,3 @@ def _note_offsets(checkpoints: Checkpoints, log: Log) -> None:
     checkpoints.high_watermarks[key] = log.high_watermark
     if log.log_start_offset > log.segments.first.base_offset:
         checkpoints.log_start_offsets[key] = log.log_start_offset
-
-
-def _read_topic_id(path: Path, disk: Disk) -> bytes | None:
-    """The id in partition.metadata; None when it is missing or, after a power cut, empty."""
-    try:
-        return read_partition_metadata(path, disk)
-    except CorruptFileError as error:
-        logger.warning("ignored: %s", error)
-        return None

@@ -83,6 +83,10 @@ class DelayedDeletions:
         """Whether files wait, due or not."""
         return bool(self._pending)
 
+    def note_renamed(self, directory: Path) -> None:
+        """The log's directory has another name."""
+        self._pending = [PendingDeletion(due_ms, tuple(directory / path.name for path in paths)) for due_ms, paths in self._pending]
+
     def take_due(self, now_ms: int) -> list[PendingDeletion]:
         due = [deletion for deletion in self._pending if deletion.due_ms <= now_ms]
         self._pending = [deletion for deletion in self._pending if deletion.due_ms > now_ms]

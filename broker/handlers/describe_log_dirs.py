@@ -3,6 +3,7 @@
 Behaviour:
 - Every log directory of this broker, by its absolute path, in the order of log.dirs: the replicas in it that are asked for (null: all),
   each with the bytes of its segments.
+- A replica that moves to another directory is in both: its copy is a future replica, whose lag is how far its end is behind.
 - The lag of a replica: how far its end is behind its high watermark, 0 but for a short time after a truncation; -1 while the replica is
   not served.
 - A directory that is offline is KAFKA_STORAGE_ERROR, without replicas.
@@ -76,7 +77,7 @@ def _asked(log_manager: LogManager, request: DescribeLogDirsRequest) -> Generato
     pace = Pace()
     for topic in request.topics:
         for index in topic.partitions:
-            if log_manager.find_log(topic.topic, index) is not None:
+            if log_manager.find_log(topic.topic, index) is not None or log_manager.futures.find(topic.topic, index) is not None:
                 asked.add((topic.topic, index))
             if pace.is_due():
                 yield
@@ -96,16 +97,21 @@ def _describe_logs(
             continue
         if log_manager.find_log(log.topic, log.partition) is not log:
             continue  # deleted, or lost with its directory, meanwhile
-        topics = found.setdefault(log.log_dir, {})
-        topic = topics.get(log.topic)
-        if topic is None:
-            topic = topics[log.topic] = DescribeLogDirsTopic(name=log.topic, partitions=[])
-        topic.partitions.append(
-            DescribeLogDirsPartition(
-                partition_index=log.partition, partition_size=log.size_bytes, offset_lag=_lag(replica_manager, log), is_future_key=False
-            )
-        )
+        _add(found, log, _lag(replica_manager, log), is_future=False)
+    for log in log_manager.futures.futures():
+        if asked is None or (log.topic, log.partition) in asked:
+            _add(found, log, _future_lag(replica_manager, log), is_future=True)
     return found
+
+
+def _add(found: dict[str, Topics], log: Log, lag: int, *, is_future: bool) -> None:
+    topics = found.setdefault(log.log_dir, {})
+    topic = topics.get(log.topic)
+    if topic is None:
+        topic = topics[log.topic] = DescribeLogDirsTopic(name=log.topic, partitions=[])
+    topic.partitions.append(
+        DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future)
+    )
 
 
 def _lag(replica_manager: ReplicaManager, log: Log) -> int:
@@ -113,6 +119,13 @@ def _lag(replica_manager: ReplicaManager, log: Log) -> int:
     if partition is None or partition.is_offline:
         return UNKNOWN_LAG
     return max(log.high_watermark - log.log_end_offset, 0)
+
+
+def _future_lag(replica_manager: ReplicaManager, future: Log) -> int:
+    partition = replica_manager.find_partition(future.topic, future.partition)
+    if partition is None or partition.is_offline:
+        return UNKNOWN_LAG
+    return partition.log.log_end_offset - future.log_end_offset
 
 
 def _result(directory: LogDirectory, topics: Topics, space: VolumeSpace | StorageError | None) -> DescribeLogDirsResult:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.blocking import BlockingResult, RunBlocking
 from storage.errors import StorageError
@@ -22,11 +22,20 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
     from storage.flush import FlushWork
+    from storage.log import Log
 
 ROUND_PARTITIONS_MAX = 200
 """Partitions of one round: a millisecond of the loop at its begin and two at its end, which is in one turn with the next one's begin."""
 
 SYNC_FILES_MAX = 4  # dirty files of one round up to which fdatasync each is cheaper than one syncfs
+
+
+class _LogFlush(NamedTuple):
+    """A partition of a round, and the log that it had at the round's begin."""
+
+    partition: Partition
+    log: Log
+    work: FlushWork
 
 
 class _Waiter:
@@ -51,6 +60,7 @@ class GroupCommitter:
         on_failure: Callable[[Path, StorageError], None],
     ) -> None:
         self.log_dir = log_dir
+        self._log_dir_name = str(log_dir)
         self.round_count = 0
         self._run_blocking = run_blocking
         self._on_flushed = on_flushed
@@ -86,7 +96,7 @@ class GroupCommitter:
             return
         self._is_running = True
         self.round_count += 1
-        future = self._run_blocking(run_flushes, self.log_dir, [work for _, work in works])
+        future = self._run_blocking(run_flushes, self.log_dir, [work for _, _, work in works])
         future.add_done_callback(lambda done: self._end_round(works, done))
 
     def _take_dirty(self) -> dict[Partition, None]:
@@ -101,20 +111,22 @@ class GroupCommitter:
         self._waiting = [waiter for waiter in self._waiting if waiter.partitions_count > 0]
         return dirty
 
-    def _take_works(self, dirty: dict[Partition, None]) -> list[tuple[Partition, FlushWork]]:
-        works: list[tuple[Partition, FlushWork]] = []
+    def _take_works(self, dirty: dict[Partition, None]) -> list[_LogFlush]:
+        works: list[_LogFlush] = []
         try:
             for partition in dirty:
-                if not (self._is_failed or partition.is_deleted or partition.is_offline):
-                    work = partition.log.take_flush()
-                    if work is not None:
-                        works.append((partition, work))
+                log = partition.log
+                if self._is_failed or partition.is_deleted or partition.is_offline or log.log_dir != self._log_dir_name:
+                    continue  # the last: it has moved to another directory, whose committer was asked then
+                work = log.take_flush()
+                if work is not None:
+                    works.append(_LogFlush(partition, log, work))
         except StorageError as error:
             self._fail(works, error)
             return []
         return works
 
-    def _end_round(self, works: list[tuple[Partition, FlushWork]], done: BlockingResult) -> None:
+    def _end_round(self, works: list[_LogFlush], done: BlockingResult) -> None:
         self._is_running = False
         try:
             done.result()
@@ -123,11 +135,11 @@ class GroupCommitter:
             self._finish_round()
             return
         flushed: list[Partition] = []
-        for partition, work in works:
-            if partition.is_deleted or partition.is_offline:
-                work.release()  # its log was given up while the round ran
+        for partition, log, work in works:
+            if partition.is_deleted or partition.is_offline or partition.log is not log:
+                work.release()  # its log was given up, or replaced, while the round ran
             else:
-                partition.log.flushed(work)
+                log.flushed(work)
                 flushed.append(partition)
         self._finish_round(flushed)
 
@@ -139,9 +151,9 @@ class GroupCommitter:
         for callback in callbacks:
             callback()
 
-    def _fail(self, works: list[tuple[Partition, FlushWork]], error: StorageError) -> None:
+    def _fail(self, works: list[_LogFlush], error: StorageError) -> None:
         self._is_failed = True
-        for _, work in works:
+        for _, _, work in works:
             work.release()
         self._on_failure(self.log_dir, error)
 

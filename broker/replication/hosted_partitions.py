@@ -98,7 +98,7 @@ class HostedPartitions:
                 return None
             if self._on_misplaced is not None and known is not None:
                 directory_id = self._log_manager.find_directory_id(partition.log.log_dir)
-                if directory_id is not None and directory_id != known:
+                if directory_id is not None and directory_id != known and not self._is_on_its_way(partition, known):
                     self._on_misplaced(topic.topic_id, index, directory_id)
             if image.leader == self.node_id:
                 partition.make_leader(image, now_ms=self._clock.monotonic_ms())
@@ -116,6 +116,11 @@ class HostedPartitions:
                 self._on_disk_failure(opened.log.directory.parent, error)
                 opened.mark_offline()
             return None
+
+    def _is_on_its_way(self, partition: Partition, directory_id: bytes) -> bool:
+        """Whether the partition moves to that directory: the metadata are told before its copy takes over (KIP-858)."""
+        future = self._log_manager.futures.find(partition.topic, partition.partition)
+        return future is not None and self._log_manager.find_directory_id(future.log_dir) == directory_id
 
     def take(self, partition: Partition) -> None:
         """It is hosted no more."""

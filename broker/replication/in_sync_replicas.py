@@ -71,6 +71,10 @@ class InSyncReplicas:
         self._log = partition_log
         self._facts = facts
 
+    def replace_log(self, partition_log: Log) -> None:
+        """As Partition.replace_log."""
+        self._log = partition_log
+
     # -- metadata ----------------------------------------------------------------------------------------------------
 
     def lead(self, image: PartitionImage, *, is_new_leader: bool, now_ms: int) -> None:

@@ -66,7 +66,7 @@ class MetadataFollower:
             log_manager,
             run_blocking,
             on_closed=self._note_closed,
-            on_left=self._make_new_later,
+            on_left=self.make_new_later,
             on_failure=on_removal_failure,
             on_busy=on_busy,
         )
@@ -105,7 +105,7 @@ class MetadataFollower:
         hosted.is_loading = hosted.is_loading and not delta.changed_partitions
         for partition in changed:
             self._waiting.wake(partition)
-        self._make_new_later()
+        self.make_new_later()
 
     def end_loading(self) -> None:
         """All partitions that were there before this start have come: later ones are new."""
@@ -133,7 +133,8 @@ class MetadataFollower:
         """The partitions that wait, but for those that a deleted one of their name is in the way of: its end brings them on."""
         return (key for key in self._new if not self._removals.is_leaving(*key))
 
-    def _make_new_later(self) -> None:
+    def make_new_later(self) -> None:
+        """Go on with the partitions that wait: a directory may be out of their way."""
         if not self._making.is_waiting and next(self._can_be_made(), None) is not None:
             self._making.resume()
 

@@ -185,6 +185,13 @@ class Partition:
             self._environment.fetchers.remove(self)
         self.role = role
 
+    def replace_log(self, log: Log) -> None:
+        """From here on it is over `log`, a copy in another log directory that has all that the present one has. The caller then asks for a
+        flush and wakes the requests that wait for it: they may have waited for the present one's."""
+        assert log.log_end_offset == self.log.log_end_offset and log.high_watermark >= self.log.high_watermark
+        self.log = log
+        self.in_sync.replace_log(log)
+
     def mark_offline(self) -> None:
         """Its log directory failed. The caller wakes the requests that wait for it."""
         self._take_role(OFFLINE)

@@ -8,6 +8,7 @@ LogDirectories. Everything here runs on the loop and to its end, without an awai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from broker.replication.delayed_fetch import DelayedFetch, OnFetched
     from broker.replication.delayed_produce import DelayedProduce, OnAppended
+    from broker.replication.directory_moves import DirectoryMoves
     from broker.replication.fetch_data import FetchParams, FetchTarget
     from broker.replication.partition import Partition
+    from broker.replication.replica_move import AssignDirectory
     from broker.replication.replica_selector import RackAwareReplicaSelector
     from config.server import ServerConfig
     from storage.errors import StorageError
@@ -47,7 +50,7 @@ class ReplicaManager:
     `fetchers` learn which partitions follow which leader.
     `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop.
     `on_log_dir_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline.
-    `on_misplaced`: as HostedPartitions.
+    `assign_directory` tells the controller in which log directory a replica is (BrokerLifecycle.assign_directory).
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class ReplicaManager:
         fetchers: FetcherControl | None = None,
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
         on_append_bug: Callable[[], None] | None = None,
-        on_misplaced: Callable[[bytes, int, bytes], None] | None = None,
+        assign_directory: AssignDirectory | None = None,
         on_busy: OnBusy = ignore_busy,
     ) -> None:
         self.node_id = node_id
@@ -89,9 +92,10 @@ class ReplicaManager:
             make_on_demand=lambda topic, partition: self._follower.make_on_demand(topic, partition),
             on_disk_failure=self.fail_log_dir,
             on_flush_due=lambda partition: self.request_flush((partition,)),
-            on_misplaced=on_misplaced,
+            on_misplaced=assign_directory,
         )
-        self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, on_log_dir_failure)
+        self._on_log_dir_failure = on_log_dir_failure
+        self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, self._lose_log_dir)
         self._follower = MetadataFollower(
             hosted,
             waiting,
@@ -107,6 +111,21 @@ class ReplicaManager:
         self._isr_expiration: IsrExpiration | None = None
         if alter_isr is not None:
             self._isr_expiration = IsrExpiration(hosted, clock, replica_lag_time_max_ms=config.replica_lag_time_max_ms)
+        self._moves: DirectoryMoves | None = None
+        self._make_moves = partial(
+            _make_moves,
+            hosted,
+            waiting,
+            self._log_directories,
+            self._follower,
+            config=config,
+            clock=clock,
+            log_manager=log_manager,
+            run_blocking=run_blocking,
+            assign_directory=assign_directory,
+            on_busy=on_busy,
+        )
+        self._log_manager = log_manager
         self.reader = FetchReader(hosted, waiting, self._log_directories, clock, _make_selector(config, metadata))
 
     # -- the partitions ----------------------------------------------------------------------------------------------
@@ -154,16 +173,22 @@ class ReplicaManager:
     def apply(self, delta: MetadataDelta) -> None:
         """As MetadataFollower.apply."""
         self._follower.apply(delta)
+        if self._moves is not None:
+            self._moves.drop_ended()
 
     def end_loading(self) -> None:
         """All partitions that were there before this start have come: later ones are new."""
         self._follower.end_loading()
         if self._isr_expiration is not None:
             self._isr_expiration.start()
+        if futures := self._log_manager.futures.futures():
+            self.moves.resume(futures)
 
     def stop(self) -> None:
         """Make no more partitions: those that still wait are made at the next start. Propose no more changes of ISRs."""
         self._follower.stop()
+        if self._moves is not None:
+            self._moves.stop()
         if self._isr_expiration is not None:
             self._isr_expiration.stop()
 
@@ -177,6 +202,18 @@ class ReplicaManager:
 
     # -- disks -------------------------------------------------------------------------------------------------------
 
+    @property
+    def moves(self) -> DirectoryMoves:
+        """The replicas that move between log directories."""
+        if self._moves is None:
+            self._moves = self._make_moves()
+        return self._moves
+
+    @property
+    def moves_lag_max(self) -> int:
+        """How far the copy that lacks most is behind, of those that are made in other log directories."""
+        return 0 if self._moves is None else self._moves.lag_max
+
     def request_flush(self, partitions: Iterable[Partition]) -> None:
         """As LogDirectories.request_flush."""
         self._log_directories.request_flush(partitions)
@@ -188,6 +225,43 @@ class ReplicaManager:
     def fail_log_dir(self, path: Path | str, error: StorageError) -> None:
         """As LogDirectories.fail."""
         self._log_directories.fail(path, error)
+
+    def _lose_log_dir(self, path: Path, error: StorageError) -> None:
+        if self._on_log_dir_failure is not None:
+            self._on_log_dir_failure(path, error)
+        if self._moves is not None:
+            self._moves.drop_ended()
+
+
+def _make_moves(
+    hosted: HostedPartitions,
+    waiting: WaitingRequests,
+    log_directories: LogDirectories,
+    follower: MetadataFollower,
+    *,
+    config: ServerConfig,
+    clock: Clock,
+    log_manager: LogManager,
+    run_blocking: RunBlocking,
+    assign_directory: AssignDirectory | None,
+    on_busy: OnBusy,
+) -> DirectoryMoves:
+    from broker.replication.copy_throttle import ByteRate  # few brokers have several log directories
+    from broker.replication.directory_moves import DirectoryMoves
+    from broker.replication.replica_move import MoveTools
+
+    tools = MoveTools(
+        clock=clock,
+        log_manager=log_manager,
+        log_directories=log_directories,
+        waiting=waiting,
+        run_blocking=run_blocking,
+        throttle=ByteRate(),
+        on_left=follower.make_new_later,
+        assign_directory=assign_directory,
+    )
+    copies_max = config.num_replica_alter_log_dirs_threads or len(log_manager.directories)
+    return DirectoryMoves(hosted, tools, copies_max=copies_max, on_busy=on_busy)
 
 
 def _make_selector(config: ServerConfig, metadata: MetadataCache) -> RackAwareReplicaSelector | None:

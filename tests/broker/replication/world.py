@@ -41,6 +41,7 @@ from protocol.messages.stored.metadata_records import (
 )
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records
 from storage.errors import StorageError
+from storage.future_logs import FutureLogs
 from storage.log import Log
 from storage.log_directory import RemovalWork
 from storage.log_manager import LogManager
@@ -150,6 +151,14 @@ class SentProposal:
         return self.on_answer(answer, self._clock.monotonic_ms())
 
 
+@stands_for(FutureLogs)
+class NoFutures:
+    """Nothing moves."""
+
+    def futures(self) -> list[Log]:
+        return []
+
+
 @stands_for(LogManager)
 class DirectoryLogs:
     """The part of a LogManager that a ReplicaManager uses, for one directory."""
@@ -159,6 +168,7 @@ class DirectoryLogs:
         self.logs: dict[tuple[str, int], Log] = {}
         self.directories = [directory]
         self.online_directories = [directory]
+        self.futures = NoFutures()
 
     def find_log(self, topic: str, partition: int) -> Log | None:
         return self.logs.get((topic, partition))
@@ -198,6 +208,7 @@ class World:
         self.fetchers = NotedFetchers()
         self.failed_log_dirs: list[Path] = []
         self.misplaced: list[tuple[bytes, int, bytes]] = []
+        self.on_accepted: Callable[[], None] | None = None  # of the last of them
         self.config = ServerConfig(**settings)
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=NODE_ID, config=self.config)
         self.metrics = Metrics()
@@ -213,7 +224,7 @@ class World:
             fetchers=self.fetchers,
             alter_isr=None if is_alone else lambda proposal, on_answer: self.alter_isr(proposal, on_answer),
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
-            on_misplaced=lambda *replica: self.misplaced.append(replica),
+            assign_directory=self._note_assignment,
             on_busy=lambda work, is_busy: self.told_busy.append(is_busy),
         )
         self.metadata.subscribe(self.replica_manager.apply)
@@ -222,6 +233,10 @@ class World:
 
     def _keep_proposal(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         self.proposals.append(SentProposal(proposal, on_answer, self.clock))
+
+    def _note_assignment(self, topic_id: bytes, index: int, directory_id: bytes, on_accepted: Callable[[], None] | None = None) -> None:
+        self.misplaced.append((topic_id, index, directory_id))
+        self.on_accepted = on_accepted
 
     def shrink_isrs(self) -> None:
         """What IsrExpiration does at its intervals, now."""

@@ -1,0 +1,73 @@
+"""AlterReplicaLogDirs (key 34). Serves v1–v2.
+
+Behaviour:
+- Each replica of this broker that is named begins to move to the log directory of that path, or stays if it is there, which ends a move
+  elsewhere. The answer does not wait: DescribeLogDirs shows the copy until it takes over.
+- A partition that is not here is REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION, and will be made in that directory once it comes.
+- LOG_DIR_NOT_FOUND for a path that is none of this broker's log directories; KAFKA_STORAGE_ERROR for one that is offline, for a replica
+  that is, and for every move to begin while any log directory is; INVALID_TOPIC_EXCEPTION if the copy's directory would have too long a
+  name.
+- A partition that is named twice goes where it is named last.
+
+Version notes: v2 is flexible.
+
+Not done: nothing of it; authorization is not here yet.
+
+Source: kafka.server.ReplicaManager.alterReplicaLogDirs (KIP-113).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.pieces import Pace, at_once_or_in_turns
+from broker.services import Handler, Services
+from broker.turns import Work
+from protocol.errors import KafkaError
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+MOVE_COST = 50
+"""Of a move that begins: it makes a directory and a segment, as a new partition does."""
+
+
+def build(services: Services) -> Handler:
+    replica_manager = services.replica_manager
+
+    def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Any:
+        return at_once_or_in_turns(_answer(request))
+
+    def _answer(request: AlterReplicaLogDirsRequest) -> Work:
+        moves = replica_manager.moves
+        answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+        pace = Pace()
+        for (topic, index), path in _wanted(request).items():
+            code = moves.alter(topic, index, path)
+            answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+            if pace.is_due(MOVE_COST):
+                yield
+        return _response(answers)
+
+    return handle
+
+
+def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for topic, index in _wanted(request):
+        answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code))
+    return _response(answers)
+
+
+def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
+    return {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
+
+
+def _response(answers: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=topic, partitions=each) for topic, each in answers.items()]
+    )

@@ -1,0 +1,255 @@
+"""LogCopy: makes a future log, in another log directory, equal to the log of a partition, and keeps it so while that one changes.
+
+It reads what the future log lacks, a chunk at a time: off the loop, but for short ones that are in memory. Batches are appended byte for
+byte, in pieces below a millisecond; epochs, producers and aborted transactions are noted as a follower notes them. When the log was cut
+meanwhile, the future log is cut to where the two have the same epochs. Nothing is asked of the partition's own path: the copy looks at
+offsets whenever it has a turn. Source: kafka.server.ReplicaAlterLogDirsThread, LocalLeaderEndPoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from protocol.records import LOG_OVERHEAD, read_header
+from storage.errors import StorageError
+from storage.file_slice import FileSlice
+from storage.page_cache import ColdRead, not_waiting
+
+if TYPE_CHECKING:
+    from broker.blocking import RunBlocking
+    from broker.clock import Clock
+    from broker.replication.copy_throttle import CopyThrottle
+    from storage.log import Log
+
+READ_BYTES = 1024 * 1024
+"""Of one chunk; a larger batch is read whole."""
+SHORT_BYTES = 64 * 1024
+"""Read on the loop where it is in memory: a thread costs more than the copy."""
+PIECE_BYTES = 256 * 1024
+PIECE_BATCHES = 50
+"""Appended between two looks at the clock: a batch costs 10 µs, 256 KB a third of a millisecond."""
+FLUSH_BYTES = 64 * 1024 * 1024
+"""Appended between two flushes, so that the last one finds little to do and no write has to wait for the kernel's limits."""
+THROTTLE_CHECK_MS = 1_000
+"""The rate may be changed while a copy waits for it."""
+
+_LENGTH_END = LOG_OVERHEAD  # base offset 8, batch length 4
+
+
+class CopyStep(Enum):
+    """What came of one step."""
+
+    MORE = "more"  # there is more to do now
+    WAITING = "waiting"  # `on_ready` is called when there is
+    CAUGHT_UP = "caught up"  # both logs end alike at this moment
+
+
+class LogCopy:
+    """See the module's docstring. `on_ready()` is called on the loop after a step was WAITING. Owner: one ReplicaMove.
+
+    Every method may raise StorageError, whose path says which of the two disks it is, and KafkaError when the source is corrupt."""
+
+    def __init__(
+        self,
+        source: Log,
+        future: Log,
+        *,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        throttle: CopyThrottle,
+        on_ready: Callable[[], None],
+        on_error: Callable[[StorageError], None],
+    ) -> None:
+        self.source = source
+        self.future = future
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._throttle = throttle
+        self._on_ready = on_ready
+        self._on_error = on_error
+        self._is_closed = False
+        self._truncations_count = -1  # the source's, when the two were compared last
+        self._chunk = memoryview(b"")
+        self._position = 0
+        self._unflushed_bytes = 0
+
+    def close(self) -> None:
+        """What a thread still does is thrown away."""
+        self._is_closed = True
+        self._drop_chunk()
+
+    @property
+    def lag(self) -> int:
+        """How far the future log's end is behind."""
+        return self.source.log_end_offset - self.future.log_end_offset
+
+    def step(self) -> CopyStep:
+        """Do a piece of a millisecond."""
+        source, future = self.source, self.future
+        if source.truncations_count != self._truncations_count:
+            self._align()
+        if self._chunk:
+            self._append_piece()
+            return CopyStep.MORE
+        if self._unflushed_bytes >= FLUSH_BYTES:
+            return self.flush()
+        if future.log_end_offset == source.log_end_offset:
+            return CopyStep.CAUGHT_UP
+        delay_ms = self._throttle.delay_ms(self._clock.monotonic_ms())
+        if delay_ms > 0:
+            self._clock.call_later(min(delay_ms, THROTTLE_CHECK_MS), self._ready)
+            return CopyStep.WAITING
+        return self._read()
+
+    def flush(self) -> CopyStep:
+        """Make the future log durable as it is now."""
+        work = self.future.take_flush()
+        self._unflushed_bytes = 0
+        if work is None:
+            return CopyStep.MORE
+
+        def end(done: Any) -> None:
+            error = done.exception()
+            if error is not None or self._is_closed:
+                work.release()
+            else:
+                self.future.flushed(work)
+            self._resume(error, self.future)
+
+        self._run_blocking(work.run).add_done_callback(end)
+        return CopyStep.WAITING
+
+    def take_over_state(self) -> None:
+        """Caught up: take over what no batch tells, so that the future log is as good as the other."""
+        source, future = self.source, self.future
+        future.update_config(source.config)
+        for entry in source.leader_epochs.entries():
+            latest_epoch = future.leader_epochs.latest_epoch
+            if latest_epoch is None or entry.epoch > latest_epoch:
+                future.leader_epochs.assign(entry.epoch, entry.start_offset, fsync=False)  # begun, and nothing was written in it yet
+        self._follow_watermarks()
+
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    def _align(self) -> None:
+        """Cut the future log to what is in both."""
+        source, future = self.source, self.future
+        self._drop_chunk()
+        end_offset = find_common_end(source, future)
+        if self._truncations_count >= 0 and source.log_start_offset < future.log_start_offset:
+            end_offset = source.log_start_offset  # it began anew, before the future log's start
+        if end_offset < future.log_end_offset:
+            future.truncate_to(end_offset, now_ms=self._clock.now_ms())
+        self._truncations_count = source.truncations_count
+
+    def _follow_watermarks(self) -> None:
+        source, future = self.source, self.future
+        future.set_high_watermark(min(source.high_watermark, future.log_end_offset))
+        if future.set_log_start_offset(min(source.log_start_offset, future.high_watermark)):
+            future.delete_old_segments(self._clock.now_ms())
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def _read(self) -> CopyStep:
+        source, future = self.source, self.future
+        offset = max(future.log_end_offset, source.log_start_offset)
+        if offset == source.log_end_offset:  # nothing is left of it
+            future.truncate_fully_and_start_at(offset, now_ms=self._clock.now_ms())
+            return CopyStep.MORE
+        try:
+            with not_waiting:
+                records = source.read(offset, max_bytes=READ_BYTES, end_offset=source.log_end_offset, minimum_one_batch=True).records
+                if isinstance(records, bytes):
+                    future.skip_to(source.log_end_offset, self._clock.now_ms())
+                    return CopyStep.MORE
+                if records.size <= SHORT_BYTES:
+                    try:
+                        self._take_chunk(records.read())
+                        return CopyStep.MORE
+                    finally:
+                        records.release()
+        except ColdRead as cold:
+            self._run_blocking(cold.bring_in).add_done_callback(lambda done: self._resume(done.exception(), source))
+            return CopyStep.WAITING
+        self._read_in_thread(records)
+        return CopyStep.WAITING
+
+    def _read_in_thread(self, records: FileSlice) -> None:
+        truncations_count = self._truncations_count
+
+        def end(done: Any) -> None:
+            records.release()
+            error = done.exception()
+            if self.source.truncations_count != truncations_count:
+                error = None  # read while it was cut
+            elif error is None and not self._is_closed:
+                self._take_chunk(done.result())
+            self._resume(error, self.source)
+
+        self._run_blocking(records.read).add_done_callback(end)
+
+    def _resume(self, error: BaseException | None, log: Log) -> None:
+        if self._is_closed:
+            return
+        if error is None:
+            self._on_ready()
+            return
+        failure = StorageError(str(error), path=log.directory)
+        failure.__cause__ = error
+        self._on_error(failure)
+
+    def _ready(self) -> None:
+        if not self._is_closed:
+            self._on_ready()
+
+    def _take_chunk(self, records: bytes) -> None:
+        self._chunk = memoryview(records)
+        self._position = 0
+        self._throttle.record(len(records), self._clock.monotonic_ms())
+
+    def _drop_chunk(self) -> None:
+        self._chunk = memoryview(b"")
+        self._position = 0
+
+    # -- appending -------------------------------------------------------------------------------------------------
+
+    def _append_piece(self) -> None:
+        source, future, now_ms = self.source, self.future, self._clock.now_ms()
+        start = self._position
+        if start == 0 and future.log_end_offset < source.log_start_offset:
+            # What it has was deleted, or it is new: it begins with the batch that holds the log's start.
+            future.truncate_fully_and_start_at(read_header(self._chunk, 0).base_offset, now_ms=now_ms)
+        end = self._position = find_piece_end(self._chunk, start)
+        future.append_as_follower(self._chunk[start:end], now_ms=now_ms)
+        self._unflushed_bytes += end - start
+        self._follow_watermarks()
+        if end == len(self._chunk):
+            self._drop_chunk()
+
+
+def find_piece_end(chunk: memoryview, start: int) -> int:
+    """The end of the next few of the whole batches in `chunk`, one at least."""
+    end = start
+    for _ in range(PIECE_BATCHES):
+        if end >= len(chunk):
+            break
+        next_end = end + LOG_OVERHEAD + int.from_bytes(chunk[end + 8 : end + _LENGTH_END], "big")
+        if end > start and next_end - start > PIECE_BYTES:
+            break
+        end = next_end
+    return min(end, len(chunk))
+
+
+def find_common_end(source: Log, future: Log) -> int:
+    """Up to where (exclusive) both logs have the same records: as far as their epochs agree (KIP-101), asked from the last one down."""
+    end_offset = min(source.log_end_offset, future.log_end_offset)
+    for entry in reversed(future.leader_epochs.entries()):
+        if entry.start_offset >= end_offset:
+            continue  # nothing of it is left
+        found = source.end_offset_for_epoch(entry.epoch)
+        if found.epoch == entry.epoch:
+            return min(end_offset, found.end_offset)
+        end_offset = entry.start_offset
+    return min(end_offset, future.log_start_offset)

@@ -1,0 +1,167 @@
+"""Replicas that move to another log directory of this broker (KIP-113): the copies, the logs they replaced, the directories wanted.
+
+A copy, the future log, lies in `<topic>-<partition>.<hex>-future` below its target. Once it has all that the current log has, it takes
+its place: the copy's directory is renamed, the tables change, and the replaced log stays until the copy is durable. Killed anywhere in
+between, the next start finds a log that has everything (storage/startup.py).
+A future log's entries in its directory's checkpoints have the partition's name: after the rename they are the log's own.
+Owner: LogManager, which shares its table of logs with this. Source: kafka.log.LogManager's futureLogs, preferredLogDirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from storage.deleted_directories import DeletedDirectories
+from storage.files import deleted_directory_name, future_directory_name, is_deleted_directory, stray_directory_name
+from storage.log import Log
+from storage.log_directory import Departure, LogDirectory, RemovalWork
+from storage.log_opener import LogOpener
+from storage.relocation import Relocation
+
+logger = logging.getLogger("barnabas.storage")
+
+LogKey = tuple[str, int]
+
+PREFERRED_DIRECTORIES_MAX = 10_000
+"""Directories wanted for partitions that are not here; the oldest is forgotten beyond. Any client can name such partitions."""
+
+
+class FutureLogs:
+    """See the module's docstring."""
+
+    def __init__(self, opener: LogOpener, directories: list[LogDirectory], current: dict[LogKey, Log]) -> None:
+        self._opener = opener
+        self._directories = directories
+        self._current = current
+        self._futures: dict[LogKey, Log] = {}
+        self._replaced: dict[LogKey, Log] = {}
+        self._leaving: dict[RemovalWork, int] = {}  # and the delay of the files
+        self._preferred: dict[LogKey, LogDirectory] = {}
+
+    def __iter__(self) -> Iterator[Log]:
+        """Every log in here, those that were replaced too."""
+        return chain(self._futures.values(), self._replaced.values())
+
+    def find(self, topic: str, partition: int) -> Log | None:
+        """The partition's copy, if it is moving."""
+        return self._futures.get((topic, partition))
+
+    def futures(self) -> list[Log]:
+        return list(self._futures.values())
+
+    # -- a move, step by step --------------------------------------------------------------------------------------
+
+    def add(self, log: Log) -> None:
+        """A start has found this copy."""
+        self._futures[log.topic, log.partition] = log
+
+    def create(self, source: Log, directory: LogDirectory, now_ms: int) -> Log:
+        """An empty copy of `source` in another directory. StorageError when its disk fails.
+
+        Blocks if an earlier copy, or a log that one replaced, still leaves."""
+        key = source.topic, source.partition
+        assert key not in self._futures and source.log_dir != str(directory.path), "a partition has one copy, in another directory"
+        for work in (*self.retire(*key), *(work for work in self._leaving if work.departures[0].key == key)):
+            work.run()
+        path = directory.path / future_directory_name(*key, self._opener.draw_hex())
+        log = self._opener.create(path, *key, source.topic_id, source.config, now_ms)
+        self._futures[key] = log
+        self._preferred.pop(key, None)
+        return log
+
+    def relocation_of(self, log: Log) -> Relocation:
+        """What gives this copy the name of the partition's own directory."""
+        return Relocation(log, f"{log.topic}-{log.partition}", self._opener.disk)
+
+    def promote(self, relocation: Relocation) -> None:
+        """The copy takes the place of the current log, if there is one, which `retire` then removes. StorageError when the copy's disk
+        refuses: nothing has changed then."""
+        log = relocation.log
+        key = log.topic, log.partition
+        assert self._futures.get(key) is log and key not in self._replaced
+        relocation.apply()
+        del self._futures[key]
+        source = self._current.get(key)
+        self._current[key] = log
+        if source is not None:
+            self._replaced[key] = source
+
+    def retire(self, topic: str, partition: int, *, is_needed: bool = False) -> list[RemovalWork]:
+        """Close the log that a copy has replaced: the work, if there is any, takes its directory out of the way. Run it off the loop,
+        then hand it to LogManager.removed. The caller has made the copy durable; if it could not, the log `is_needed` still: it is set
+        aside for the operator, never served, for it lacks what was appended since."""
+        replaced = self._replaced.pop((topic, partition), None)
+        return [] if replaced is None else [self.take_removal(replaced, is_stray=is_needed)]
+
+    def remove(self, topic: str, partition: int) -> list[RemovalWork]:
+        """The partition moves no more, or is deleted: as `retire`, for its copy and for what was replaced."""
+        works = self.retire(topic, partition)
+        future = self._futures.pop((topic, partition), None)
+        return works if future is None else [*works, self.take_removal(future)]
+
+    def take_removal(self, log: Log, *, is_stray: bool = False) -> RemovalWork:
+        """Close a log that is in no table any more, to be deleted or set aside."""
+        key = log.topic, log.partition
+        log.abandon()
+        (directory,) = (each for each in self._directories if str(each.path) == log.log_dir)
+        unique_hex = self._opener.draw_hex()
+        name = stray_directory_name(*key, unique_hex) if is_stray else deleted_directory_name(*key, unique_hex)
+        work = directory.take_removal([Departure(key, log.directory, log.directory.with_name(name))])
+        self._leaving[work] = log.config.file_delete_delay_ms
+        return work
+
+    def has_handed_out(self, work: RemovalWork) -> bool:
+        """Whether `work` is one of these, and did not come back yet."""
+        return work in self._leaving
+
+    def removed(self, work: RemovalWork) -> list[DeletedDirectories]:
+        """`work` ran: its directory, which now waits for its delay, unless it is to stay."""
+        delay_ms = self._leaving.pop(work)
+        name = work.departures[0].target.name
+        return [DeletedDirectories.of(work.path, [name], delay_ms)] if is_deleted_directory(name) else []
+
+    # -- what is in the way, and what was wished for ---------------------------------------------------------------
+
+    def is_leaving(self, key: LogKey) -> bool:
+        """Whether a directory of that partition still blocks a new log."""
+        return key in self._replaced or any(work.departures[0].key == key for work in self._leaving)
+
+    def leaving(self) -> list[RemovalWork]:
+        """Work that was handed out and did not come back yet."""
+        return list(self._leaving)
+
+    def prefer(self, topic: str, partition: int, directory: LogDirectory) -> None:
+        """Have the partition's log made there once it comes to this broker."""
+        self._preferred.pop((topic, partition), None)
+        self._preferred[topic, partition] = directory
+        if len(self._preferred) > PREFERRED_DIRECTORIES_MAX:
+            del self._preferred[next(iter(self._preferred))]
+
+    def take_preferred(self, key: LogKey) -> LogDirectory | None:
+        """The directory that was wanted for that partition, which is satisfied now."""
+        directory = self._preferred.pop(key, None)
+        return None if directory is None or directory.is_offline else directory
+
+    def forget_directory(self, path: Path) -> None:
+        """The log directory has failed: its disk is not touched again."""
+        for logs in (self._futures, self._replaced):
+            for key, log in list(logs.items()):
+                if log.directory.parent == path:
+                    del logs[key]
+                    log.abandon()
+        self._leaving = {work: delay_ms for work, delay_ms in self._leaving.items() if work.path != path}
+
+
+def has_all_of(copy: Log, other: Log) -> bool:
+    """Whether `copy` ends where `other` does or later: by the epoch of the last record, then by the offset, as voters compare logs.
+
+    Logs of one partition are equal as far as their epochs are, so the one that ends later has every record that counts."""
+    return _end_of(copy) >= _end_of(other)
+
+
+def _end_of(log: Log) -> tuple[int, int]:
+    epoch = log.leader_epochs.find_epoch_for_offset(log.log_end_offset - 1)
+    return -1 if epoch is None else epoch, log.log_end_offset

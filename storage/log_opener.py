@@ -1,0 +1,106 @@
+"""How the LogManager opens a log: a new one, or one that a log directory has, with what the directory's checkpoints say of it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from config.topic import LogConfig
+from storage.disk import Disk
+from storage.errors import CorruptFileError, storage_errors
+from storage.files import TopicPartition
+from storage.log import Log
+from storage.log_directory import LogDirectory
+from storage.log_segments import OpenSegments
+from storage.meta_properties import read_partition_metadata, write_partition_metadata
+
+logger = logging.getLogger("barnabas.storage")
+
+_HEX_BITS = 128
+
+
+class LogOpener:
+    """See the module's docstring. Owner: one LogManager, whose logs share what is in here."""
+
+    __slots__ = ("_open_segments", "_producer_id_expiration_ms", "_random", "disk")
+
+    def __init__(self, *, random_source: Random, producer_id_expiration_ms: int, open_segments: OpenSegments, disk: Disk) -> None:
+        self.disk = disk
+        self._random = random_source
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._open_segments = open_segments
+
+    def draw_hex(self) -> str:
+        """What makes a directory's name unique."""
+        return f"{self._random.getrandbits(_HEX_BITS):032x}"
+
+    def create(self, path: Path, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        """A log in the directory `path`, which is made. StorageError when the disk fails."""
+        with storage_errors("create", path), suppress(FileExistsError):
+            self.disk.mkdir(path)
+        # Bound to its topic before the first batch; durable with the log's first flush.
+        write_partition_metadata(path, topic_id, fsync=False, disk=self.disk)
+        log = self._open(path, topic, partition, topic_id, config, now_ms)
+        log.note_created()
+        return log
+
+    def open(self, directory: LogDirectory, key: TopicPartition, path: Path, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        """The log at `path` in a log directory that has just begun. StorageError when it cannot be read."""
+        checkpoints = directory.checkpoints
+        log = self._open(
+            path,
+            key.topic,
+            key.partition,
+            topic_id,
+            config,
+            now_ms,
+            log_start_offset=checkpoints.log_start_offsets.get(key, 0),
+            recovery_point=checkpoints.recovery_points.get(key, 0),
+            was_clean_stop=directory.was_clean_stop,
+        )
+        if config.flush_messages == 1 and log.has_unflushed:
+            # What an unclean stop left was acknowledged as durable, most of it. Were it not so from the start, its leader's high watermark
+            # would be behind: consumers would miss records they had seen, and coordinators commits they had answered.
+            log.flush()
+        high_watermark = checkpoints.high_watermarks.get(key, 0)
+        log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
+        return log
+
+    def read_topic_id(self, path: Path) -> bytes | None:
+        """The id in partition.metadata; None when it is missing or, after a power cut, empty."""
+        try:
+            return read_partition_metadata(path, self.disk)
+        except CorruptFileError as error:
+            logger.warning("ignored: %s", error)
+            return None
+
+    def _open(
+        self,
+        path: Path,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        was_clean_stop: bool = False,
+    ) -> Log:
+        return Log.open(
+            path,
+            topic,
+            partition,
+            topic_id,
+            config,
+            now_ms=now_ms,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            was_clean_stop=was_clean_stop,
+            random_below=self._random.randrange,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            open_segments=self._open_segments,
+            disk=self.disk,
+        )

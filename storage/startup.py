@@ -1,0 +1,184 @@
+"""What a start makes of the partitions' directories: logs, copies of moves that a stop interrupted, strays, leftovers.
+
+All directories are opened one by one, then the moves are looked at, for which both logs of a partition must be open:
+- Case A: a copy whose partition the metadata have in the copy's directory, and that ends no earlier than the current log: it takes its
+  place. The controller had been told, and the swap did not come, or a power cut has undone its rename.
+- Case B: any other copy is kept: the move goes on. Kafka promotes a copy that lacks records too, if the metadata say so.
+- Case C: two directories with the partition's own name, one of them the metadata's: a kill came after the swap, before the replaced log
+  had left. The one that ends later stays, if they end alike the metadata's. Kafka stops and asks the operator.
+Used by LogManager.open alone. Source: kafka.log.LogManager.loadLog, recoverAbandonedFutureLogs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from config.topic import LogConfig
+from storage.deleted_directories import DeletedDirectories
+from storage.errors import StorageError
+from storage.files import (
+    PARTITION_METADATA,
+    TopicPartition,
+    delete_if_exists,
+    deleted_directory_name,
+    is_deleted_directory,
+    stray_directory_name,
+)
+from storage.future_logs import FutureLogs, LogKey, has_all_of
+from storage.log import Log
+from storage.log_directory import Departure, DirectoryListing, LogDirectory
+from storage.log_opener import LogOpener
+from storage.meta_properties import write_partition_metadata
+
+logger = logging.getLogger("barnabas.storage")
+
+DELETE_AT_ONCE = 0
+NO_TOPIC_ID = bytes(16)
+
+ConfigOf = Callable[[str], LogConfig]
+TopicIdOf = Callable[[str], bytes | None]
+DirectoryIdOf = Callable[[str, int], bytes | None]
+
+
+class Startup:
+    """See the module's docstring. Without `topic_id_of` and `directory_id_of`, the cluster's views, nothing is stray or known to be
+    anywhere. Fills `logs`, `futures` and `deleted`."""
+
+    def __init__(
+        self,
+        opener: LogOpener,
+        directories: list[LogDirectory],
+        logs: dict[LogKey, Log],
+        futures: FutureLogs,
+        deleted: list[DeletedDirectories],
+        *,
+        config_of: ConfigOf,
+        topic_id_of: TopicIdOf | None,
+        directory_id_of: DirectoryIdOf | None,
+        now_ms: int,
+    ) -> None:
+        self._opener = opener
+        self._disk = opener.disk
+        self._directories = directories
+        self._logs = logs
+        self._futures = futures
+        self._deleted = deleted
+        self._config_of = config_of
+        self._topic_id_of = topic_id_of
+        self._directory_id_of = directory_id_of
+        self._now_ms = now_ms
+        self._twins: dict[str, list[Log]] = {}  # by the second log directory that has one
+
+    def open_directory(self, directory: LogDirectory) -> None:
+        """Open what is in there. StorageError when its disk fails, or when it has a partition that another directory has."""
+        directory.begin()
+        listing = directory.list()
+        departures, orphans = self._find_departures(directory, listing)
+        if departures or orphans:
+            directory.take_removal(departures, orphans).run()
+        leavers = {departure.source for departure in departures}
+        deleted = [path.name for path in listing.deleted]
+        deleted += [each.target.name for each in departures if is_deleted_directory(each.target.name)]
+        if deleted:
+            self._deleted.append(DeletedDirectories.of(directory.path, deleted, DELETE_AT_ONCE))
+        for key, path in listing.partitions.items():
+            if path not in leavers:
+                self._open_current(directory, key, path)
+        for key, path in listing.futures:
+            if path not in leavers:
+                self._futures.add(self._open(directory, key, path))
+
+    def settle_twins(self, directory: LogDirectory) -> None:
+        """Case C, for the second of two directories. StorageError when a disk fails."""
+        for twin in self._twins.pop(str(directory.path), ()):
+            key = twin.topic, twin.partition
+            other = self._logs.get(key)
+            if other is None:  # its directory has failed meanwhile
+                twin.abandon()  # which of them has more is not known
+                continue
+            is_named = self._known_directory(key) == _id_of(directory)
+            stays, goes = (twin, other) if has_all_of(twin, other) and (is_named or not has_all_of(other, twin)) else (other, twin)
+            logger.warning("%s-%d is in two directories: kept %s, deleted %s", *key, stays.directory, goes.directory)
+            self._logs[key] = stays
+            self._futures.take_removal(goes).run()
+
+    def promote_futures(self, directory: LogDirectory, *, is_whole: bool) -> None:
+        """Case A, for the copies in `directory`. With `is_whole`, every log directory is online: a partition without a current log has
+        lost it. StorageError when a disk fails."""
+        for future in self._futures.futures():
+            key = future.topic, future.partition
+            current = self._logs.get(key)
+            if future.log_dir != str(directory.path):
+                continue
+            if current is not None and current.log_dir == future.log_dir:  # somebody has moved the partition by hand
+                for work in self._futures.remove(*key):
+                    work.run()
+            elif self._known_directory(key) != _id_of(directory):
+                continue
+            elif (current is None and is_whole) or (current is not None and has_all_of(future, current)):
+                logger.warning("the move of %s-%d to %s had got as far as its last step: done", *key, directory.path)
+                if current is not None:
+                    future.set_high_watermark(max(future.high_watermark, current.high_watermark))
+                    future.set_log_start_offset(min(current.log_start_offset, future.high_watermark))
+                self._futures.promote(self._futures.relocation_of(future))
+                future.flush()
+                for work in self._futures.retire(*key):
+                    work.run()
+
+    def _find_departures(self, directory: LogDirectory, listing: DirectoryListing) -> tuple[list[Departure], set[LogKey]]:
+        """What leaves the directory at once, and entries of the checkpoints that nothing stands for."""
+        departures: list[Departure] = []
+        stay: set[LogKey] = set()
+        copied: set[LogKey] = {(log.topic, log.partition) for log in self._futures.futures()}
+        for key, path in (*listing.partitions.items(), *listing.futures):
+            is_future = path.name != f"{key.topic}-{key.partition}"
+            if self._is_stray(key, path):
+                stray = path.with_name(stray_directory_name(*key, self._opener.draw_hex()))
+                logger.warning("%s belongs to no topic of this cluster: set aside as %s", path, stray.name)
+                departures.append(Departure(key, path, stray))
+            elif is_future and key in copied:
+                logger.warning("%s is a second copy of a move: deleted", path)
+                departures.append(Departure(key, path, path.with_name(deleted_directory_name(*key, self._opener.draw_hex()))))
+            else:
+                stay.add(key)
+                if is_future:
+                    copied.add(key)
+        return departures, directory.find_orphans(stay)
+
+    def _is_stray(self, key: TopicPartition, path: Path) -> bool:
+        if self._topic_id_of is None:
+            return False
+        known_id = self._topic_id_of(key.topic)
+        return known_id is None or self._opener.read_topic_id(path) not in (None, known_id)
+
+    def _open_current(self, directory: LogDirectory, key: TopicPartition, path: Path) -> None:
+        other = self._logs.get(key)
+        if other is None:
+            self._logs[key] = self._open(directory, key, path)
+            return
+        known = self._known_directory(key)
+        if known is None or (known != _id_of(directory) and self._is_elsewhere(other, known)):
+            raise StorageError(f"{key.topic}-{key.partition} is in {other.directory.parent} and in {directory.path}", path=path)
+        self._twins.setdefault(str(directory.path), []).append(self._open(directory, key, path))
+
+    def _open(self, directory: LogDirectory, key: TopicPartition, path: Path) -> Log:
+        known_id = self._topic_id_of(key.topic) if self._topic_id_of is not None else None
+        topic_id = self._opener.read_topic_id(path)
+        if topic_id is None and known_id is not None:
+            delete_if_exists(path / PARTITION_METADATA, self._disk)
+            write_partition_metadata(path, known_id, disk=self._disk)
+        log_id = topic_id or known_id or NO_TOPIC_ID
+        return self._opener.open(directory, key, path, log_id, self._config_of(key.topic), self._now_ms)
+
+    def _known_directory(self, key: LogKey) -> bytes | None:
+        return None if self._directory_id_of is None else self._directory_id_of(*key)
+
+    def _is_elsewhere(self, log: Log, directory_id: bytes) -> bool:
+        """Whether the log is in another directory than that of this id."""
+        return all(_id_of(each) != directory_id for each in self._directories if str(each.path) == log.log_dir)
+
+
+def _id_of(directory: LogDirectory) -> bytes | None:
+    return None if directory.meta is None else directory.meta.directory_id
