@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.quorum.raft import Raft
     from broker.replication.fetcher_control import ReplicaLag
     from broker.replication.partition import Partition
+    from broker.replication.quotas import ReplicationQuotas
     from broker.replication.replica_manager import ReplicaManager
 
 NO_LEADER = -1
@@ -50,6 +51,7 @@ def add_broker_gauges(
     _add_log_gauges(metrics, replica_manager)
     _add_replica_gauges(metrics, replica_manager, metadata)
     _add_isr_counters(metrics, replica_manager)
+    _add_quota_gauges(metrics, replica_manager.quotas)
     _add_fetcher_gauges(metrics, following)
     _add_move_gauge(metrics, replica_manager)
     _add_group_gauges(metrics, group_coordinator)
@@ -113,6 +115,14 @@ def _add_isr_counters(metrics: Metrics, replica_manager: ReplicaManager) -> None
     metrics.add_gauge(f"{prefix}_isrshrinks_total", "ISRs that became smaller", lambda: counts.shrinks)
     metrics.add_gauge(f"{prefix}_isrexpands_total", "ISRs that became larger", lambda: counts.expands)
     metrics.add_gauge(f"{prefix}_failedisrupdates_total", "ISR changes that the controller refused", lambda: counts.failed_updates)
+
+
+def _add_quota_gauges(metrics: Metrics, quotas: ReplicationQuotas) -> None:
+    for name, quota, documentation in (
+        ("leaderreplication", quotas.leader, "bytes a second that leaders here send to throttled replicas"),
+        ("followerreplication", quotas.follower, "bytes a second that throttled replicas here fetch"),
+    ):
+        metrics.add_gauge(f"kafka_server_{name}_byte_rate", documentation, partial(getattr, quota.rate, "per_second"))
 
 
 def _add_fetcher_gauges(metrics: Metrics, following: Following) -> None:

@@ -88,16 +88,10 @@ request.timeout.ms  Longest wait for another broker's answer
 socket.connection.setup.timeout.max.ms  Longest wait for a connection to another broker, after retries
 socket.connection.setup.timeout.ms  Wait for a connection to another broker
 = quotas are not supported yet
-alter.log.dirs.replication.quota.window.num  Samples kept for the quota on moving replicas between log directories
-alter.log.dirs.replication.quota.window.size.seconds  Seconds per sample of the quota on moving replicas between log directories
 controller.quota.window.num  Samples kept for the quota on topic changes
 controller.quota.window.size.seconds  Seconds per sample of the quota on topic changes
-follower.replication.throttled.replicas  Follower replicas whose replication is throttled
-leader.replication.throttled.replicas  Leader replicas whose replication is throttled
 quota.window.num  Samples kept for client quotas
 quota.window.size.seconds  Seconds per sample of client quotas
-replication.quota.window.num  Samples kept for replication quotas
-replication.quota.window.size.seconds  Seconds per sample of replication quotas
 = transactions are not supported yet
 add.partitions.to.txn.retry.backoff.max.ms  Longest wait before a broker retries to add a partition to a transaction
 add.partitions.to.txn.retry.backoff.ms  Wait before a broker retries to add a partition to a transaction
@@ -142,6 +136,8 @@ unstable.feature.versions.enable  Whether unfinished feature versions are allowe
 _SENTENCES = """
 advertised.listeners  Addresses that clients are told to connect to, where they differ from listeners.
 alter.config.policy.class.name  A Java class that may refuse config changes; setting it stops the start, for it cannot be loaded.
+alter.log.dirs.replication.quota.window.num  Samples kept for the throttle of moves between log directories.
+alter.log.dirs.replication.quota.window.size.seconds  Seconds per sample of the throttle of moves between log directories.
 authorizer.class.name  The authorizer; setting it stops the start until authorization is supported.
 auto.create.topics.enable  Whether asking for a topic that does not exist creates it.
 auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself.
@@ -186,6 +182,7 @@ fetch.max.bytes  Most bytes in one fetch response, whatever the client asks for.
 file.delete.delay.ms  How long a deleted segment's file is kept under its .deleted name.
 flush.messages  Records after which a partition is flushed to disk; 1 makes every acknowledged record durable, by group commit.
 flush.ms  Longest time that a record stays unflushed.
+follower.replication.throttled.replicas  Followers whose replication is throttled: `*`, or partition:broker pairs.
 group.initial.rebalance.delay.ms  How long an empty group waits for more members before its first rebalance.
 group.max.session.timeout.ms  Longest session timeout that a classic member may ask for.
 group.max.size  Most members of one classic group.
@@ -195,6 +192,7 @@ initial.broker.registration.timeout.ms  How long a starting broker tries to be r
 inter.broker.listener.name  The listener that brokers use among themselves; it must be an advertised one.
 internal.segment.bytes  Segment size below what segment.bytes allows, for tests.
 leader.imbalance.check.interval.seconds  Time between checks whether preferred replicas lead.
+leader.replication.throttled.replicas  Leaders whose replication is throttled: `*`, or partition:broker pairs.
 listener.security.protocol.map  The security protocol of each listener name; here PLAINTEXT alone is served.
 listeners  Addresses to listen on, as name://host:port; an empty host is every address.
 log.dir  The log directory, where log.dirs is not set.
@@ -252,6 +250,8 @@ replica.high.watermark.checkpoint.interval.ms  Longest time between checkpoints 
 replica.lag.time.max.ms  How long a follower may lag before it leaves the in-sync replicas.
 replica.selector.class  Who serves consumers: with org.apache.kafka.common.replica.RackAwareReplicaSelector a replica in their rack.
 replica.socket.timeout.ms  Longest wait for a leader's answer.
+replication.quota.window.num  Samples kept for replication throttles.
+replication.quota.window.size.seconds  Seconds per sample of replication throttles.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.
 security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.

@@ -28,7 +28,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 HIDDEN_PASSWORD = "[hidden]"
 
 _FLOAT = r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?"  # Double.parseDouble, but for hexadecimal
-_REPLICA = r"[0-9]+:[0-9]+"
+_REPLICA = r"([0-9]+:[0-9]+)?"
 
 
 class ConfigError(Exception):
@@ -152,7 +152,7 @@ class Property(NamedTuple):
 
     def find_violation(self, value: Value) -> ConfigError | None:
         """What is wrong with `value`, None when it is inside the range."""
-        if isinstance(value, tuple) and "" in value:
+        if isinstance(value, tuple) and "" in value and self.range != "replicas":
             return ConfigError(self.name, f"[{', '.join(value)}]", "values must not be empty")
         if self.range == "-" or value is None:
             return None
@@ -254,7 +254,7 @@ def _choice_violation(value: Value, range_text: str) -> tuple[Value, str | None]
 
 def _replicas_violation(name: str, value: Value) -> str | None:
     assert isinstance(value, tuple)
-    if value == ("*",) or all(re.fullmatch(_REPLICA, element) for element in value):
+    if "".join(value) == "*" or all(re.fullmatch(_REPLICA, element) for element in value):
         return None
     form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     return f"{name} must be the literal '*' or a list of replicas in the following format: {form}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from config.endpoints import Endpoint, Voter, parse_host_and_port
 from config.properties import Property, PropertyTable, Value
-from config.server_table import BARNABAS_TABLE, KAFKA_TABLE
+from config.server_table import BARNABAS_TABLE, DYNAMIC_TABLE, KAFKA_TABLE
 from config.topic import LogConfig
 
 INT_MAX = 2**31 - 1
@@ -35,6 +35,9 @@ for _group in (
 
 SERVER_PROPERTIES: Mapping[str, Property] = PropertyTable(KAFKA_TABLE + BARNABAS_TABLE, _SYNONYMS)
 """Every broker property by name. `synonyms` is empty for a property that only stands for itself."""
+
+DYNAMIC_ONLY_PROPERTIES: Mapping[str, Property] = PropertyTable(DYNAMIC_TABLE, {})
+"""Broker properties that exist as dynamic configs alone. They are no fields of ServerConfig."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _DEFAULT_PROTOCOLS: Mapping[str, str] = MappingProxyType(

@@ -7,6 +7,13 @@ defaults differ: socket.send.buffer.bytes and socket.receive.buffer.bytes are -1
 a fast connection back, and socket.listen.backlog.size is 1024 instead of 50, so that a crowd of clients may come at once.
 """
 
+DYNAMIC_TABLE = """
+follower.replication.throttled.rate                long     9223372036854775807  0..        cluster
+leader.replication.throttled.rate                  long     9223372036854775807  0..        cluster
+replica.alter.log.dirs.io.max.bytes.per.second     long     9223372036854775807  0..        cluster
+"""
+"""What Kafka lets be set on a running broker, or on all of them, and nowhere else: in a properties file it does nothing (QuotaConfig)."""
+
 KAFKA_TABLE = """
 add.partitions.to.txn.retry.backoff.max.ms         int      100                  0..        -
 add.partitions.to.txn.retry.backoff.ms             int      20                   1..        -

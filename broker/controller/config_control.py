@@ -1,7 +1,7 @@
 """The controller's decisions about configs: IncrementalAlterConfigs, and the config records of new topics. Pure.
 
 Topic configs take effect when their records are replayed. Of the broker configs that Kafka lets change at run time, those that
-are defaults of topic configs are served (DYNAMIC_TOPIC_DEFAULTS); the others are refused rather than stored and ignored.
+this broker acts on are served (DYNAMIC_CONFIGS); the others are refused rather than stored and ignored.
 
 Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager.
 """
@@ -19,12 +19,13 @@ from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
 from broker.metadata.config_entries import OTHER_RESOURCES, unsupported
+from broker.metadata.dynamic_configs import DYNAMIC_CONFIGS
 from broker.metadata.features import ELR_FEATURE
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from broker.metadata.topic_names import validate_name
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.properties import ConfigError, Property, PropertyType
-from config.server import SERVER_PROPERTIES, ServerConfig
+from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, in_topic_terms, validate_topic_configs
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
@@ -151,15 +152,15 @@ class ConfigControl:
         unserved = [
             config.name
             for config in resource.configs
-            if config.name not in DYNAMIC_TOPIC_DEFAULTS and (config.config_operation != AlterOperation.DELETE or config.name in current)
+            if config.name not in DYNAMIC_CONFIGS and (config.config_operation != AlterOperation.DELETE or config.name in current)
         ]
         if unserved:
             raise _invalid_request(f"This broker does not change these configs while it runs: [{', '.join(unserved)}]")
         changes: dict[str, str | None] = {}
         for config in resource.configs:
-            if config.name not in DYNAMIC_TOPIC_DEFAULTS:
+            if config.name not in DYNAMIC_CONFIGS:
                 continue
-            value = changes[config.name] = _new_value(config, current.get(config.name), SERVER_PROPERTIES)
+            value = changes[config.name] = _new_value(config, current.get(config.name), DYNAMIC_CONFIGS)
             if value is not None:
                 _check_broker_value(config.name, value)
         if MIN_IN_SYNC_REPLICAS in changes and self._state.features.get(ELR_FEATURE, 0) > 0:
@@ -248,6 +249,8 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
     known = properties.get(config.name)
     if known is None or known.type is not PropertyType.LIST:
         why = f"Can't {operation.name} to key {config.name} because its type is not LIST."
+        if config.name in DYNAMIC_ONLY_PROPERTIES:
+            why = f"Unknown config name: {config.name}"  # Kafka looks for lists among the properties of server.properties
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)
     parts = [part for part in (known.default_text or "" if current is None else current).split(",") if part]
     changed = (config.value or "").split(",")
@@ -271,8 +274,9 @@ def _is_static(name: str) -> bool:
 
 def _check_broker_value(name: str, value: str) -> None:
     try:
-        SERVER_PROPERTIES[name].parse(value)
-        TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(in_topic_terms(name, value))
+        DYNAMIC_CONFIGS[name].parse(value)
+        if name in DYNAMIC_TOPIC_DEFAULTS:
+            TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(in_topic_terms(name, value))
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
 

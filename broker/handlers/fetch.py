@@ -19,7 +19,7 @@ v10 zstd topics. v11 consumers may fetch from followers, and a leader sends them
 place of replica_id. v16 the current leader and its endpoint (KIP-951).
 v17 and v18 add what replicas of the metadata log alone tell: their directory and the high watermark that they know.
 
-Not done: quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
+Not done: client quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ from broker.deferred import Deferred
 from broker.handlers.fetch_answers import FetchAnswers
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
-from broker.replication.fetch_data import NO_EPOCH, FetchIsolation, FetchParams, FetchTarget, PartitionRead, RackFetchParams
+from broker.replication.fetch_data import (
+    NO_EPOCH,
+    FetchIsolation,
+    FetchParams,
+    FetchTarget,
+    PartitionRead,
+    RackFetchParams,
+    ThrottledFetchParams,
+)
 from broker.replication.fetch_session import PartitionKey, partition_key
 from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache
 from broker.services import Handler, Services
@@ -79,7 +87,8 @@ class FetchHandler:
         self._metadata = services.metadata
         self._clock = services.clock
         self._run_blocking = services.run_blocking
-        answers = FetchAnswers(services.metadata, services.metrics)
+        self._quota = services.replica_manager.quotas.leader
+        answers = FetchAnswers(services.metadata, services.metrics, self._quota)
         self._respond = answers.respond
         self._add_reads = answers.add_reads
         self._max_bytes = services.config.fetch_max_bytes
@@ -168,6 +177,8 @@ class FetchHandler:
         )
         if request.rack_id and self._selects_replicas and replica_id < 0:
             return RackFetchParams(params, request.rack_id, listener_name)
+        if replica_id >= 0 and self._quota.throttled:
+            return ThrottledFetchParams(params, self._quota)
         return params
 
     # -- very many partitions, in turns -------------------------------------------------------------------------------

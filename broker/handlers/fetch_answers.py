@@ -5,11 +5,14 @@ Used by broker/handlers/fetch.py only, whose docstring is the contract.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker.handlers.current_leader import name_leader
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics import Metrics
 from broker.replication.fetch_data import PartitionRead
 from broker.replication.fetch_session_cache import FetchContext
+from broker.replication.quotas import ReplicationQuota
 from protocol.apis import APIS
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -48,9 +51,10 @@ CURRENT_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.F
 class FetchAnswers:
     """Makes the responses. Keeps nothing between requests but templates."""
 
-    def __init__(self, metadata: MetadataCache, metrics: Metrics) -> None:
+    def __init__(self, metadata: MetadataCache, metrics: Metrics, quota: ReplicationQuota) -> None:
         self._metadata = metadata
         self._metrics = metrics
+        self._quota = quota
         self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate | None] = {}
 
     def respond(
@@ -91,6 +95,8 @@ class FetchAnswers:
         topic_metrics = self._metrics.topic(target.topic or "")
         if session.is_from_follower:
             topic_metrics.replication_bytes_out += len(records)
+            if self._quota.throttled:
+                self._record_throttled((read,))
         else:
             topic_metrics.bytes_out += len(records)
         values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
@@ -100,6 +106,8 @@ class FetchAnswers:
         self, response: FetchResponse, reads: list[PartitionRead], session: FetchContext, version: int, listener_name: str
     ) -> None:
         topic = response.responses[-1] if response.responses else None
+        if session.is_from_follower and self._quota.throttled:
+            self._record_throttled(reads)
         for read in reads:
             target = read.target
             if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
@@ -120,6 +128,11 @@ class FetchAnswers:
                     topic_metrics.replication_bytes_out += len(read.records)
                 else:
                     topic_metrics.bytes_out += len(read.records)
+
+    def _record_throttled(self, reads: Iterable[PartitionRead]) -> None:
+        """Count what goes to throttled replicas, those in sync too. Kafka counts the answer's other bytes as well, some 50 a partition."""
+        quota = self._quota
+        quota.record(sum(len(each.records) for each in reads if quota.is_throttled(each.target.topic, each.target.partition)))
 
     def _refuse_zstd(self, read: PartitionRead) -> None:
         """Consumers before v10 cannot read zstd: a topic that is set to it is not served to them."""

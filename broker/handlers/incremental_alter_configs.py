@@ -2,8 +2,8 @@
 
 Behaviour:
 - Each resource is altered whole or refused; the answer comes when the changes are durable and in effect.
-- Topics: every config of Kafka's. Brokers (this one, or "" for all): those that are defaults of topic configs; others that Kafka
-  lets change while it runs are refused with INVALID_REQUEST, not stored and ignored.
+- Topics: every config of Kafka's. Brokers (this one, or "" for all): those that are defaults of topic configs, and the replication
+  throttles; others that Kafka lets change while it runs are refused with INVALID_REQUEST, not stored and ignored.
 - SET, DELETE, and for lists APPEND and SUBTRACT (KIP-339).
 - A resource, or a key of one, that comes twice is refused with INVALID_REQUEST.
 

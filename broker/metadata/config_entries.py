@@ -13,7 +13,7 @@ from typing import NamedTuple
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.topic_defaults import effective_overrides
 from config.properties import ConfigError, Property
-from config.server import SERVER_PROPERTIES, ServerConfig
+from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, log_config
 
 UNKNOWN_TYPE = 0
@@ -106,14 +106,14 @@ class ConfigDescriber:
         for known in SERVER_PROPERTIES.values():
             if not known.is_internal or self._config.is_set(known.name) or known.name in own:
                 yield self._broker_entry(known)
-        for name in sorted({*self._static, *own} - SERVER_PROPERTIES.keys()):
-            yield self._foreign_entry(name, own)
+        for name in sorted({*self._static, *own, *self._state.broker_overrides("")} - SERVER_PROPERTIES.keys()):
+            yield self._foreign_entry(name)
 
     def default_broker_entries(self) -> list[ConfigEntry]:
         """The configs set on all brokers at once."""
         entries = []
         for name, text in self._state.broker_overrides("").items():
-            known = SERVER_PROPERTIES.get(name)
+            known = _find_broker_property(name)
             value = None if known is None or known.is_sensitive else text
             synonyms = (Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
             if known is not None:
@@ -145,18 +145,24 @@ class ConfigDescriber:
             value = known.format(self._config.value_of(known.name))
         return _entry(known, value, synonyms, is_read_only=known.is_read_only)
 
-    def _foreign_entry(self, name: str, own: Mapping[str, str]) -> ConfigEntry:
-        """A config that is no broker property: one of a listener (listener.name.{name}.{property}), a plug-in's, or a mistake."""
-        source = ConfigSource.DYNAMIC_BROKER if name in own else ConfigSource.STATIC_BROKER
+    def _foreign_entry(self, name: str) -> ConfigEntry:
+        """A config that is no property of server.properties: one that is set dynamically alone, one of a listener
+        (listener.name.{name}.{property}), a plug-in's, or a mistake."""
+        found = [(texts[name], source) for texts, source in self._places() if name in texts]
+        _, source = found[0]
+        known = DYNAMIC_ONLY_PROPERTIES.get(name)
+        if known is not None:
+            synonyms = tuple(Synonym(name, text, place) for text, place in found)
+            return _entry(known, synonyms[0].value, synonyms, is_read_only=known.is_read_only)
         listener_config = _LISTENER_CONFIG.fullmatch(name)
         known = SERVER_PROPERTIES.get(listener_config[1]) if listener_config else None
         if known is None:
             # A config of unknown type may hold a secret.
-            return ConfigEntry(name, None, source, True, True, UNKNOWN_TYPE, (Synonym(name, None, source),))
-        text = own[name] if name in own else self._static[name]
-        shown = None if known.is_sensitive else text
-        synonyms = (Synonym(name, shown, source), *self._synonyms_among((known.name,)))
-        return ConfigEntry(name, _normalized(known, shown), source, known.is_sensitive, True, known.type, synonyms)
+            synonyms = tuple(Synonym(name, None, place) for _, place in found)
+            return ConfigEntry(name, None, source, True, True, UNKNOWN_TYPE, synonyms)
+        shown = [Synonym(name, None if known.is_sensitive else text, place) for text, place in found]
+        synonyms = (*shown, *self._synonyms_among((known.name,)))
+        return ConfigEntry(name, _normalized(known, shown[0].value), source, known.is_sensitive, True, known.type, synonyms)
 
     def _broker_synonyms(self, name: str) -> tuple[Synonym, ...]:
         """Every place that sets the broker config `name` or one that stands in for it, the one that wins first.
@@ -173,17 +179,25 @@ class ConfigDescriber:
 
     def _synonyms_among(self, names: tuple[str, ...]) -> tuple[Synonym, ...]:
         found: list[Synonym] = []
-        for texts, source in (
-            (self._state.broker_overrides(str(self._node_id)), ConfigSource.DYNAMIC_BROKER),
-            (self._state.broker_overrides(""), ConfigSource.DYNAMIC_DEFAULT_BROKER),
-            (self._static, ConfigSource.STATIC_BROKER),
-        ):
+        for texts, source in self._places():
             found.extend(Synonym(each, _shown(each, texts[each]), source) for each in names if each in texts)
         for each in names:
             known = SERVER_PROPERTIES[each]
             if known.default_text is not None:
                 found.append(Synonym(each, known.format(known.default), ConfigSource.DEFAULT))
         return tuple(found)
+
+    def _places(self) -> tuple[tuple[Mapping[str, str], ConfigSource], ...]:
+        """Where broker configs are set, the place that wins first."""
+        return (
+            (self._state.broker_overrides(str(self._node_id)), ConfigSource.DYNAMIC_BROKER),
+            (self._state.broker_overrides(""), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self._static, ConfigSource.STATIC_BROKER),
+        )
+
+
+def _find_broker_property(name: str) -> Property | None:
+    return SERVER_PROPERTIES.get(name) or DYNAMIC_ONLY_PROPERTIES.get(name)
 
 
 def _normalized(known: Property, text: str | None) -> str | None:

@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.replication.fetch_data import NO_EPOCH, FetchablePartition, FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetch_data import (
+    NO_EPOCH,
+    FetchablePartition,
+    FetchIsolation,
+    FetchParams,
+    FetchTarget,
+    PartitionRead,
+    ThrottledFetchParams,
+)
 from broker.replication.log_reads import count_available_bytes, find_diverging_epoch
 from broker.replication.partition_role import FOLLOWER, LEADER
 from broker.replication.purgatory import DelayedOperation
@@ -121,6 +129,8 @@ class DelayedFetch(DelayedOperation):
             return True
         # Case G: enough bytes over all partitions.
         if target.fetch_offset >= end_offset:
+            return False
+        if isinstance(params, ThrottledFetchParams) and params.holds_back(partition):
             return False
         if params.min_bytes <= 1:
             return True

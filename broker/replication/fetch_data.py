@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.metrics import BrokerTopicMetrics
     from broker.replication.partition_role import PartitionRole
     from broker.replication.purgatory import DelayedOperation
+    from broker.replication.quotas import ReplicationQuota
     from storage.log import Log
     from storage.transaction_index import AbortedTransaction
 
@@ -44,6 +45,8 @@ class FetchParams:
 
     rack_id = ""
     """Where a replica may serve instead of the leader: RackFetchParams have one."""
+    quota: ReplicationQuota | None = None
+    """What bounds the replication from here: ThrottledFetchParams have one."""
 
     def __init__(
         self,
@@ -76,6 +79,21 @@ class RackFetchParams(FetchParams):
             setattr(self, name, getattr(params, name))
         self.rack_id = rack_id
         self.listener_name = listener_name
+
+
+class ThrottledFetchParams(FetchParams):
+    """Of a follower, while there are throttled replicas."""
+
+    def __init__(self, params: FetchParams, quota: ReplicationQuota) -> None:
+        for name in FetchParams.__slots__:
+            setattr(self, name, getattr(params, name))
+        self.quota = quota
+
+    def holds_back(self, partition: FetchablePartition) -> bool:
+        """Whether the follower gets no records of it now. One that is in sync does, or a throttle would drive it out of the ISR."""
+        quota = self.quota
+        assert quota is not None
+        return self.replica_id not in partition.isr and quota.is_throttled(partition.topic, partition.partition) and quota.is_exceeded
 
 
 class FetchTarget:
@@ -205,7 +223,16 @@ class FetchablePartition(Protocol):
     """What a fetch that waits, and a session that watches, see of a Partition."""
 
     @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
     def log(self) -> Log: ...
+
+    @property
+    def isr(self) -> Container[int]: ...
 
     @property
     def metrics(self) -> BrokerTopicMetrics: ...

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cold_reads import read_in_turns
 from broker.replication.delayed_fetch import DelayedFetch, OnFetched
-from broker.replication.fetch_data import FetchablePartition, FetchParams, FetchTarget, PartitionRead, RackFetchParams, RedirectedRead
+from broker.replication.fetch_data import (
+    FetchablePartition,
+    FetchParams,
+    FetchTarget,
+    PartitionRead,
+    RackFetchParams,
+    RedirectedRead,
+    ThrottledFetchParams,
+)
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.page_cache import not_waiting
@@ -164,15 +172,15 @@ class FetchReader:
         advanced: list[Partition] = []
         left_bytes = params.max_bytes
         is_first = True
+        read_target = self._read_target if params.quota is None else self._read_throttled
         try:
             for position, target in enumerate(targets, 1):
 
-                def read_target(target: FetchTarget = target, max_bytes: int = left_bytes, minimum_one_batch: bool = is_first) -> Any:
-                    return self._read_target(
-                        params, target, min(target.max_bytes, max_bytes), minimum_one_batch, advanced if is_arrival else None
-                    )
+                def attempt(target: FetchTarget = target, left_bytes: int = left_bytes, minimum_one_batch: bool = is_first) -> Any:
+                    max_bytes = min(target.max_bytes, left_bytes)
+                    return read_target(params, target, max_bytes, minimum_one_batch, advanced if is_arrival else None)
 
-                read = yield from read_in_turns(read_target, run_blocking)
+                read = yield from read_in_turns(attempt, run_blocking)
                 reads.append(read)
                 size_bytes = len(read.records)
                 if size_bytes:
@@ -257,9 +265,10 @@ class FetchReader:
         advanced: list[Partition] = []
         left_bytes = params.max_bytes
         is_first = True
+        read_target = self._read_target if params.quota is None else self._read_throttled
         try:
             for target in targets:
-                read = self._read_target(params, target, min(target.max_bytes, left_bytes), is_first, advanced if is_arrival else None)
+                read = read_target(params, target, min(target.max_bytes, left_bytes), is_first, advanced if is_arrival else None)
                 reads.append(read)
                 size_bytes = len(read.records)
                 if size_bytes:
@@ -299,6 +308,16 @@ class FetchReader:
             assert partition is not None
             self._log_directories.fail(partition.log.directory.parent, error)
             return PartitionRead(target, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _read_throttled(
+        self, params: FetchParams, target: FetchTarget, max_bytes: int, minimum_one_batch: bool, advanced: list[Partition] | None
+    ) -> PartitionRead:
+        """As `_read_target`, but without records if the follower has to wait for them."""
+        assert isinstance(params, ThrottledFetchParams) and target.topic is not None
+        partition = self._hosted.find(target.topic, target.partition)
+        if partition is not None and params.holds_back(partition):
+            max_bytes, minimum_one_batch = 0, False
+        return self._read_target(params, target, max_bytes, minimum_one_batch, advanced)
 
     def _note_follower(
         self, params: FetchParams, target: FetchTarget, partition: Partition, leader_end_offset: int, advanced: list[Partition]

@@ -1,7 +1,7 @@
 """MetadataFollower: the partitions of this broker become what the metadata says.
 
-It makes them, has them lead or follow, deletes them and has them take over their topics' settings; of very many a few in each turn of
-the loop. The metadata cache calls `apply`. Source: kafka.server.ReplicaManager.applyDelta, BrokerMetadataPublisher.
+It makes them, has them lead or follow, deletes them and has them and the throttles take over their topics' settings; of very many a few
+in each turn of the loop. The metadata cache calls `apply`. Source: kafka.server.ReplicaManager.applyDelta, BrokerMetadataPublisher.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from broker.replication.hosted_partitions import HostedPartitions
     from broker.replication.partition import Partition
+    from broker.replication.quotas import ReplicationQuotas
     from broker.replication.waiting_requests import WaitingRequests
     from storage.errors import StorageError
     from storage.log_manager import LogManager
@@ -48,6 +49,7 @@ class MetadataFollower:
         metadata: MetadataCache,
         log_manager: LogManager,
         run_blocking: RunBlocking,
+        quotas: ReplicationQuotas,
         on_busy: OnBusy,
         on_removal_failure: Callable[[Path, StorageError], None],
     ) -> None:
@@ -56,6 +58,7 @@ class MetadataFollower:
         self._clock = clock
         self._metrics = metrics
         self._metadata = metadata
+        self._quotas = quotas
         self._new = NewPartitions()
         self._making = LoopJob(clock, self._make_new, on_busy)
         self._on_demand_count = 0  # since the last turn
@@ -79,6 +82,10 @@ class MetadataFollower:
             deleted_names = {topic.name for topic in delta.deleted_topics}
             self._removals.add(hosted.take_topics(deleted_names))
             self._new.discard_topics(deleted_names)
+            for name in deleted_names:
+                self._quotas.forget_topic(name)
+        if delta.changed_broker_configs:
+            self._quotas.take_over_rates()
         changed: list[Partition] = []
         moved_away: list[Partition] = []
         # Behind those that wait already, which have this turn's time.
@@ -123,6 +130,7 @@ class MetadataFollower:
         self._new.when_none_of(topics, callback)
 
     def _take_over_settings(self, topic: str) -> int:
+        self._quotas.take_over_topic(topic)
         partitions = tuple(self._hosted.topics.get(topic, {}).values())
         for partition in partitions:
             partition.config_changed(self._metadata.log_config(topic))

@@ -21,6 +21,7 @@ from broker.replication.log_directories import LogDirectories
 from broker.replication.metadata_follower import MetadataFollower
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
 from broker.replication.produce_path import AppendEntry, ProducePath
+from broker.replication.quotas import ReplicationQuotas
 from broker.replication.waiting_requests import WaitingRequests
 from config.server import RACK_AWARE_SELECTOR
 from storage.validation import AppendOrigin
@@ -94,6 +95,7 @@ class ReplicaManager:
             on_flush_due=lambda partition: self.request_flush((partition,)),
             on_misplaced=assign_directory,
         )
+        self.quotas = ReplicationQuotas(config, metadata, node_id, clock)
         self._on_log_dir_failure = on_log_dir_failure
         self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, self._lose_log_dir)
         self._follower = MetadataFollower(
@@ -104,6 +106,7 @@ class ReplicaManager:
             metadata=metadata,
             log_manager=log_manager,
             run_blocking=run_blocking,
+            quotas=self.quotas,
             on_busy=on_busy,
             on_removal_failure=self._log_directories.fail,
         )

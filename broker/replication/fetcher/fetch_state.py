@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from broker.replication.fetch_data import UNKNOWN_OFFSET
 from broker.replication.fetcher_control import FollowedPartition, InitialFetch
 
 PartitionKey = tuple[bytes, int]
@@ -52,12 +53,17 @@ class FetchState:
         self.delayed_until_ms = NOT_DELAYED
         self.delays_count = 0
         """How often in a row the leader did not answer, or did not know that it leads in this epoch."""
-        self.leader_high_watermark = 0  # as its last answer says
+        self.leader_high_watermark = UNKNOWN_OFFSET  # as its last answer says
 
     @property
     def lag(self) -> int:
         """Records that the leader has committed and this replica lacks."""
         return max(0, self.leader_high_watermark - self.fetch_offset)
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it has what the leader has committed, as far as its last answer says."""
+        return 0 <= self.leader_high_watermark <= self.fetch_offset
 
     @property
     def is_ready(self) -> bool:

@@ -11,7 +11,7 @@ Source: kafka.server.AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEn
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from broker.replication.fetcher.fetch_state import NOT_DELAYED, FetchState, Part
 from broker.replication.fetcher.leader_session import LeaderSession, SessionStep, is_session_error
 from broker.replication.fetcher.truncation import find_truncation_offset
 from broker.replication.fetcher_control import FollowedPartition, InitialFetch
+from broker.replication.quotas import ReplicationQuota
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
 from protocol.messages.list_offsets import (
@@ -42,6 +43,7 @@ EARLIEST_TIMESTAMP = -2
 LEADER_WAIT_MS = 5  # until a leader is asked again that may be ready in a moment; the wait doubles with each try
 LEADER_WAIT_DOUBLINGS_MAX = 10
 LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
+THROTTLE_WAIT_MS = 100  # until a throttled partition that waits is looked at again
 DISK_WAIT_MAX_MS = 5  # how long the leader may keep a fetch while other partitions wait for this broker's disk
 
 
@@ -76,8 +78,9 @@ class FollowerEvents(Protocol):
 class LeaderFetcher:
     """See the module's docstring. Times are monotonic milliseconds."""
 
-    def __init__(self, settings: FetcherSettings, events: FollowerEvents, log: LimitedLog) -> None:
+    def __init__(self, settings: FetcherSettings, events: FollowerEvents, quota: ReplicationQuota, log: LimitedLog) -> None:
         self._settings = settings
+        self._quota = quota
         self._events = events
         self._log = log
         self._session = LeaderSession()
@@ -131,6 +134,8 @@ class LeaderFetcher:
         disk are durable."""
         self._end_waits(now_ms)
         self._cut_to_high_watermarks()
+        if self._quota.throttled:
+            self._hold_back(now_ms)
         self._looked_up = {}
         if self._out_of_range:
             return self._list_offsets(list_offsets_version)
@@ -199,6 +204,15 @@ class LeaderFetcher:
                 del self._waiting_for_disk[key]
                 self._changed[key] = None
 
+    def _hold_back(self, now_ms: int) -> None:
+        """While the bound is exceeded, leave out the throttled partitions. Those in sync stay, or a throttle would drive them out of the
+        ISR."""
+        quota = self._quota
+        if quota.is_exceeded:
+            for state in self._states.values():
+                if state.is_ready and not state.is_in_sync and quota.is_throttled(state.partition.topic, state.partition.partition):
+                    self._delay(state, now_ms, THROTTLE_WAIT_MS)
+
     def _cut_to_high_watermarks(self) -> None:
         """Cut the logs that know no epochs: the leader cannot find where they diverge from its own."""
         truncating, self._truncating = self._truncating, {}
@@ -247,6 +261,8 @@ class LeaderFetcher:
             return
         assert isinstance(response, FetchResponse)
         parts = {(topic.topic_id, data.partition_index): data for topic in response.responses for data in topic.partitions}
+        if self._quota.throttled:
+            self._record_throttled(parts)
         sent = self._session.sent
         if not self._session.note_answer(response, parts):
             if response.error_code != ErrorCode.NONE and not is_session_error(request, response.error_code):
@@ -266,6 +282,16 @@ class LeaderFetcher:
             ):
                 self._take_part(state, data, now_ms, wall_ms)
                 yield
+
+    def _record_throttled(self, parts: Mapping[PartitionKey, PartitionData]) -> None:
+        """Count what throttled partitions got, those in sync too."""
+        quota = self._quota
+        size_bytes = 0
+        for key, data in parts.items():
+            state = self._states.get(key)
+            if data.records and state is not None and quota.is_throttled(state.partition.topic, key[1]):
+                size_bytes += len(data.records)
+        quota.record(size_bytes)
 
     def _take_part(self, state: FetchState, data: PartitionData, now_ms: int, wall_ms: int) -> None:
         error = data.error_code

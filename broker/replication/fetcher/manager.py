@@ -20,6 +20,7 @@ from broker.replication.fetcher.replica_fetcher import Connect, Endpoint, Replic
 from broker.replication.fetcher.versions import LeaderVersions, leader_versions
 from broker.replication.fetcher_control import FollowedPartition, InitialFetch, ReplicaLag
 from broker.replication.partition import Partition
+from broker.replication.quotas import ReplicationQuotas
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,9 @@ FetcherKey = tuple[int, int]
 
 class Replicas(Protocol):
     """What the fetchers need of the ReplicaManager."""
+
+    @property
+    def quotas(self) -> ReplicationQuotas: ...
 
     def on_progress(self, partition: Partition) -> None: ...
 
@@ -117,7 +121,7 @@ class ReplicaFetcherManager:
         fetcher = ReplicaFetcher(
             leader_id,
             number,
-            LeaderFetcher(settings, events, self._log),
+            LeaderFetcher(settings, events, self._replicas.quotas.follower, self._log),
             connect=self._connect,
             facts=self._facts,
             clock=self._clock,

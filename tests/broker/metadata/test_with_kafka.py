@@ -80,10 +80,47 @@ def creations() -> CreateTopicsRequest:
 
 
 def alteration() -> IncrementalAlterConfigsRequest:
-    on_all = [AlterableConfig(name="log.segment.bytes", config_operation=0, value="2097152")]
-    on_this = [AlterableConfig(name="log.index.interval.bytes", config_operation=0, value="+8192")]
-    resources = [AlterConfigsResource(resource_type=4, resource_name=name, configs=each) for name, each in (("1", on_this), ("", on_all))]
-    return IncrementalAlterConfigsRequest(resources=resources)
+    changes = (
+        (2, "t", {"leader.replication.throttled.replicas": "0:1, 2:7", "follower.replication.throttled.replicas": "*"}),
+        (4, "1", {"log.index.interval.bytes": "+8192", "leader.replication.throttled.rate": "3000000"}),
+        (
+            4,
+            "",
+            {
+                "log.segment.bytes": "2097152",
+                "leader.replication.throttled.rate": "1",
+                "follower.replication.throttled.rate": "2",
+                "replica.alter.log.dirs.io.max.bytes.per.second": "3",
+            },
+        ),
+    )
+    return IncrementalAlterConfigsRequest(resources=[_altered(kind, name, configs) for kind, name, configs in changes])
+
+
+def _altered(kind: int, name: str, configs: dict[str, str | None], operation: int = 0) -> AlterConfigsResource:
+    altered = [AlterableConfig(name=key, config_operation=operation, value=value) for key, value in configs.items()]
+    return AlterConfigsResource(resource_type=kind, resource_name=name, configs=altered)
+
+
+RATE, REPLICAS = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+SET, DELETE, APPEND, SUBTRACT = range(4)
+TRIED = (
+    *((4, name, RATE, SET, value) for name in ("1", "") for value in ("0", " 5 ", "+5", "-1", "1.5", "many", "", "9223372036854775808")),
+    *((4, "1", RATE, operation, "5") for operation in (DELETE, APPEND, SUBTRACT)),
+    (4, "1", "follower.replication.throttled.rate", DELETE, None),
+    *(
+        (2, "t", REPLICAS, SET, value)
+        for value in ("", "*", "0:1", " 0:1 , 1:1 ", "0:1,0:1", "none", "*,*", "0:1,*", "0", "0:1:2", "-1:1", "0:x", "0:1,", ",", "*:1")
+    ),
+    *((2, "t", REPLICAS, APPEND, value) for value in ("1:1", "0:1", "x")),
+    *((2, "t", REPLICAS, SUBTRACT, value) for value in ("0:1", "5:5")),
+    (2, "t", REPLICAS, DELETE, None),
+)
+"""Throttles that are tried and not set: kind of resource, its name, config, operation, value."""
+
+
+def trial(kind: int, name: str, key: str, operation: int, value: str | None) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest(resources=[_altered(kind, name, {key: value}, operation)], validate_only=True)
 
 
 def description() -> DescribeConfigsRequest:
@@ -116,6 +153,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
             "create": call(server, 7, creations()),
             "alter": call(server, 1, alteration()),
             "describe": describe_once_altered(server),
+            "tried": [call(server, 1, trial(*each)).responses[0] for each in TRIED],
         }
         server.kill()
         shutil.copytree(server.data_dir, root / "killed")
@@ -157,7 +195,12 @@ async def test_a_kafka_snapshot_holds_what_its_log_tells(recording: Recording) -
         state.replay(record)
 
     assert set(state.topics) == {"t", "more-0", "more-1", "more-2"}
-    assert state.topic_overrides("t") == {"cleanup.policy": "compact", "retention.ms": "77"}
+    assert state.topic_overrides("t") == {
+        "cleanup.policy": "compact",
+        "retention.ms": "77",
+        "leader.replication.throttled.replicas": "0:1, 2:7",
+        "follower.replication.throttled.replicas": "*",
+    }
 
 
 async def test_kafkas_tool_decodes_our_log(recording: Recording, tmp_path: Path) -> None:
@@ -194,6 +237,18 @@ async def test_described_configs_are_kafkas_field_by_field(recording: Recording,
         for name, config in theirs.items():
             config.documentation = None
             assert mine[name] == config, name
+
+
+async def test_throttles_are_accepted_and_refused_as_kafka_does(recording: Recording, tmp_path: Path) -> None:
+    room = await _room_like(recording, tmp_path)
+    alter: Any = incremental_alter_configs.build(room.services)
+
+    for tried, theirs in zip(TRIED, recording.answers["tried"], strict=True):
+        ours = (await alter(context(1), trial(*tried))).responses[0]
+        assert ours.error_code == theirs.error_code, tried
+        # Where Kafka's words leave out what is allowed, ours go on with it.
+        assert (ours.error_message or "").startswith(theirs.error_message or ""), tried
+        assert (ours.error_message is None) == (theirs.error_message is None), tried
 
 
 async def test_created_topics_are_answered_as_kafka_answers(recording: Recording, tmp_path: Path) -> None:

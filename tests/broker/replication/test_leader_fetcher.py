@@ -66,7 +66,9 @@ class Exchange:
         settings = FetcherSettings(
             node_id=1, max_wait_ms=500, min_bytes=1, response_max_bytes=10_000, partition_max_bytes=1_000, backoff_ms=BACKOFF_MS
         )
-        self.fetcher = LeaderFetcher(settings, self.events, LimitedLog(logger, self.world.clock))
+        self.fetcher = LeaderFetcher(
+            settings, self.events, self.world.replica_manager.quotas.follower, LimitedLog(logger, self.world.clock)
+        )
         self.session = SESSION
 
     def follow(self, name: str = "a", *, records: tuple[tuple[int, int], ...] = ()) -> Partition:

@@ -1,0 +1,155 @@
+"""Replication throttles (KIP-73): whose replication is bounded here, by how many bytes a second, and how fast it goes.
+
+A replica is throttled if a topic's leader.replication.throttled.replicas (on the leader) or follower.replication.throttled.replicas (on
+the follower) names it; the bound is this broker's leader.replication.throttled.rate or follower.replication.throttled.rate. The bytes of
+every throttled replica count, and those that are not in sync wait while the rate is above the bound: an ISR does not shrink because of a
+throttle. A third bound, replica.alter.log.dirs.io.max.bytes.per.second, is for moves between log directories.
+
+Where no topic is throttled, `throttled` is empty, which is all that a fetch looks at.
+
+Source: org.apache.kafka.server.quota.ReplicationQuotaManager, kafka.server.TopicConfigHandler, BrokerConfigHandler, and
+org.apache.kafka.common.metrics.stats.SimpleRate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING
+
+from broker.metadata.dynamic_configs import find_dynamic_value
+from config.server import DYNAMIC_ONLY_PROPERTIES, LONG_MAX
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.metadata.metadata_cache import MetadataCache
+    from config.server import ServerConfig
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+
+ALL_REPLICAS = ["*"]
+ALL_PARTITIONS: Container[int] = range(2**31)
+
+
+class _Sample:
+    """The bytes of one window of time."""
+
+    __slots__ = ("last_ms", "size_bytes", "start_ms")
+
+    def __init__(self, start_ms: int) -> None:
+        self.start_ms = start_ms
+        self.last_ms = start_ms
+        self.size_bytes = 0
+
+
+class ByteRate:
+    """Bytes a second over the last `windows_count` windows, or over the time since the first bytes if that is less, but for one window at
+    least."""
+
+    __slots__ = ("_clock", "_samples", "_span_ms", "_window_ms")
+
+    def __init__(self, clock: Clock, *, window_seconds: int, windows_count: int) -> None:
+        self._clock = clock
+        self._window_ms = window_seconds * 1000
+        self._span_ms = self._window_ms * windows_count
+        self._samples: deque[_Sample] = deque(maxlen=windows_count + 1)  # as in Kafka, one more: it reaches into the span
+
+    def record(self, size_bytes: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        samples = self._samples
+        if not samples or now_ms - samples[-1].start_ms >= self._window_ms:
+            samples.append(_Sample(now_ms))
+        sample = samples[-1]
+        sample.last_ms = now_ms
+        sample.size_bytes += size_bytes
+
+    @property
+    def per_second(self) -> float:
+        now_ms = self._clock.monotonic_ms()
+        samples = self._samples
+        while samples and now_ms - samples[0].last_ms >= self._span_ms:
+            samples.popleft()
+        if not samples:
+            return 0.0
+        elapsed_ms = max(now_ms - samples[0].start_ms, self._window_ms)
+        return sum(sample.size_bytes for sample in samples) * 1000 / elapsed_ms
+
+
+class ReplicationQuota:
+    """One direction's bound. `throttled` has the partitions of each topic that is throttled; `bytes_per_second` is the bound."""
+
+    __slots__ = ("bytes_per_second", "rate", "throttled")
+
+    def __init__(self, rate: ByteRate) -> None:
+        self.rate = rate
+        self.bytes_per_second = LONG_MAX
+        self.throttled: dict[str, Container[int]] = {}
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.rate.per_second > self.bytes_per_second
+
+    def is_throttled(self, topic: str | None, partition: int) -> bool:
+        partitions = self.throttled.get(topic or "")
+        return partitions is not None and partition in partitions
+
+    def record(self, size_bytes: int) -> None:
+        """Count bytes of throttled replicas, whether or not the bound is exceeded."""
+        if size_bytes:
+            self.rate.record(size_bytes)
+
+
+class ReplicationQuotas:
+    """The bounds of one broker, which follow the cluster's configs. Owner: ReplicaManager; the MetadataFollower calls it."""
+
+    def __init__(self, config: ServerConfig, metadata: MetadataCache, node_id: int, clock: Clock) -> None:
+        self._metadata = metadata
+        self._node_id = node_id
+
+        def quota(window_seconds: int, windows_count: int) -> ReplicationQuota:
+            return ReplicationQuota(ByteRate(clock, window_seconds=window_seconds, windows_count=windows_count))
+
+        self.leader = quota(config.replication_quota_window_size_seconds, config.replication_quota_window_num)
+        self.follower = quota(config.replication_quota_window_size_seconds, config.replication_quota_window_num)
+        self.moves = quota(config.alter_log_dirs_replication_quota_window_size_seconds, config.alter_log_dirs_replication_quota_window_num)
+        """Between log directories. It names no topics: whoever moves replicas bounds them all."""
+
+    def take_over_rates(self) -> None:
+        """The brokers' dynamic configs changed."""
+        for quota, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE), (self.moves, MOVES_RATE)):
+            bound = find_dynamic_value(self._metadata.state, self._node_id, DYNAMIC_ONLY_PROPERTIES[name])
+            quota.bytes_per_second = bound if isinstance(bound, int) else LONG_MAX
+
+    def take_over_topic(self, topic: str) -> None:
+        """The topic's configs changed. Also one without replicas here counts: those may come."""
+        own = self._metadata.state.topic_overrides(topic)
+        if LEADER_REPLICAS not in own and FOLLOWER_REPLICAS not in own:
+            self.forget_topic(topic)
+            return
+        config = self._metadata.log_config(topic)
+        for quota, replicas in (
+            (self.leader, config.leader_replication_throttled_replicas),
+            (self.follower, config.follower_replication_throttled_replicas),
+        ):
+            partitions = throttled_partitions(replicas, self._node_id)
+            if partitions:
+                quota.throttled[topic] = partitions
+            else:
+                quota.throttled.pop(topic, None)
+
+    def forget_topic(self, topic: str) -> None:
+        for quota in (self.leader, self.follower):
+            quota.throttled.pop(topic, None)
+
+
+def throttled_partitions(replicas: Iterable[str], node_id: int) -> Container[int]:
+    """The partitions whose replica on this broker a list of `partition:broker` pairs names; all for `*`."""
+    named = [replica for replica in replicas if replica]  # Kafka accepts a comma too many
+    if named == ALL_REPLICAS:
+        return ALL_PARTITIONS
+    pairs = (replica.split(":") for replica in named)
+    return frozenset(int(partition) for partition, broker in pairs if int(broker) == node_id)
