@@ -12,7 +12,7 @@ from pathlib import Path
 
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
-from storage.page_cache import read_at
+from storage.page_cache import read_at, read_into
 
 
 class SegmentFile:
@@ -81,6 +81,17 @@ class FileSlice:
     def read(self) -> bytes:
         """The slice's bytes; StorageError when the file ends before them."""
         return read_exactly(self.fd, self.size, self.position, self.disk)
+
+    def read_into(self, buffer: memoryview) -> memoryview:
+        """The slice's bytes, in the front of `buffer`; StorageError when the file ends before them."""
+        found = buffer[: self.size]
+        try:
+            count = read_into(self.fd, found, self.position, self.disk)
+        except OSError as error:
+            raise StorageError(f"cannot read {self.size} bytes at {self.position}: {error}") from error
+        if count < self.size:
+            raise StorageError(f"segment file ends at {self.position + count}, {self.size} bytes were expected at {self.position}")
+        return found
 
     def release(self) -> None:
         """Let go of the file. Calling it again does nothing; the slice cannot be read afterwards."""

@@ -91,6 +91,22 @@ def read_at(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK, *, miss
     return bytes(buffer if count == size else buffer[:count])
 
 
+def read_into(fd: int, buffer: memoryview, position: int, disk: Disk = SYSTEM_DISK) -> int:
+    """As `read_at`, into the caller's memory: returns how many bytes. Fresh memory for a megabyte costs more than the read."""
+    if _policy.may_wait or _NOWAIT is None:
+        return disk.preadv(fd, [buffer], position)
+    try:
+        count = disk.preadv(fd, [buffer], position, _NOWAIT)
+        if 0 < count < len(buffer):  # the end of the file, or of what is resident
+            disk.preadv(fd, [bytearray(1)], position + count, _NOWAIT)
+            count += disk.preadv(fd, [buffer[count:]], position + count, _NOWAIT)
+    except BlockingIOError:
+        raise ColdRead(fd, position, len(buffer), disk) from None
+    except OSError:  # a file system without RWF_NOWAIT; what else is wrong, this will say
+        return disk.preadv(fd, [buffer], position)
+    return count
+
+
 def is_resident(fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> bool:
     """Whether bytes [position, position + size) are, as far as probes tell, in the page cache. About 0.7 µs a probe."""
     if _NOWAIT is None:

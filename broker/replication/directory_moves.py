@@ -155,7 +155,7 @@ class DirectoryMoves:
         """A step of the next one; whether there is more to do."""
         if self._ready:
             move = self._ready.popleft()
-            if move.step():
+            if move.step() and move not in self._ready:
                 self._ready.append(move)
             if move.phase is not Phase.COPYING and move in self._copying:
                 del self._copying[move]

@@ -1,7 +1,7 @@
 """LogCopy: makes a future log, in another log directory, equal to the log of a partition, and keeps it so while that one changes.
 
-It reads what the future log lacks, a chunk at a time: off the loop, but for short ones that are in memory. Batches are appended byte for
-byte, in pieces below a millisecond; epochs, producers and aborted transactions are noted as a follower notes them. When the log was cut
+It reads what the future log lacks, a chunk at a time; a thread brings in what is not in memory. Batches are appended byte for byte, in
+pieces below a millisecond; epochs, producers and aborted transactions are noted as a follower notes them. When the log was cut
 meanwhile, the future log is cut to where the two have the same epochs. Nothing is asked of the partition's own path: the copy looks at
 offsets whenever it has a turn. Source: kafka.server.ReplicaAlterLogDirsThread, LocalLeaderEndPoint.
 """
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from broker.replication.copy_throttle import CopyThrottle
     from storage.log import Log
 
-READ_BYTES = 1024 * 1024
-"""Of one chunk; a larger batch is read whole."""
-SHORT_BYTES = 64 * 1024
-"""Read on the loop where it is in memory: a thread costs more than the copy."""
+READ_BYTES = 512 * 1024
+"""Of one chunk, which is read on the loop if it is in memory, in a tenth of a millisecond: a thread's turn may take longer than that.
+A larger batch is read whole, by a thread."""
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 50
 """Appended between two looks at the clock: a batch costs 10 µs, 256 KB a third of a millisecond."""
@@ -71,9 +70,11 @@ class LogCopy:
         self._on_error = on_error
         self._is_closed = False
         self._truncations_count = -1  # the source's, when the two were compared last
+        self._buffer = memoryview(bytearray(READ_BYTES))
         self._chunk = memoryview(b"")
         self._position = 0
         self._unflushed_bytes = 0
+        self._flushes_count = 0  # in flight
 
     def close(self) -> None:
         """What a thread still does is thrown away."""
@@ -94,7 +95,7 @@ class LogCopy:
             self._append_piece()
             return CopyStep.MORE
         if self._unflushed_bytes >= FLUSH_BYTES:
-            return self.flush()
+            self.flush(self._on_ready)
         if future.log_end_offset == source.log_end_offset:
             return CopyStep.CAUGHT_UP
         delay_ms = self._throttle.delay_ms(self._clock.monotonic_ms())
@@ -103,23 +104,30 @@ class LogCopy:
             return CopyStep.WAITING
         return self._read()
 
-    def flush(self) -> CopyStep:
-        """Make the future log durable as it is now."""
-        work = self.future.take_flush()
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a thread looks at the future log's files under their present names. `on_ready` is called when it ends."""
+        return self._flushes_count > 0
+
+    def flush(self, on_flushed: Callable[[], None]) -> None:
+        """Make the future log durable as it is now, in a thread, while the copy goes on."""
         self._unflushed_bytes = 0
+        work = self.future.take_flush()
         if work is None:
-            return CopyStep.MORE
+            on_flushed()
+            return
 
         def end(done: Any) -> None:
+            self._flushes_count -= 1
             error = done.exception()
             if error is not None or self._is_closed:
                 work.release()
             else:
                 self.future.flushed(work)
-            self._resume(error, self.future)
+            self._go_on(error, self.future, on_flushed)
 
+        self._flushes_count += 1
         self._run_blocking(work.run).add_done_callback(end)
-        return CopyStep.WAITING
 
     def take_over_state(self) -> None:
         """Caught up: take over what no batch tells, so that the future log is as good as the other."""
@@ -164,14 +172,14 @@ class LogCopy:
                 if isinstance(records, bytes):
                     future.skip_to(source.log_end_offset, self._clock.now_ms())
                     return CopyStep.MORE
-                if records.size <= SHORT_BYTES:
+                if records.size <= READ_BYTES:
                     try:
-                        self._take_chunk(records.read())
+                        self._take_chunk(records.read_into(self._buffer))
                         return CopyStep.MORE
                     finally:
                         records.release()
         except ColdRead as cold:
-            self._run_blocking(cold.bring_in).add_done_callback(lambda done: self._resume(done.exception(), source))
+            self._run_blocking(cold.bring_in).add_done_callback(lambda done: self._go_on(done.exception(), source, self._on_ready))
             return CopyStep.WAITING
         self._read_in_thread(records)
         return CopyStep.WAITING
@@ -185,16 +193,16 @@ class LogCopy:
             if self.source.truncations_count != truncations_count:
                 error = None  # read while it was cut
             elif error is None and not self._is_closed:
-                self._take_chunk(done.result())
-            self._resume(error, self.source)
+                self._take_chunk(memoryview(done.result()))
+            self._go_on(error, self.source, self._on_ready)
 
         self._run_blocking(records.read).add_done_callback(end)
 
-    def _resume(self, error: BaseException | None, log: Log) -> None:
+    def _go_on(self, error: BaseException | None, log: Log, on_success: Callable[[], None]) -> None:
         if self._is_closed:
             return
         if error is None:
-            self._on_ready()
+            on_success()
             return
         failure = StorageError(str(error), path=log.directory)
         failure.__cause__ = error
@@ -204,8 +212,8 @@ class LogCopy:
         if not self._is_closed:
             self._on_ready()
 
-    def _take_chunk(self, records: bytes) -> None:
-        self._chunk = memoryview(records)
+    def _take_chunk(self, records: memoryview) -> None:
+        self._chunk = records
         self._position = 0
         self._throttle.record(len(records), self._clock.monotonic_ms())
 

@@ -155,15 +155,16 @@ class ReplicaMove:
         if self.phase is Phase.TELLING:
             return False
         if self.phase is Phase.PROMOTING:
-            self._take_over()
+            if not self._copy.is_flushing:
+                self._take_over()
             return False
         if self._preparation is not None:
             if next(self._preparation, self) is self:
                 self._preparation = None
             return True
         if not self._is_flushed:
-            self._is_flushed = True
-            return self._copy.flush() is CopyStep.MORE
+            self._copy.flush(self._note_flushed)
+            return False
         self.phase = Phase.TELLING
         if self._tools.assign_directory is None:
             self.phase = Phase.PROMOTING
@@ -176,6 +177,10 @@ class ReplicaMove:
         directory_id = self._tools.log_manager.find_directory_id(log_dir)
         if assign is not None and directory_id is not None:
             assign(partition.topic_id, partition.partition, directory_id, on_accepted)
+
+    def _note_flushed(self) -> None:
+        self._is_flushed = True
+        self._wake()
 
     def _note_told(self) -> None:
         if self.phase is Phase.TELLING:
