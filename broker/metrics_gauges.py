@@ -121,6 +121,7 @@ def _add_quota_gauges(metrics: Metrics, quotas: ReplicationQuotas) -> None:
     for name, quota, documentation in (
         ("leaderreplication", quotas.leader, "bytes a second that leaders here send to throttled replicas"),
         ("followerreplication", quotas.follower, "bytes a second that throttled replicas here fetch"),
+        ("alterlogdirsreplication", quotas.moves, "bytes a second that are copied to other log directories"),
     ):
         metrics.add_gauge(f"kafka_server_{name}_byte_rate", documentation, partial(getattr, quota.rate, "per_second"))
 

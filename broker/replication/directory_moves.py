@@ -34,7 +34,6 @@ class DirectoryMoves:
     """See the module's docstring. `copies_max`: how many replicas copy at a time."""
 
     def __init__(self, hosted: HostedPartitions, tools: MoveTools, *, copies_max: int, on_busy: OnBusy) -> None:
-        self.throttle = tools.throttle
         self._hosted = hosted
         self._tools = tools
         self._copies_max = copies_max

@@ -20,7 +20,7 @@ from storage.page_cache import ColdRead, not_waiting
 if TYPE_CHECKING:
     from broker.blocking import RunBlocking
     from broker.clock import Clock
-    from broker.replication.copy_throttle import CopyThrottle
+    from broker.replication.quotas import ReplicationQuota
     from storage.log import Log
 
 READ_BYTES = 512 * 1024
@@ -31,8 +31,7 @@ PIECE_BATCHES = 50
 """Appended between two looks at the clock: a batch costs 10 µs, 256 KB a third of a millisecond."""
 FLUSH_BYTES = 64 * 1024 * 1024
 """Appended between two flushes, so that the last one finds little to do and no write has to wait for the kernel's limits."""
-THROTTLE_CHECK_MS = 1_000
-"""The rate may be changed while a copy waits for it."""
+THROTTLE_CHECK_MS = 100  # between two looks at whether the rate is below its bound again
 
 _LENGTH_END = LOG_OVERHEAD  # base offset 8, batch length 4
 
@@ -57,7 +56,7 @@ class LogCopy:
         *,
         clock: Clock,
         run_blocking: RunBlocking,
-        throttle: CopyThrottle,
+        quota: ReplicationQuota,
         on_ready: Callable[[], None],
         on_error: Callable[[StorageError], None],
     ) -> None:
@@ -65,7 +64,7 @@ class LogCopy:
         self.future = future
         self._clock = clock
         self._run_blocking = run_blocking
-        self._throttle = throttle
+        self._quota = quota
         self._on_ready = on_ready
         self._on_error = on_error
         self._is_closed = False
@@ -98,9 +97,8 @@ class LogCopy:
             self.flush(self._on_ready)
         if future.log_end_offset == source.log_end_offset:
             return CopyStep.CAUGHT_UP
-        delay_ms = self._throttle.delay_ms(self._clock.monotonic_ms())
-        if delay_ms > 0:
-            self._clock.call_later(min(delay_ms, THROTTLE_CHECK_MS), self._ready)
+        if self._quota.is_exceeded:
+            self._clock.call_later(THROTTLE_CHECK_MS, self._ready)
             return CopyStep.WAITING
         return self._read()
 
@@ -215,7 +213,7 @@ class LogCopy:
     def _take_chunk(self, records: memoryview) -> None:
         self._chunk = records
         self._position = 0
-        self._throttle.record(len(records), self._clock.monotonic_ms())
+        self._quota.record(len(records))
 
     def _drop_chunk(self) -> None:
         self._chunk = memoryview(b"")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from broker.replication.directory_moves import DirectoryMoves
     from broker.replication.fetch_data import FetchParams, FetchTarget
     from broker.replication.partition import Partition
+    from broker.replication.quotas import ReplicationQuota
     from broker.replication.replica_move import AssignDirectory
     from broker.replication.replica_selector import RackAwareReplicaSelector
     from config.server import ServerConfig
@@ -121,6 +122,7 @@ class ReplicaManager:
             waiting,
             self._log_directories,
             self._follower,
+            self.quotas.moves,
             config=config,
             clock=clock,
             log_manager=log_manager,
@@ -241,6 +243,7 @@ def _make_moves(
     waiting: WaitingRequests,
     log_directories: LogDirectories,
     follower: MetadataFollower,
+    quota: ReplicationQuota,
     *,
     config: ServerConfig,
     clock: Clock,
@@ -249,8 +252,7 @@ def _make_moves(
     assign_directory: AssignDirectory | None,
     on_busy: OnBusy,
 ) -> DirectoryMoves:
-    from broker.replication.copy_throttle import ByteRate  # few brokers have several log directories
-    from broker.replication.directory_moves import DirectoryMoves
+    from broker.replication.directory_moves import DirectoryMoves  # few brokers have several log directories
     from broker.replication.replica_move import MoveTools
 
     tools = MoveTools(
@@ -259,7 +261,7 @@ def _make_moves(
         log_directories=log_directories,
         waiting=waiting,
         run_blocking=run_blocking,
-        throttle=ByteRate(),
+        quota=quota,
         on_left=follower.make_new_later,
         assign_directory=assign_directory,
     )

@@ -23,9 +23,9 @@ from storage.errors import StorageError, is_descriptor_shortage
 if TYPE_CHECKING:
     from broker.blocking import BlockingResult, RunBlocking
     from broker.clock import Clock
-    from broker.replication.copy_throttle import CopyThrottle
     from broker.replication.log_directories import LogDirectories
     from broker.replication.partition import Partition
+    from broker.replication.quotas import ReplicationQuota
     from broker.replication.waiting_requests import WaitingRequests
     from storage.log import Log
     from storage.log_directory import RemovalWork
@@ -64,7 +64,7 @@ class MoveTools(NamedTuple):
     log_directories: LogDirectories
     waiting: WaitingRequests
     run_blocking: RunBlocking
-    throttle: CopyThrottle
+    quota: ReplicationQuota
     on_left: Callable[[], None]
     """Called when a directory is out of the way of a new one of that name."""
     assign_directory: AssignDirectory | None
@@ -88,7 +88,7 @@ class ReplicaMove:
             future,
             clock=tools.clock,
             run_blocking=tools.run_blocking,
-            throttle=tools.throttle,
+            quota=tools.quota,
             on_ready=self._wake,
             on_error=self._fail_disk,
         )
