@@ -13,6 +13,8 @@ from broker.clock import Clock
 
 LINES_MAX = 10  # for each kind and interval
 INTERVAL_MS = 60_000
+PARTITION_LINES_MAX = 20  # of what happens to partitions: to thousands at once when a broker dies
+PARTITION_LINES_INTERVAL_MS = 10_000
 EVENT_LINES_MAX = 60  # of what happens to topics and groups: an operator wants to read it, and one line a second fills no disk
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker.clock import Clock, Timer
     from broker.context import RequestContext
     from broker.controller.controller import Controller
+    from broker.controller.decision_log import DecisionLog
     from broker.deferred import Deferred
     from broker.quorum.quorum import Quorum, SnapshotReader
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -111,6 +112,7 @@ class LocalController:
         self._node_id = node_id
         self._on_busy = on_busy
         self._changes = ChangeLog(clock)
+        self._decisions: DecisionLog | None = None  # once this node has led, unless it is alone
         self._turn = asyncio.Lock()
         self._clock = clock
         self._session_check: Timer | None = None
@@ -148,6 +150,8 @@ class LocalController:
             for records in self._active.brokers.fence_others(self._node_id):
                 self._append(records, _ignore_outcome)
         else:
+            logger.info("this node is the active controller epoch=%d", self._get_leadership().epoch)
+            self._decisions = self._make_decision_log()
             self._crash_watch = self._make_crash_watch()
             self._crash_watch.probe_all()
             self._run(self._active.elections.prepare())
@@ -171,6 +175,8 @@ class LocalController:
             self._periodic.end()
             self._periodic = None
         if leadership is not None:
+            if not self._is_alone:
+                logger.info("this node is no longer the active controller epoch=%d", leadership.epoch)
             leadership.end(why)
 
     @property
@@ -335,6 +341,11 @@ class LocalController:
             prove=self._prove,
         )
 
+    def _make_decision_log(self) -> DecisionLog:
+        from broker.controller.decision_log import DecisionLog
+
+        return self._decisions or DecisionLog(self._clock)
+
     def _note_connection(self, node_id: int, epoch: int, client: RequestContext | None) -> None:
         if self._crash_watch is not None and client is not None:
             self._crash_watch.note_connection(node_id, epoch, client.connection)
@@ -374,6 +385,8 @@ class LocalController:
         leadership = self._get_leadership()
         if records:
             leadership.last_offset = self._quorum.propose(leadership.epoch, records)
+            if self._decisions is not None:
+                self._decisions.note(records, leadership.controller.state, leadership.controller.elections)
             try:
                 leadership.controller.replay(records)
             except Exception:

@@ -15,6 +15,7 @@ from broker.replication.isr_state import CommittedIsr, IsrCounts, IsrMember, Isr
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from broker.limited_log import LimitedLog
     from broker.metadata.image import PartitionImage
     from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
     from storage.log import Log
@@ -50,6 +51,10 @@ class ReplicaFacts(Protocol):
 
     @property
     def isr_counts(self) -> IsrCounts: ...
+
+    @property
+    def events(self) -> LimitedLog:
+        """For what happens to partitions."""
 
     def is_isr_eligible(self, node_id: int, broker_epoch: int | None) -> bool:
         """Whether the broker is registered, unfenced, not shutting down, and still the incarnation that fetched; None if none did."""
@@ -158,7 +163,7 @@ class InSyncReplicas:
         if not lagging:
             return None
         isr = tuple(node_id for node_id in state.isr if node_id not in lagging)
-        log.info("shrinking ISR partition=%s from=%s to=%s", self._name, state.isr, isr)
+        self._facts.events.info("shrinking ISRs", "shrinking ISR partition=%s from=%s to=%s", self._name, state.isr, isr)
         self.state = pending = PendingShrinkIsr(lagging, self._proposal(topic_id, partition, isr, state), state)
         return pending
 
@@ -175,7 +180,7 @@ class InSyncReplicas:
         ):
             return None
         isr = (*state.isr, follower.node_id)
-        log.info("expanding ISR partition=%s from=%s to=%s", self._name, state.isr, isr)
+        self._facts.events.info("expanding ISRs", "expanding ISR partition=%s from=%s to=%s", self._name, state.isr, isr)
         self.state = pending = PendingExpandIsr(follower.node_id, self._proposal(topic_id, partition, isr, state), state)
         return pending
 

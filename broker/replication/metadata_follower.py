@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.loop_job import LoopJob, OnBusy
 from broker.metadata.image import PartitionChange
+from broker.replication.leadership_log import LeadershipLog, standing
 from broker.replication.new_partitions import NewPartitions
 from broker.replication.removals import PartitionRemovals
 from broker.replication.settings_takeover import SettingsTakeover
@@ -50,6 +51,7 @@ class MetadataFollower:
         log_manager: LogManager,
         run_blocking: RunBlocking,
         quotas: ReplicationQuotas,
+        leadership_log: LeadershipLog,
         on_busy: OnBusy,
         on_removal_failure: Callable[[Path, StorageError], None],
     ) -> None:
@@ -59,6 +61,7 @@ class MetadataFollower:
         self._metrics = metrics
         self._metadata = metadata
         self._quotas = quotas
+        self._leadership_log = leadership_log
         self._new = NewPartitions()
         self._making = LoopJob(clock, self._make_new, on_busy)
         self._on_demand_count = 0  # since the last turn
@@ -99,11 +102,12 @@ class MetadataFollower:
                     if is_time_over or self._removals.is_leaving(change.topic.name, change.partition):
                         self._new.add((change.topic.name, change.partition))
                         continue
-                partition = self._hosted.host(change)
+                partition = self._host(change)
                 if partition is not None:
                     changed.append(partition)
             elif (gone := hosted.find(change.topic.name, change.partition)) is not None:
                 gone.move_away(change.image)
+                self._leadership_log.note_removal(gone)
                 moved_away.append(gone)
         self._unhost(moved_away)
         for added in delta.added_partitions:
@@ -180,9 +184,17 @@ class MetadataFollower:
         topic = self._metadata.find_topic(name)
         made = None
         if topic is not None and self._hosted.node_id in topic.partitions[index].replicas:
-            made = self._hosted.host(PartitionChange(topic, index, topic.partitions[index]))
+            made = self._host(PartitionChange(topic, index, topic.partitions[index]))
         self._new.discard(key)
         return made
+
+    def _host(self, change: PartitionChange) -> Partition | None:
+        """As HostedPartitions.host, which is told in the log unless this broker starts."""
+        before = standing(self._hosted.find(change.topic.name, change.partition))
+        partition = self._hosted.host(change)
+        if partition is not None and not self._hosted.is_loading:
+            self._leadership_log.note(partition, before)
+        return partition
 
     def _unhost(self, partitions: Sequence[Partition]) -> None:
         """Stop serving them; their directories go off the loop, after their checkpoint entries."""

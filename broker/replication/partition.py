@@ -34,6 +34,7 @@ from protocol.uuids import ZERO_UUID
 from storage.validation import AppendOrigin, PreparedBatch
 
 if TYPE_CHECKING:
+    from broker.limited_log import LimitedLog
     from broker.metadata.image import PartitionImage
     from broker.metrics import BrokerTopicMetrics
     from config.topic import LogConfig
@@ -58,6 +59,9 @@ class PartitionEnvironment(Protocol):
 
     @property
     def isr_counts(self) -> IsrCounts: ...
+
+    @property
+    def events(self) -> LimitedLog: ...
 
     def alter_isr(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         """Send the proposal to the controller."""

@@ -9,6 +9,7 @@ from broker.replication.follower import NO_BROKER_EPOCH
 from broker.replication.isr_state import IsrCounts
 
 if TYPE_CHECKING:
+    from broker.limited_log import LimitedLog
     from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.fetcher_control import FetcherControl
     from broker.replication.isr_state import IsrProposal, OnIsrAnswer
@@ -32,8 +33,10 @@ class ClusterEnvironment:
         replica_lag_time_max_ms: int,
         alter_isr: AlterIsr | None,
         fetchers: FetcherControl,
+        events: LimitedLog,
     ) -> None:
         self.fetchers = fetchers
+        self.events = events
         self.replica_lag_time_max_ms = replica_lag_time_max_ms
         self.isr_counts = IsrCounts()
         self._metadata = metadata

@@ -7,16 +7,19 @@ LogDirectories. Everything here runs on the loop and to its end, without an awai
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from broker.loop_job import OnBusy, ignore_busy
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.fetcher_control import FetcherControl, NoFetchers
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.isr_expiration import IsrExpiration
+from broker.replication.leadership_log import LeadershipLog
 from broker.replication.log_directories import LogDirectories
 from broker.replication.metadata_follower import MetadataFollower
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from config.server import ServerConfig
     from storage.errors import StorageError
     from storage.log_manager import LogManager
+
+log = logging.getLogger("barnabas.replication")
 
 
 class ReplicaManager:
@@ -76,12 +81,14 @@ class ReplicaManager:
         self._waiting = waiting = WaitingRequests(clock)
         self.produce_purgatory = waiting.produces
         self.fetch_purgatory = waiting.fetches
+        events = LimitedLog(log, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS)
         environment = ClusterEnvironment(
             metadata,
             waiting,
             replica_lag_time_max_ms=config.replica_lag_time_max_ms,
             alter_isr=alter_isr,
             fetchers=fetchers or NoFetchers(),
+            events=events,
         )
         self.isr_counts = environment.isr_counts
         self._hosted = hosted = HostedPartitions(
@@ -108,6 +115,7 @@ class ReplicaManager:
             log_manager=log_manager,
             run_blocking=run_blocking,
             quotas=self.quotas,
+            leadership_log=LeadershipLog(events),
             on_busy=on_busy,
             on_removal_failure=self._log_directories.fail,
         )
