@@ -9,7 +9,6 @@ asks over the wire, from whichever node answers.
 
 from __future__ import annotations
 
-import random
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +29,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, Me
 from tests.support.broker import BrokerProcess
 from tests.support.cluster_network import ClusterNetwork
 from tests.support.kafka import KafkaServer
+from tests.support.ports import HOST, free_ports
 from tests.support.process import READY_TIMEOUT_S, ServerProcess
 from tests.support.wire import WireClient
 
@@ -38,11 +38,7 @@ T = TypeVar("T")
 BARNABAS, KAFKA = "barnabas", "kafka"
 KINDS: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = {BARNABAS: BrokerProcess, KAFKA: KafkaServer}
 CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
-HOST = "127.0.0.1"
 COMBINED, BROKER_ONLY, CONTROLLER_ONLY = "broker,controller", "broker", "controller"
-# Below Linux's ephemeral ports: the port of a node that was killed is not taken by a client's outgoing connection, nor by that client
-# connecting to itself, before the node is back.
-PORTS = range(10_000, 32_000)
 # As for Kafka nodes that share a cluster with ours (wire-facts: the features that both have).
 KAFKA_FORMAT = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
 WAIT_MAX_S = 60.0
@@ -282,22 +278,6 @@ def topics_of(node: ServerProcess) -> set[str]:
     """The names of all topics, as this broker knows them."""
     with WireClient(node.host, node.port) as client:
         return {topic.name for topic in client.request(MetadataRequest(topics=None), 12).topics}
-
-
-def free_ports(count: int, host: str = HOST) -> list[int]:
-    """Ports that nobody listens on, each another."""
-    found: list[int] = []
-    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"fewer than {count} free ports")
 
 
 def listens(host: str, port: int) -> bool:

@@ -18,6 +18,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.support.ports import free_port
+
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 2.0
@@ -37,14 +39,6 @@ COMMON_SETTINGS: Mapping[str, str] = {
 
 class ServerFailedError(AssertionError):
     """The server did not come up, or went away when it should not have. The message ends with its log's tail."""
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listened on a moment ago. It stays the server's own over restarts."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def cache_dir() -> Path:
