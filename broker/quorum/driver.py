@@ -253,6 +253,8 @@ class QuorumDriver:
         self._arm_timer()
         if self._listeners and any(context.wants_leader(self._replica.raft) for context in self._listeners):
             self._deliver_soon()
+        elif self._catch_up_offset is None and self._caught_up is not None and self.committed_end_offset is not None:
+            self._deliver_soon()  # if a snapshot brought everything, nothing is committed that would end the wait for it
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

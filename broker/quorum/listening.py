@@ -62,11 +62,14 @@ class _FileSnapshot:
     def __init__(self, snapshot: OffsetAndEpoch, log: QuorumLog, decode: DecodeBatches) -> None:
         self.snapshot = snapshot
         self._path = log.snapshots.path_of(snapshot)
+        self._disk = log.disk
         self._decode = decode
 
     def batches(self) -> Iterator[Sequence[Any]]:
-        content = memoryview(read_file(self._path) or b"")
-        for batch in self._decode(content, str(self._path)):
+        content = read_file(self._path, self._disk)
+        if content is None:
+            raise StorageError(f"the snapshot {self._path} is gone", path=self._path)
+        for batch in self._decode(memoryview(content), str(self._path)):
             if batch.records:
                 yield batch.records
 

@@ -164,9 +164,9 @@ class RaftRoles:
         return raft_messages
 
     def _fetch_request(self) -> Any:
-        return self._messages.fetch_request(
-            self._config.cluster_id, self._raft.epoch, self._config.me, self._raft.log_end, self._raft.high_watermark
-        )
+        # A leader that has not told its high watermark yet is told none, and answers at once: a starting node waits for it.
+        known = None if self._state.leader_high_watermark is None else self._raft.high_watermark
+        return self._messages.fetch_request(self._config.cluster_id, self._raft.epoch, self._config.me, self._raft.log_end, known)
 
     def _vote_request(self, to: ReplicaKey) -> Any:
         is_pre_vote = isinstance(self._state.role, Prospective)

@@ -368,6 +368,22 @@ async def test_catching_up_ends_where_the_quorum_was_committed_not_where_this_lo
     assert caught_up.done() and node.listener.numbers == [1, 2, 3, 4]
 
 
+async def test_catching_up_ends_where_nothing_is_committed_after_the_leader_said_how_far_it_is(tmp_path: Path) -> None:
+    """As after a snapshot that holds all there is: the start of a node in an idle cluster would wait for the next commit."""
+    node = await started(tmp_path, TWO)
+    await follow(node)
+    await answer_fetch(node, fetched(batch(0, 1, 2), high_watermark=2))
+    await follow(node, epoch=6)
+    caught_up = asyncio.ensure_future(node.driver.caught_up())
+    await let_run()
+    too_early = caught_up.done()
+
+    await answer_fetch(node, fetched(high_watermark=2, epoch=6))
+    await let_run()
+
+    assert not too_early and caught_up.done()
+
+
 async def test_proposals_that_were_cut_off_are_never_heard(tmp_path: Path) -> None:
     """Their offsets are taken by another leader's records."""
     node = await started(tmp_path)

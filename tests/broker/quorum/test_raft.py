@@ -615,6 +615,7 @@ def test_a_follower_far_behind_loads_a_snapshot_and_goes_on_behind_it() -> None:
     assert (room.log.start_offset, room.raft.high_watermark) == (10, 10)
     asked = sent[0].request.topics[0].partitions[0]
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (10, 2)
+    assert asked.high_watermark == -1, "the leader has not told its own: it shall answer at once"
 
 
 def test_a_follower_whose_leader_is_silent_stands_for_election() -> None:
