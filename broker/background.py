@@ -10,12 +10,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.blocking import RunBlocking
+    from broker.cleaner.log_cleaner import LogCleaner
     from broker.clock import Clock, Timer
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import ReplicaManager
@@ -58,13 +60,20 @@ class Background:
     """The chores of one broker. Owned by server_clients.py: `start` once partitions are there, `stop` before the logs close."""
 
     def __init__(
-        self, config: ServerConfig, clock: Clock, log_manager: LogManager, replica_manager: ReplicaManager, run_blocking: RunBlocking
+        self,
+        config: ServerConfig,
+        clock: Clock,
+        log_manager: LogManager,
+        replica_manager: ReplicaManager,
+        run_blocking: RunBlocking,
+        cleaner: LogCleaner | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._run_blocking = run_blocking
+        self._cleaner = cleaner
         self._timers: dict[str, Timer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns = ChoreTurns()
@@ -83,6 +92,10 @@ class Background:
         is_set = 0 < config.log_flush_scheduler_interval_ms < FLUSH_CHECK_INTERVAL_MS
         self._repeat("flush by time", config.log_flush_scheduler_interval_ms if is_set else FLUSH_CHECK_INTERVAL_MS, self._flush_due)
         self._repeat("deletion", DELETION_INTERVAL_MS, self._delete_due)
+        if self._cleaner is not None:
+            backoff_ms = max(config.log_cleaner_backoff_ms, 1)
+            for number in range(self._cleaner.cleaners_count):
+                self._repeat(f"compaction {number}", backoff_ms, partial(self._cleaner.clean, number, self._turns.next))
         self._repeat("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     async def stop(self) -> None:
@@ -127,6 +140,8 @@ class Background:
                 await self._turns.next()
             if self._log_manager.find_log(each.topic, each.partition) is not each:
                 continue  # it was deleted, or its directory failed, meanwhile
+            if self._cleaner is not None and self._cleaner.is_cleaning(each):
+                continue
             deleted_count = self._log_manager.enforce_retention_of(each, self._clock.now_ms())
             partition = self._replica_manager.find_partition(each.topic, each.partition)
             if deleted_count and partition is not None:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from broker.background import Background
+from broker.cleaner.log_cleaner import LogCleaner
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.dispatch import KafkaApis
 from broker.formatting import new_id
@@ -54,6 +55,7 @@ class ClientServer:
         self._controller: ControllerClient | None = None
         self._inter_broker: InterBroker | None = None
         self._replica_manager: ReplicaManager | None = None
+        self._cleaner: LogCleaner | None = None
         self._group_coordinator: GroupCoordinator | None = None
         self._apis: KafkaApis | None = None
 
@@ -68,9 +70,12 @@ class ClientServer:
         # Subscribed now, they see each partition once, with the leader epoch of this start.
         replica_manager = self._make_replica_manager(lifecycle)
         coordinator = self._group_coordinator = self._make_group_coordinator(replica_manager)
-        background = Background(node.config, node.clock, log_manager, replica_manager, node.run_blocking)
+        cleaner = self._cleaner = self._make_cleaner()
+        background = Background(node.config, node.clock, log_manager, replica_manager, node.run_blocking, cleaner)
         background.start()
         node.on_stop(background.stop)
+        if cleaner is not None:
+            node.on_stop(cleaner.stop)
         services = Services(
             config=node.config,
             node_id=node.node_id,
@@ -106,6 +111,7 @@ class ClientServer:
 
     def add_gauges(self) -> None:
         """Let the node's metrics tell of replicas and groups, once this has started."""
+        from broker.cleaner.gauges import add_cleaner_gauges
         from broker.metrics_gauges import add_broker_gauges
 
         assert self._replica_manager is not None and self._group_coordinator is not None and self._inter_broker is not None, "not started"
@@ -116,6 +122,8 @@ class ClientServer:
             metadata=self._metadata,
             following=self._inter_broker,
         )
+        if self._cleaner is not None:
+            add_cleaner_gauges(self._node.metrics, self._cleaner, self._log_manager, self._node.clock)
 
     def prepare_for_groups(self) -> None:
         """As Broker.prepare_for_groups."""
@@ -242,6 +250,14 @@ class ClientServer:
         node.on_stop(coordinator.stop)
         metadata.subscribe(coordinator.on_metadata_delta)
         return coordinator
+
+    def _make_cleaner(self) -> LogCleaner | None:
+        """None where log.cleaner.enable says so."""
+        node = self._node
+        if not node.config.log_cleaner_enable:
+            return None
+        workers = [self._make_worker() for _ in range(node.config.log_cleaner_threads)]
+        return LogCleaner(node.config, node.clock, self._log_manager, workers, node.platform.disk)
 
     def _make_worker(self) -> Worker:
         worker = self._node.platform.make_worker(self._node.run_blocking)

@@ -66,18 +66,6 @@ group.consumer.session.timeout.ms  Time without heartbeats after which a member 
 group.coordinator.rebalance.protocols  Group protocols that are offered
 = segments grow as they are written
 preallocate  Whether a new segment's file is allocated at its full size
-= compacted topics are not cleaned yet
-delete.retention.ms  How long a compacted topic keeps the tombstones of deleted keys
-log.cleaner.backoff.ms  How long the cleaner sleeps when there is nothing to clean
-log.cleaner.dedupe.buffer.size  Memory for the cleaner's map of keys
-log.cleaner.enable  Whether compacted topics are cleaned
-log.cleaner.io.buffer.load.factor  How full the cleaner's map of keys may get
-log.cleaner.io.buffer.size  Memory for the cleaner's reads and writes
-log.cleaner.io.max.bytes.per.second  Limit of the cleaner's reads and writes
-log.cleaner.threads  How many logs are cleaned at once
-max.compaction.lag.ms  Longest time that a record stays uncompacted
-min.cleanable.dirty.ratio  Share of a compacted log that must be uncompacted before it is cleaned
-min.compaction.lag.ms  Shortest time that a record stays uncompacted
 = one node has no other broker
 controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
 controller.quorum.fetch.max.bytes  Most bytes of the metadata log in one fetch
@@ -177,6 +165,7 @@ controller.socket.timeout.ms  Longest wait for an answer from the controller.
 cordoned.log.dirs  Log directories that get no new partitions; setting it stops the start, for it is not supported yet.
 create.topic.policy.class.name  A Java class that may refuse topics; setting it stops the start, for it cannot be loaded.
 default.replication.factor  Replicas of a topic that is created without saying how many.
+delete.retention.ms  How long a compacted topic keeps the tombstones of deleted keys.
 delete.topic.enable  Whether topics can be deleted.
 fetch.max.bytes  Most bytes in one fetch response, whatever the client asks for.
 file.delete.delay.ms  How long a deleted segment's file is kept under its .deleted name.
@@ -195,6 +184,13 @@ leader.imbalance.check.interval.seconds  Time between checks whether preferred r
 leader.replication.throttled.replicas  Leaders whose replication is throttled: `*`, or partition:broker pairs.
 listener.security.protocol.map  The security protocol of each listener name; here PLAINTEXT alone is served.
 listeners  Addresses to listen on, as name://host:port; an empty host is every address.
+log.cleaner.backoff.ms  How long the cleaner sleeps when there is nothing to clean.
+log.cleaner.dedupe.buffer.size  Memory for the cleaner's map of keys.
+log.cleaner.enable  Whether compacted topics are cleaned.
+log.cleaner.io.buffer.load.factor  How full the cleaner's map of keys may get.
+log.cleaner.io.buffer.size  Memory for the cleaner's reads and writes.
+log.cleaner.io.max.bytes.per.second  Limit of the cleaner's reads and writes.
+log.cleaner.threads  How many logs are cleaned at once.
 log.dir  The log directory, where log.dirs is not set.
 log.dirs  Directories that hold the logs.
 log.flush.offset.checkpoint.interval.ms  Time between checkpoints of how far logs are flushed, which bounds recovery after a crash.
@@ -206,6 +202,7 @@ log.retention.hours  Hours a segment is kept, where log.retention.ms and log.ret
 log.retention.minutes  Minutes a segment is kept, where log.retention.ms is not set.
 log.roll.hours  Hours after which a new segment is begun, where log.roll.ms is not set.
 log.roll.jitter.hours  Random hours by which rolling is brought forward, where log.roll.jitter.ms is not set.
+max.compaction.lag.ms  Longest time that a record stays uncompacted.
 max.connections  Most connections at once; more are closed as they come.
 max.connections.per.ip  Most connections at once from one address; more are closed as they come.
 max.connections.per.ip.overrides  Limits of single addresses in place of max.connections.per.ip, as host:count.
@@ -222,12 +219,14 @@ metadata.log.segment.bytes  Segment size of the metadata log.
 metadata.log.segment.ms  Time after which the metadata log begins a new segment.
 metadata.max.retention.bytes  Bytes of metadata log and snapshots that are kept.
 metadata.max.retention.ms  How long metadata log and snapshots are kept.
+min.cleanable.dirty.ratio  Share of a compacted log that must be uncompacted before it is cleaned.
+min.compaction.lag.ms  Shortest time that a record stays uncompacted.
 min.insync.replicas  Replicas that must have a record before acks=all is answered.
 node.id  This node's id in the cluster.
 num.partitions  Partitions of a topic that is created without saying how many.
-offset.metadata.max.bytes  Longest metadata text of a committed offset.
 num.replica.alter.log.dirs.threads  How many replicas are copied at a time to other log directories; by default one for each directory.
 num.replica.fetchers  How many fetchers a follower runs for each leader.
+offset.metadata.max.bytes  Longest metadata text of a committed offset.
 offsets.commit.timeout.ms  Longest wait for a commit to reach its replicas.
 offsets.retention.check.interval.ms  Time between checks for expired offsets.
 offsets.retention.minutes  Minutes that a group's offsets outlive its last member.

@@ -50,7 +50,6 @@ bug.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Groups of KIP-848, share groups and streams groups. Their records in `__consumer_offsets` are left alone. A Java consumer with
   `group.protocol=consumer` fails with UnsupportedVersionException; librdkafka's waits, without a word, for a broker that has them.
-- Log compaction: `cleanup.policy=compact` is accepted and records without a key are refused, but nothing is cleaned yet.
 - Admin APIs that are not in the table, among them DeleteRecords, DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs) and
   DescribeProducers.
 

@@ -47,7 +47,7 @@ def iterate_outlines(header: BatchHeader, payload: Buffer) -> Iterator[tuple[int
                 value_size, position = read_varint(data, position)
             if value_size > 0:
                 position += value_size
-            position = position + 1 if data[position] == 0 else _skip_headers(data, position, end)
+            position = position + 1 if data[position] == 0 else skip_headers(data, position, end)
             if position != end:
                 raise DecodeError(f"a record ends {end - position} bytes away from where its size says")
             yield offset_delta, timestamp_delta, key_size >= 0
@@ -57,7 +57,8 @@ def iterate_outlines(header: BatchHeader, payload: Buffer) -> Iterator[tuple[int
         raise DecodeError(f"{data_end - position} bytes are left after {header.records_count} records")
 
 
-def _skip_headers(payload: bytes, position: int, end: int) -> int:
+def skip_headers(payload: bytes, position: int, end: int) -> int:
+    """The position after a record's headers, which begin at `position` with their count."""
     count, position = read_varint(payload, position)
     if not 0 <= count <= max(end - position, 0) // 2:
         raise DecodeError(f"{count} record headers in {end - position} bytes")

@@ -385,6 +385,16 @@ def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHead
     return EndTransactionMarker(ControlRecordType(control_type), coordinator_epoch)
 
 
+def read_control_type(buffer: Buffer, position: int, header: BatchHeader) -> ControlRecordType | None:
+    """Returns the type of a control batch's record; None for an emptied batch. DecodeError without a key."""
+    if header.records_count == 0:
+        return None
+    record = next(iter(iterate_records(buffer, position)), None)
+    if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise DecodeError("a control record without a key")
+    return ControlRecordType(_CONTROL_KEY.unpack_from(record.key)[1])
+
+
 def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:
     with memoryview(buffer) as view:
         _CRC.pack_into(buffer, position + _CRC_POSITION, crc32c(view[position + CRC_START : end]))
@@ -436,15 +446,15 @@ def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, 
 def append_record(out: bytearray, record: SimpleRecord, offset_delta: int, timestamp_delta: int) -> None:
     """Append the record to a batch's payload, before its compression."""
     body = bytearray(1)  # the record's attributes, unused
-    _append_varint(body, timestamp_delta)
-    _append_varint(body, offset_delta)
+    append_varint(body, timestamp_delta)
+    append_varint(body, offset_delta)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
-    _append_varint(body, len(record.headers))
+    append_varint(body, len(record.headers))
     for key, value in record.headers:
         _append_bytes(body, key.encode())
         _append_bytes(body, value)
-    _append_varint(out, len(body))
+    append_varint(out, len(body))
     out += body
 
 
@@ -452,7 +462,7 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
         out.append(1)  # zigzag of -1
         return
-    _append_varint(out, len(value))
+    append_varint(out, len(value))
     out += value
 
 
@@ -479,7 +489,7 @@ def read_varint(buffer: bytes, position: int, bits: int = VARINT_BITS) -> tuple[
     return (value >> 1) ^ -(value & 1), position
 
 
-def _append_varint(out: bytearray, value: int) -> None:
+def append_varint(out: bytearray, value: int) -> None:
     """Appends a zigzag varint; the value fits 64 bits."""
     value = (value << 1) ^ (value >> 63)
     while value >= 0x80:

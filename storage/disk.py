@@ -70,6 +70,7 @@ class Disk(Protocol):
     def write(self, fd: int, data: Data, /) -> int: ...
     def ftruncate(self, fd: int, size: int, /) -> None: ...
     def truncate(self, path: PathLike, size: int, /) -> None: ...
+    def utime(self, path: PathLike, times: tuple[float, float], /) -> None: ...
     def posix_fadvise(self, fd: int, position: int, size: int, advice: int, /) -> None: ...
 
     # durability: an error of these is never retried, for the kernel may have dropped the pages that it could not write
@@ -105,7 +106,7 @@ class SystemDisk:
     __slots__ = (
         "can_syncfs", "close", "dup", "exists", "fdatasync", "fstat", "fsync", "ftruncate", "lock", "mkdir", "open",
         "posix_fadvise", "pread", "preadv", "pwrite", "replace", "rmdir", "scan", "stat", "statvfs", "syncfs", "truncate",
-        "unlink", "write",
+        "unlink", "utime", "write",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -120,6 +121,7 @@ class SystemDisk:
         self.write = os.write
         self.ftruncate = os.ftruncate
         self.truncate = os.truncate
+        self.utime = os.utime
         self.posix_fadvise = getattr(os, "posix_fadvise", _ignore_advice)
         self.fsync = os.fsync
         self.fdatasync = _full_fsync if sys.platform == "darwin" else os.fdatasync
@@ -133,6 +135,10 @@ class SystemDisk:
         self.mkdir = os.mkdir
         self.rmdir = os.rmdir
         self.scan = _scan
+
+    def __reduce__(self) -> str:
+        """Pickled by its name: a worker process has its own."""
+        return "SYSTEM_DISK"
 
 
 def _lock(fd: int) -> bool:

@@ -88,6 +88,8 @@ class FutureLogs:
         self._current[key] = log
         if source is not None:
             self._replaced[key] = source
+            if source.clean_end_offset is not None:  # nothing is compacted during a move: what was clean is clean in the copy
+                log.clean_end_offset = min(source.clean_end_offset, log.log_end_offset)
 
     def retire(self, topic: str, partition: int, *, is_needed: bool = False) -> list[RemovalWork]:
         """Close the log that a copy has replaced: the work, if there is any, takes its directory out of the way. Run it off the loop,

@@ -65,6 +65,8 @@ class Log:
         self.producers = producers
         self._local = local
         self._flushes = local.flushes
+        self.clean_end_offset: int | None = None
+        """Below it each key was there once, after a compaction (Kafka's cleaner checkpoint); None before the first."""
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
 
     @classmethod
@@ -470,6 +472,8 @@ class Log:
         self.log_end_offset = log_end_offset
         self.log_start_offset = log_start_offset
         self.local_log_start_offset = max(log_start_offset, self.segments.first.base_offset)
+        if self.clean_end_offset is not None:
+            self.clean_end_offset = min(self.clean_end_offset, log_end_offset)
         self.leader_epochs.truncate_from_end(log_end_offset)
         rebuild_producer_state(self.segments, self.producers, log_start_offset, log_end_offset, now_ms)
         self.set_high_watermark(self.high_watermark)

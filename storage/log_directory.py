@@ -17,6 +17,7 @@ from storage.checkpoint import read_offset_checkpoint, write_offset_checkpoint
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, StorageError, storage_errors
 from storage.files import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -63,25 +64,27 @@ class DirectoryListing(NamedTuple):
 
 
 class Checkpoints(NamedTuple):
-    """What the three checkpoint files of a directory hold."""
+    """What the four checkpoint files of a directory hold."""
 
     recovery_points: PartitionOffsets
     high_watermarks: PartitionOffsets
     log_start_offsets: PartitionOffsets
+    clean_end_offsets: PartitionOffsets
 
     def files(self) -> tuple[tuple[str, PartitionOffsets], ...]:
         return (
             (RECOVERY_POINT_CHECKPOINT, self.recovery_points),
             (LOG_START_OFFSET_CHECKPOINT, self.log_start_offsets),
             (HIGH_WATERMARK_CHECKPOINT, self.high_watermarks),
+            (CLEANER_CHECKPOINT, self.clean_end_offsets),
         )
 
     def without(self, keys: Collection[tuple[str, int]]) -> Checkpoints:
         """The same but for these partitions. A table that has none of them is the very same object."""
-        return Checkpoints(*(_without(each, keys) for each in (self.recovery_points, self.high_watermarks, self.log_start_offsets)))
+        return Checkpoints(*(_without(offsets, keys) for offsets in self))
 
 
-NO_CHECKPOINTS = Checkpoints({}, {}, {})
+NO_CHECKPOINTS = Checkpoints({}, {}, {}, {})
 
 
 class CheckpointWriter:
@@ -107,6 +110,7 @@ class CheckpointWriter:
             recovery_points=self._read(RECOVERY_POINT_CHECKPOINT),
             high_watermarks=self._read(HIGH_WATERMARK_CHECKPOINT),
             log_start_offsets=self._read(LOG_START_OFFSET_CHECKPOINT),
+            clean_end_offsets=self._read(CLEANER_CHECKPOINT),
         )
         return self._written
 
@@ -119,6 +123,8 @@ class CheckpointWriter:
                 checkpoints = checkpoints.without({key for key, sequence in self._forgotten.items() if sequence > work.sequence})
                 self._forgotten = {key: sequence for key, sequence in self._forgotten.items() if sequence > work.sequence}
             for name, offsets in checkpoints.files():
+                if name == CLEANER_CHECKPOINT and offsets == self._written.clean_end_offsets:
+                    continue  # nothing was compacted: most brokers have no such file
                 write_offset_checkpoint(self.path / name, offsets, self._disk)
             self._written = checkpoints
             self._written_sequence = work.sequence
@@ -160,7 +166,7 @@ class CheckpointWork(NamedTuple):
         return self.writer.path
 
     def run(self) -> None:
-        """Replace the three files durably; blocks. StorageError, with the directory as its path, when the disk fails."""
+        """Replace the files durably; blocks. StorageError, with the directory as its path, when the disk fails."""
         with _errors_of(self.path):
             self.writer.write(self)
 
@@ -276,7 +282,7 @@ class LogDirectory:
 
         It may be filled in pieces. An entry of a log that is removed meanwhile does no harm: the removal comes after this checkpoint."""
         self._checkpoint_sequence += 1
-        return CheckpointWork(self._writer, self._checkpoint_sequence, Checkpoints({}, {}, {}))
+        return CheckpointWork(self._writer, self._checkpoint_sequence, Checkpoints({}, {}, {}, {}))
 
     def take_removal(self, departures: list[Departure], orphans: Collection[tuple[str, int]] = ()) -> RemovalWork:
         """For partitions whose logs are closed: no later checkpoint names them."""

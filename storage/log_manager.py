@@ -413,3 +413,5 @@ def _note_offsets(checkpoints: Checkpoints, log: Log) -> None:
     checkpoints.high_watermarks[key] = log.high_watermark
     if log.log_start_offset > log.segments.first.base_offset:
         checkpoints.log_start_offsets[key] = log.log_start_offset
+    if log.clean_end_offset is not None:
+        checkpoints.clean_end_offsets[key] = log.clean_end_offset

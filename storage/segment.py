@@ -95,10 +95,11 @@ class LogSegment:
 
     @classmethod
     def open(
-        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, size_bytes: int, disk: Disk = SYSTEM_DISK
-    ) -> LogSegment:
-        """A closed segment of `size_bytes`, whose files are opened at first use."""
-        segment = cls(directory, base_offset, config, now_ms, disk)
+        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *,
+        size_bytes: int, disk: Disk = SYSTEM_DISK, suffix: str = "",
+    ) -> LogSegment:  # fmt: skip
+        """A closed segment of `size_bytes`, whose files are opened at first use; with a suffix one that is to replace others."""
+        segment = cls(directory, base_offset, config, now_ms, disk, suffix)
         segment.size_bytes = size_bytes
         return segment
 

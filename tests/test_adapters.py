@@ -53,6 +53,7 @@ PATH_METHODS = (
 DISK_NAMES = ("disk", "_disk")
 
 ADAPTERS = {
+    "broker/cleaner/job.py",
     "broker/clock.py",
     "broker/large_works_memory.py",
     "broker/logs.py",

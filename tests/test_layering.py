@@ -17,6 +17,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.errors",
     "protocol.compression",
     "protocol.record_outlines",
+    "protocol.record_spans",
     "protocol.uuids",
     "protocol.messages.stored",
     "protocol.codec",
@@ -53,6 +54,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.services": ("broker.blocking", "broker.context", "broker.deferred"),
     "broker.new_partition_wait": ("broker.services",),
     "broker.cold_reads": ("broker.blocking", "broker.deferred", "storage.page_cache"),
+    "broker.cleaner": ("broker.cleaner", "broker.worker.jobs", *FACTS, "storage", "config"),
     "broker.worker": ("broker.worker", "broker.clock", "broker.deferred"),  # a job's module is imported by its name
     "broker.replication": (
         "broker.replication",

@@ -47,6 +47,7 @@ class Lines:
         for line in (self._short, self._long):
             if job in line:
                 line.remove(job)
+                job.steps.close()
 
     def run_slice(self) -> None:
         """A slice of the job whose turn it is, if there is any."""

@@ -329,6 +329,9 @@ class DiskView:
     def truncate(self, path: PathLike, size: int) -> None:
         self._get_file(path).truncate(size)
 
+    def utime(self, path: PathLike, times: tuple[float, float]) -> None:
+        self._get_file(path).modified_s = times[1]
+
     def posix_fadvise(self, fd: int, position: int, size: int, advice: int) -> None:
         self._at(fd)
 

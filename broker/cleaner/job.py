@@ -1,0 +1,43 @@
+"""The job of a worker process that compacts one log: storage's compaction at a limited rate.
+
+The process is the cleaner's own, so that it may wait: for the disk, and for its share of log.cleaner.io.max.bytes.per.second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+from storage.compaction.plan import CompactionPlan, CompactionResult
+
+NAME = "broker.cleaner.job:compact_log"
+WAIT_MAX_S = 0.1  # between two looks at whether the job was withdrawn
+
+
+class CompactionJob(NamedTuple):
+    """The arguments. Without a limit of `bytes_per_second` the job never waits, and may run on a broker's loop."""
+
+    plan: CompactionPlan
+    bytes_per_second: float | None
+
+
+def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator[None, None, tuple[CompactionResult, Sequence[bytes]]]:
+    """The job. Returns what the compaction came to."""
+    from storage.compaction.cleaner import compact  # here: the broker needs this module for its names alone
+
+    limit = job.bytes_per_second
+    begun_s, moved_bytes = 0.0 if limit is None else time.monotonic(), 0
+    steps = compact(job.plan)
+    try:
+        while True:
+            try:
+                moved_bytes += next(steps)
+            except StopIteration as end:
+                return end.value, ()
+            yield
+            while limit is not None and (ahead_s := moved_bytes / limit - (time.monotonic() - begun_s)) > 0:
+                time.sleep(min(ahead_s, WAIT_MAX_S))
+                yield
+    finally:
+        steps.close()

@@ -1,0 +1,217 @@
+"""LogCleaner: which log is compacted next, by a worker process of its own, and how the outcome gets into the log.
+
+Each of log.cleaner.threads cleaners has a process, which comes about at its first log and goes when it has long been idle. It reads
+closed segments and writes `.cleaned` files; here, on the loop, they take the place of the old ones if the log is still as it was. A log
+that was truncated, moved or deleted meanwhile ends its compaction. One whose compaction fails is set aside until the broker's next
+start; a disk that fails takes its directory offline. Owner: server_clients.py; Background runs `clean` as a chore.
+
+Sources: org.apache.kafka.storage.internals.log.LogCleaner, LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.cleaner.job import NAME, CompactionJob
+from broker.cleaner.stats import CleanerStats, LastCompaction
+from broker.worker.jobs import Outcome
+from storage.compaction.plan import CompactionPlan, CompactionResult
+from storage.compaction.selection import CleanableLog, find_cleanable, make_plan, swap_in
+from storage.errors import CorruptFileError, StorageError
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.worker.jobs import Worker
+    from config.server import ServerConfig
+    from storage.disk import Disk
+    from storage.log import Log
+    from storage.log_manager import LogManager
+
+logger = logging.getLogger("barnabas.cleaner")
+
+CHECK_INTERVAL_MS = 1_000  # how often a compaction that is under way is compared with its log
+LOGS_PER_TURN = 50  # looked at before others are served: 2 µs for each segment of a compacted one
+BUFFERS = 2  # log.cleaner.io.buffer.size is for one to read and one to write
+
+NextTurn = Callable[[], Awaitable[None]]
+
+
+class LogCleaner:
+    """See the module's docstring. `workers` has one for each cleaner."""
+
+    def __init__(self, config: ServerConfig, clock: Clock, log_manager: LogManager, workers: list[Worker], disk: Disk) -> None:
+        self._config = config
+        self._clock = clock
+        self._log_manager = log_manager
+        self._workers = workers
+        self._disk = disk
+        self._in_progress: dict[Log, int] = {}  # to the cleaner that has it
+        self._withdrawn: dict[Log, int] = {}  # the same, for what must not go to another cleaner: its process may not be done with it
+        self._uncleanable: set[Log] = set()
+        self._stopping = asyncio.Event()
+        self.stats = CleanerStats(clock.now_ms())
+
+    @property
+    def cleaners_count(self) -> int:
+        return len(self._workers)
+
+    def is_cleaning(self, log: Log) -> bool:
+        """Whether retention has to wait: the segments are being read."""
+        return log in self._in_progress
+
+    def uncleanable_logs(self) -> list[Log]:
+        """Logs that are set aside because their compaction failed."""
+        return list(self._uncleanable)
+
+    def cleanable_bytes(self, log: Log) -> int:
+        """How much of it could be compacted."""
+        return find_cleanable(log, self._clock.now_ms()).cleanable_bytes
+
+    def stop(self) -> None:
+        """End what is under way and begin nothing more."""
+        self._stopping.set()
+
+    async def clean(self, cleaner: int, next_turn: NextTurn) -> None:
+        """Compact one log after the other, the dirtiest first, until none is due. `next_turn` waits while others are served.
+
+        StorageError when the disk fails."""
+        while not self._stopping.is_set() and (cleanable := await self._find_dirtiest(cleaner, next_turn)) is not None:
+            log = cleanable.log
+            self._in_progress[log] = cleaner
+            try:
+                await self._clean(cleanable, cleaner, next_turn)
+            except CorruptFileError as error:
+                self._set_aside(log, error)
+            except (StorageError, OSError) as error:
+                if self._is_here(log):  # else it was deleted, or its directory failed, and its files are not where they were
+                    raise StorageError(f"cannot compact {log.directory}: {error}", path=log.directory) from error
+            except Exception as error:
+                self._set_aside(log, error)
+            finally:
+                del self._in_progress[log]
+
+    async def _find_dirtiest(self, cleaner: int, next_turn: NextTurn) -> CleanableLog | None:
+        now_ms = self.stats.last_run_ms = self._clock.now_ms()
+        self._forget_the_gone()
+        best: CleanableLog | None = None
+        max_dirty_ratio, max_overdue_ms = 0.0, 0
+        for count, log in enumerate(self._log_manager.logs(), 1):
+            if count % LOGS_PER_TURN == 0:
+                await next_turn()
+            if not log.config.is_compacted or len(log.segments) == 1 or not self._may_clean(log, cleaner):
+                continue
+            try:
+                found = find_cleanable(log, now_ms)
+            except (StorageError, OSError) as error:
+                raise StorageError(f"cannot look at {log.directory}: {error}", path=log.directory) from error
+            max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
+            max_overdue_ms = max(max_overdue_ms, found.overdue_ms)
+            if found.is_due and (best is None or found.dirty_ratio > best.dirty_ratio):
+                best = found
+        self.stats.max_dirty_ratio, self.stats.max_overdue_ms = max_dirty_ratio, max_overdue_ms
+        return best if best is not None and self._may_clean(best.log, cleaner) else None
+
+    def _may_clean(self, log: Log, cleaner: int) -> bool:
+        return (
+            log not in self._in_progress
+            and log not in self._uncleanable
+            and self._withdrawn.get(log, cleaner) == cleaner
+            and self._is_here(log)
+            and not self._is_moving(log)
+        )
+
+    def _is_here(self, log: Log) -> bool:
+        return self._log_manager.find_log(log.topic, log.partition) is log
+
+    def _is_moving(self, log: Log) -> bool:
+        """Whether it is being copied to another log directory: compacted meanwhile, the copy would be neither the one nor the other."""
+        return self._log_manager.futures.find(log.topic, log.partition) is not None
+
+    def _forget_the_gone(self) -> None:
+        self._uncleanable = {log for log in self._uncleanable if self._is_here(log)}
+        self._withdrawn = {log: cleaner for log, cleaner in self._withdrawn.items() if self._is_here(log)}
+
+    async def _clean(self, cleanable: CleanableLog, cleaner: int, next_turn: NextTurn) -> None:
+        config, log = self._config, cleanable.log
+        now_ms, begun_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        plan = make_plan(
+            find_cleanable(log, now_ms),  # others were served since it was chosen
+            now_ms=now_ms,
+            map_limit_bytes=config.log_cleaner_dedupe_buffer_size / self.cleaners_count * config.log_cleaner_io_buffer_load_factor,
+            read_bytes=config.log_cleaner_io_buffer_size // self.cleaners_count // BUFFERS,
+            disk=self._disk,
+        )
+        if not plan.first_dirty_offset < plan.end_offset:
+            return
+        result = await self._run(log, plan, cleaner)
+        if result is None:
+            return
+        are_in = []
+        for cleaned in result.cleaned:
+            await next_turn()
+            may_swap = self._is_here(log) and not self._is_moving(log)
+            are_in.append(may_swap and swap_in(log, plan, cleaned, self._clock.now_ms()))
+        if not all(are_in):
+            logger.info("compaction came to nothing, for the log has changed: %s", log.directory)
+            return
+        log.clean_end_offset = result.clean_end_offset
+        self._withdrawn.pop(log, None)
+        last = self.stats.last[cleaner] = LastCompaction(result.stats, self._clock.monotonic_ms() - begun_ms)
+        _tell(log, plan, result, last)
+
+    async def _run(self, log: Log, plan: CompactionPlan, cleaner: int) -> CompactionResult | None:
+        """What the plan comes to; None if the log has changed meanwhile, or the broker stops. Raises what the job raised."""
+        rate = self._config.log_cleaner_io_max_bytes_per_second
+        job = CompactionJob(plan, None if rate == sys.float_info.max else rate / self.cleaners_count)
+        answer = self._workers[cleaner].submit(NAME, job, (), is_short=False)
+        outcomes: list[Any] = []
+        wake = asyncio.Event()
+
+        def done(outcome: Any) -> None:
+            outcomes.append(outcome)
+            wake.set()
+
+        answer.when_done(done)
+        while not outcomes:
+            timer = self._clock.call_later(CHECK_INTERVAL_MS, wake.set)
+            await self._wait(wake)
+            timer.cancel()
+            wake.clear()
+            is_current = self._is_here(log) and log.truncations_count == plan.truncations_count and not self._is_moving(log)
+            if not outcomes and (self._stopping.is_set() or not is_current):
+                self._withdrawn[log] = cleaner
+                answer.abandon()
+                return None
+        (outcome,) = outcomes
+        if isinstance(outcome, Outcome):
+            result: CompactionResult = outcome.value
+            return result
+        raise outcome
+
+    async def _wait(self, wake: asyncio.Event) -> None:
+        """Until `wake` is set or the broker stops."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (wake, self._stopping)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _set_aside(self, log: Log, error: Exception) -> None:
+        logger.error("compaction failed, the partition is not compacted any more until a restart: %s", log.directory, exc_info=error)
+        self._uncleanable.add(log)
+
+
+def _tell(log: Log, plan: CompactionPlan, result: CompactionResult, last: LastCompaction) -> None:
+    stats = result.stats
+    logger.info(
+        "compacted %s-%d dirty=[%d, %d) read_bytes=%d written_bytes=%d read_records=%d written_records=%d elapsed_ms=%d",
+        log.topic, log.partition, plan.first_dirty_offset, result.clean_end_offset,
+        stats.read_bytes, stats.written_bytes, stats.read_records, stats.written_records, last.elapsed_ms,
+    )  # fmt: skip
+    if stats.keyless_records:
+        logger.warning("compaction dropped records without keys: %s-%d records=%d", log.topic, log.partition, stats.keyless_records)

@@ -1,0 +1,38 @@
+"""What the cleaner tells of itself: Kafka's metrics kafka.log:LogCleaner and LogCleanerManager."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.compaction.plan import CompactionStats
+
+
+class LastCompaction(NamedTuple):
+    """Of one cleaner: its last compaction and how long it took."""
+
+    stats: CompactionStats
+    elapsed_ms: int
+
+
+class CleanerStats:
+    """Owner: the LogCleaner, which writes it; gauges read it."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.last: dict[int, LastCompaction] = {}  # by cleaner
+        self.max_dirty_ratio = 0.0
+        self.max_overdue_ms = 0
+        self.last_run_ms = now_ms
+
+    @property
+    def recopy_ratio(self) -> float:
+        """Of what the last compactions read, the share that they wrote again."""
+        read_bytes = sum(last.stats.read_bytes for last in self.last.values())
+        return sum(last.stats.written_bytes for last in self.last.values()) / max(read_bytes, 1)
+
+    @property
+    def max_map_share(self) -> float:
+        return max((last.stats.map_share for last in self.last.values()), default=0.0)
+
+    @property
+    def max_elapsed_ms(self) -> int:
+        return max((last.elapsed_ms for last in self.last.values()), default=0)
