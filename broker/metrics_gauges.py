@@ -104,7 +104,11 @@ def _add_replica_gauges(metrics: Metrics, replica_manager: ReplicaManager, metad
     metrics.add_gauge(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "requests that wait",
-        lambda: [(("Produce",), replica_manager.produce_purgatory.size), (("Fetch",), replica_manager.fetch_purgatory.size)],
+        lambda: [
+            (("Produce",), replica_manager.produce_purgatory.size),
+            (("Fetch",), replica_manager.fetch_purgatory.size),
+            (("DeleteRecords",), replica_manager.delete_records_purgatory.size),
+        ],
         ("delayedoperation",),
     )
 

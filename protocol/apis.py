@@ -101,6 +101,7 @@ DECLARED: dict[int, Api] = {
         Api(18, "ApiVersions", "api_versions", (0, 4), flexible=3, listeners=BOTH),
         Api(19, "CreateTopics", "create_topics", (2, 7), flexible=5, listeners=BOTH),
         Api(20, "DeleteTopics", "delete_topics", (1, 6), flexible=4, listeners=BOTH),
+        Api(21, "DeleteRecords", "delete_records", (0, 2), flexible=2),
         Api(22, "InitProducerId", "init_producer_id", (0, 5), flexible=2),
         Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), flexible=4),
         Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4),

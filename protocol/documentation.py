@@ -50,7 +50,7 @@ bug.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Groups of KIP-848, share groups and streams groups. Their records in `__consumer_offsets` are left alone. A Java consumer with
   `group.protocol=consumer` fails with UnsupportedVersionException; librdkafka's waits, without a word, for a broker that has them.
-- Admin APIs that are not in the table, among them DeleteRecords, DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs) and
+- Admin APIs that are not in the table, among them DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs) and
   DescribeProducers.
 
 ### Bytes that are refused
@@ -115,8 +115,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   stores no group beyond max.message.bytes of `__consumer_offsets`, 1 MB unless it was changed: that is UNKNOWN_SERVER_ERROR in both.
 
 ### Configs
-- Of the broker configs that Kafka lets change while it runs, those that are defaults of topic configs can be altered. The others, and names
-  that nobody knows, are INVALID_REQUEST; Kafka stores unknown ones.
+- Of the broker configs that Kafka lets change while it runs, those that are defaults of topic configs and the replication throttles can be
+  altered. The others, and names that nobody knows, are INVALID_REQUEST; Kafka stores unknown ones.
 - Configs of groups (KIP-848's, share and streams groups), client metrics and broker loggers are INVALID_REQUEST, with a message.
 - DescribeConfigs also lists our own `barnabas.…` properties.
 

@@ -59,6 +59,9 @@ class ReplicaFacts(Protocol):
     def is_isr_eligible(self, node_id: int, broker_epoch: int | None) -> bool:
         """Whether the broker is registered, unfenced, not shutting down, and still the incarnation that fetched; None if none did."""
 
+    def is_alive(self, node_id: int) -> bool:
+        """Whether the broker is registered and not fenced."""
+
 
 class InSyncReplicas:
     """See the module's docstring. `followers` is one dict for good; `name` is for the log."""
@@ -140,6 +143,12 @@ class InSyncReplicas:
         return follower.is_caught_up(leader_end_offset, now_ms, facts.replica_lag_time_max_ms) and facts.is_isr_eligible(
             follower.node_id, follower.broker_epoch
         )
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest offset at which a replica that is alive begins: what is before it is gone everywhere."""
+        starts = (each.log_start_offset for each in self.followers.values() if self._facts.is_alive(each.node_id))
+        return min((self._log.log_start_offset, *starts))
 
     # -- changes of the ISR --------------------------------------------------------------------------------------------
 

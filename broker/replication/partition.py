@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replication")
 
+DELETE_ALL_COMMITTED = -1  # in the place of the offset before which records are deleted
 FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
 
 
@@ -68,6 +69,9 @@ class PartitionEnvironment(Protocol):
 
     @property
     def fetchers(self) -> FetcherControl: ...
+
+    def is_alive(self, node_id: int) -> bool:
+        """Whether the broker is registered and not fenced."""
 
     def is_broker_epoch_stale(self, node_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation of that broker is registered than the one that fetched."""
@@ -358,6 +362,21 @@ class Partition:
             self._environment.on_progress(self)
         return appended
 
+    def delete_records(self, offset: int) -> int:
+        """Let the log begin at `offset`, -1 for the high watermark; returns the offset that was meant. The files go with retention.
+
+        KafkaError: not the leader here; POLICY_VIOLATION for a topic that is compacted only; OFFSET_OUT_OF_RANGE."""
+        if self.role is not LEADER:
+            raise KafkaError(self._absence_error())
+        log = self.log
+        if log.config.is_compacted and not log.config.is_deleted:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
+        wanted_offset = log.high_watermark if offset == DELETE_ALL_COMMITTED else offset
+        if wanted_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        log.set_log_start_offset(wanted_offset)
+        return wanted_offset
+
     def read(self, target: FetchTarget, params: FetchParams, max_bytes: int, minimum_one_batch: bool) -> PartitionRead:
         """Read `target` up to what the isolation allows. Raises KafkaError, the answer to the fetcher, if it cannot."""
         if (params.fetch_only_leader and self.role is not LEADER) or target.current_leader_epoch != NO_EPOCH:
@@ -423,14 +442,14 @@ class Partition:
     ) -> bool:
         """Note a follower's fetch as it arrives, never a re-read from the purgatory: an old offset would look like progress later.
 
-        `leader_end_offset` is the end of our log before that read. Returns whether the high watermark advanced.
+        `leader_end_offset` is the end of our log before that read. Returns whether the high watermark or a follower's log start moved.
         NOT_LEADER_OR_FOLLOWER for a broker that has been restarted since: its old fetches must not bring it into the ISR (KIP-903);
         the errors of `get_readable_log` and `get_follower` for another leader epoch and for a stranger."""
         self.get_readable_log(current_leader_epoch, only_leader=True)
         if broker_epoch != NO_EPOCH and self._environment.is_broker_epoch_stale(node_id, broker_epoch):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         follower = self.get_follower(node_id, current_leader_epoch)
-        previous_end_offset = follower.log_end_offset
+        previous_end_offset, previous_start_offset = follower.log_end_offset, follower.log_start_offset
         follower.update(
             fetch_offset=fetch_offset,
             log_start_offset=log_start_offset,
@@ -439,7 +458,8 @@ class Partition:
             now_ms=now_ms,
         )
         self._send(self.in_sync.maybe_expand(self.topic_id, self.partition, follower))
-        return follower.log_end_offset != previous_end_offset and self.maybe_advance_high_watermark(now_ms)
+        is_advanced = follower.log_end_offset != previous_end_offset and self.maybe_advance_high_watermark(now_ms)
+        return is_advanced or log_start_offset != previous_start_offset
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to what every replica that counts has; returns whether it moved.

@@ -59,5 +59,9 @@ class ClusterEnvironment:
         broker = self._metadata.brokers.get(node_id)
         return broker is not None and broker.is_active and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
 
+    def is_alive(self, node_id: int) -> bool:
+        broker = self._metadata.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
+
     def on_progress(self, partition: Partition) -> None:
         self._waiting.wake(partition)

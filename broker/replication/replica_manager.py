@@ -81,6 +81,7 @@ class ReplicaManager:
         self._waiting = waiting = WaitingRequests(clock)
         self.produce_purgatory = waiting.produces
         self.fetch_purgatory = waiting.fetches
+        self.delete_records_purgatory = waiting.record_deletions
         events = LimitedLog(log, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS)
         environment = ClusterEnvironment(
             metadata,

@@ -1,4 +1,4 @@
-"""The requests that wait for partitions: produces, fetches, and fetch sessions that are notified of changes.
+"""The requests that wait for partitions: produces, fetches, deletions of records, and fetch sessions that are notified of changes.
 
 Code that changes what they may see calls `wake`. Owner: the ReplicaManager.
 """
@@ -17,6 +17,7 @@ class WaitingRequests:
     def __init__(self, clock: Clock) -> None:
         self.produces = Purgatory(clock)
         self.fetches = Purgatory(clock)
+        self.record_deletions = Purgatory(clock)
 
     def is_watched(self, partition: FetchablePartition) -> bool:
         """Whether a produce, a fetch or a fetch session waits for the partition to change."""
@@ -25,6 +26,8 @@ class WaitingRequests:
     def wake(self, partition: FetchablePartition) -> None:
         """The high watermark moved, or something every waiting request of the partition has to look at."""
         self.produces.notify(partition)
+        if self.record_deletions.size:
+            self.record_deletions.notify(partition)
         fetches = self.fetches
         fetches.notify(partition)
         for session in tuple(partition.sessions):

@@ -51,6 +51,27 @@ def test_consumer_performance_reads_all(server: ServerProcess, topic_name: str, 
     assert int(shown["data.consumed.in.nMsg"]) >= 5000
 
 
+def test_delete_records_lets_partitions_begin_later(server: ServerProcess, topic_name: str, java_host: JavaHost, tmp_path: Path) -> None:
+    create_topic(server, topic_name, partitions=2)
+    ConfluentKafka().produce(server, topic_name, [Message(index, b"k", b"v") for index in (0, 0, 0, 1, 1)])
+    offsets = tmp_path / "offsets.json"
+    asked = [{"topic": topic_name, "partition": 0, "offset": 2}, {"topic": topic_name, "partition": 1, "offset": -1}]
+    offsets.write_text(json.dumps({"version": 1, "partitions": asked}))
+    words = ["--bootstrap-server", server.bootstrap, "--offset-json-file", str(offsets)]
+
+    printed = java_host.tool("DeleteRecordsCommand", *words).stdout
+    asked[0]["offset"] = 4
+    offsets.write_text(json.dumps({"version": 1, "partitions": asked[:1]}))
+    refused = java_host.tool("DeleteRecordsCommand", *words, expected_status=None).stdout
+
+    assert sorted(line for line in printed.splitlines() if "low_watermark" in line) == [
+        f"partition: {topic_name}-0\tlow_watermark: 2",
+        f"partition: {topic_name}-1\tlow_watermark: 2",
+    ]
+    assert "OffsetOutOfRangeException" in refused
+    assert [record.offset for record in ConfluentKafka().consume(server, topic_name, 1)] == [2]
+
+
 def test_console_producer_is_read_by_every_client(server: ServerProcess, topic_name: str, java_host: JavaHost, consumer: Client) -> None:
     create_topic(server, topic_name)
     arguments = ["--bootstrap-server", server.bootstrap, "--topic", topic_name]

@@ -328,7 +328,7 @@ class World:
         self, node_id: int, topic: str, offset: int, *, index: int = 0, epoch: int = -1, **target: Any
     ) -> list[PartitionRead]:
         """A follower's fetch, which shows the leader that it has everything below `offset`."""
-        asked = FetchTarget(topic, index, offset, 1 << 20, current_leader_epoch=epoch, log_start_offset=0, **target)
+        asked = FetchTarget(topic, index, offset, 1 << 20, current_leader_epoch=epoch, **{"log_start_offset": 0, **target})
         return self.fetch_all([asked], replica_id=node_id, isolation=FetchIsolation.LOG_END)
 
     def services(self) -> Services:
