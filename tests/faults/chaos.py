@@ -1,9 +1,10 @@
 """Does harm to a cluster of processes under load, and checks that no acked record is lost, doubled or moved.
 
-    python -m tests.faults.chaos --minutes 60 [--seed 7] [--faults kill-leader,restart] [--nodes barnabas,barnabas,kafka] [--directory DIR]
+    python -m tests.faults.chaos --minutes 60 [--seed 7] [--faults kill-leader,restart] [--mixed] [--power] [--directory DIR]
 
-Replication factor 3, min.insync.replicas 2, idempotent producers with acks=all, a consumer group. Prints each fault and each window, and
-ends with status 1 when a window shows an anomaly; the data stay for a look.
+Replication factor 3, min.insync.replicas 2, idempotent producers with acks=all, a consumer group. Four nodes, three of which vote at
+first: while faults strike, replicas and votes move between them. Prints each fault and each window, and ends with status 1 when a window
+shows an anomaly; the data stay for a look.
 
 Where nodes of Kafka take part, librdkafka's producers have one request in flight. A Kafka node that does not know yet that it leads refuses
 the first of several with NOT_LEADER_OR_FOLLOWER and the next, a moment later, for the gap. Upon that librdkafka begins a new epoch and
@@ -24,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.faults.changes import CHANGES, MOVE_VOTER, NODES_MIN
 from tests.faults.cluster_campaign import ClusterCampaign, Window
 from tests.faults.load import REQUESTS_IN_FLIGHT_MAX
 from tests.faults.nemesis import OF_DISK, OF_NETWORK
@@ -47,9 +49,15 @@ FLUSH_SETTINGS = {"log.flush.interval.messages": "1"}
 DISK_BYTES = 4 << 30  # as much of it as is written, in memory, for each node
 
 
-def possible_faults() -> tuple[str, ...]:
-    """Those that this machine lets be done."""
-    return (*FAULTS, *(NETWORK_FAULTS if missing_network() is None else ()))
+INITIAL_VOTERS_COUNT = 3
+NODES = (BARNABAS,) * 4
+MIXED_NODES = (KAFKA, BARNABAS, KAFKA, BARNABAS)
+
+
+def possible_faults(nodes_count: int = len(NODES)) -> tuple[str, ...]:
+    """Those that this machine lets be done to so many nodes, and changes among them."""
+    changes = [kind for kind in CHANGES if nodes_count >= NODES_MIN[kind]]
+    return (*FAULTS, *changes, *(NETWORK_FAULTS if missing_network() is None else ()))
 
 
 def run(
@@ -58,7 +66,7 @@ def run(
     directory: Path,
     *,
     faults: Sequence[str] = FAULTS,
-    kinds: Sequence[str] = (BARNABAS,) * 3,
+    kinds: Sequence[str] = NODES,
     settings: Mapping[str, str] | None = None,
     pause_s: float = PAUSE_S,
     window_s: float = WINDOW_S,
@@ -77,7 +85,10 @@ def run(
             stack.callback(disks[node_id].close)
         settings = {**(FLUSH_SETTINGS if disks else {}), **(settings or {})}
         data_dirs = {node_id: disk.mount_point / "data" for node_id, disk in disks.items()}
-        cluster = stack.enter_context(Cluster(directory, kinds, settings=settings, network=network, data_dirs=data_dirs))
+        initial_voters = range(1, INITIAL_VOTERS_COUNT + 1) if MOVE_VOTER in faults else ()
+        cluster = stack.enter_context(
+            Cluster(directory, kinds, settings=settings, network=network, data_dirs=data_dirs, initial_voters=initial_voters)
+        )
         campaign = ClusterCampaign(
             cluster,
             seed=seed,
@@ -104,6 +115,7 @@ def summary(campaign: ClusterCampaign) -> str:
     """The figures of a run, for the note."""
     strikes = [strike for window in campaign.windows for strike in window.strikes]
     counts = Counter(strike.kind for strike in strikes)
+    all_after_s = sorted(strike.ack_after_heal_s for strike in strikes if strike.kind == "kill-all")
     after_s = sorted(strike.ack_after_s[partition] for strike in strikes if strike.kind == "kill-leader" for partition in strike.led)
     errors = ", ".join(f"{name} {count}" for name, count in campaign.load.history.client_errors.most_common()) or "none"
     lines = [
@@ -111,6 +123,9 @@ def summary(campaign: ClusterCampaign) -> str:
         f"{len(strikes)} faults: {', '.join(f'{kind} {count}' for kind, count in counts.most_common())}",
         f"errors that clients saw: {errors}",
     ]
+    if all_after_s:
+        median_s, max_s = statistics.median(all_after_s), all_after_s[-1]
+        lines.insert(2, f"from the start of all to the next ack of the last partition: p50 {median_s:.2f} s, max {max_s:.2f} s")
     if after_s:
         lines.insert(2, f"kill -9 of a leader to the next ack: p50 {statistics.median(after_s):.2f} s, max {after_s[-1]:.2f} s")
     return "\n".join(lines)
@@ -120,26 +135,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument(
-        "--faults", default=",".join(possible_faults()), help="names, separated by commas; one that stands twice is drawn twice as often"
-    )
+    parser.add_argument("--faults", help="names, separated by commas; one that stands twice is drawn twice as often")
     parser.add_argument(
         "--power", action="store_true", help="power cuts and full disks too, with flush.messages=1; needs root and loop devices"
     )
-    parser.add_argument("--nodes", default=",".join([BARNABAS] * 3), help=f"the kind of each node: {', '.join(KINDS)}")
+    parser.add_argument("--nodes", default=",".join(NODES), help=f"the kind of each node: {', '.join(KINDS)}")
+    parser.add_argument("--mixed", action="store_true", help=f"the same as --nodes {','.join(MIXED_NODES)}")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of every node")
     parser.add_argument("--pause", type=float, default=PAUSE_S, help="seconds that a node is stopped for; longer than its session timeout")
     parser.add_argument("--no-java", action="store_true", help="librdkafka's producers alone")
     parser.add_argument("--directory", type=Path, help="where the data and the logs go (default: a temporary folder)")
     arguments = parser.parse_args()
+    kinds = MIXED_NODES if arguments.mixed else arguments.nodes.split(",")
+    faults = arguments.faults.split(",") if arguments.faults else possible_faults(len(kinds))
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="barnabas-chaos-"))
     print(f"seed {arguments.seed}, data in {directory}", flush=True)
     windows = run(
         arguments.minutes * 60,
         arguments.seed,
         directory,
-        faults=[*arguments.faults.split(","), *(POWER_FAULTS if arguments.power else ())],
-        kinds=arguments.nodes.split(","),
+        faults=[*faults, *(POWER_FAULTS if arguments.power else ())],
+        kinds=kinds,
         settings=dict(override.split("=", 1) for override in arguments.override),
         pause_s=arguments.pause,
         has_java=not arguments.no_java,

@@ -17,6 +17,7 @@ from typing import Any
 
 import confluent_kafka
 
+from tests.faults.changes import CHANGES
 from tests.faults.load import GROUP, PARTITIONS, REQUESTS_IN_FLIGHT_MAX, SEGMENT_BYTES, TOPIC, Load, Operation, poll_operation
 from tests.faults.nemesis import OF_NETWORK, Nemesis, Strike
 from tests.faults.replicas import differences
@@ -33,6 +34,7 @@ READ_TIMEOUT_S = 120.0
 ADMIN_TIMEOUT_S = 30.0
 READ_BATCH_SIZE = 5000
 WAIT_INTERVAL_S = 0.02
+DISTURBED_SHARE = 0.8  # of the changes
 EVIDENCE_SHOWN = 3
 
 
@@ -84,7 +86,8 @@ class ClusterCampaign:
             end_s = time.monotonic() + seconds
             while not strikes or time.monotonic() < end_s:
                 time.sleep(self._random.uniform(0, CALM_MAX_S))
-                strikes.append(self._run_fault(self._random.choice(kinds)))
+                kind = self._random.choice(kinds)
+                strikes += self._run_change(kind, kinds) if kind in CHANGES else [self._run_fault(kind)]
             return strikes
 
         return self.run_during(strike_often)
@@ -134,6 +137,16 @@ class ClusterCampaign:
             self._wait_until_healed()
         print(f"  {strike}", flush=True)
         return strike
+
+    def _run_change(self, kind: str, kinds: Sequence[str]) -> list[Strike]:
+        """A change of the cluster, during which a fault may strike; it has to come to its end when that is healed."""
+        change = self.nemesis.strike(kind, lambda: len(self.load.history.sends))
+        faults = [each for each in kinds if each not in CHANGES]
+        disturbance = [self._run_fault(self._random.choice(faults))] if faults and self._random.random() < DISTURBED_SHARE else []
+        self.nemesis.heal(change)
+        self._wait_for_acks(change)
+        print(f"  {change}", flush=True)
+        return [change, *disturbance]
 
     def _wait_for_acks(self, strike: Strike) -> None:
         """Wait until a record that was sent after the strike is acked in each partition, and remember how long that took."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tests.faults.changes import CHANGES, Change, Changes
 from tests.support.cluster import Cluster
 from tests.support.cluster_network import CLIENTS, ClusterNetwork
 from tests.support.power import PowerCutDisk
@@ -30,13 +31,22 @@ class Strike:
     led: list[int]
     first_send: int
     """How many sends had been answered by then."""
+    healed_ns: int = 0
     leaves_majority: bool = True
+    change: Change | None = None
     ack_after_s: dict[int, float] = field(default_factory=dict)
     """By partition: the time from the strike to the first ack of a record that was sent after it."""
 
     def __str__(self) -> str:
+        whom = f" of {', '.join(map(str, self.nodes))}" if self.nodes else ""
         slowest = f", acks again after {max(self.ack_after_s.values()):.2f} s" if self.ack_after_s else ""
-        return f"{self.kind} of {', '.join(map(str, self.nodes))}{slowest}"
+        since_heal = f", {self.ack_after_heal_s:.2f} s after it was healed" if self.ack_after_heal_s > 0 else ""
+        return f"{self.kind}{whom}{slowest}{since_heal}"
+
+    @property
+    def ack_after_heal_s(self) -> float:
+        """The time from the beginning of the healing to the last partition's first ack; not above 0 if the others did without it."""
+        return max(self.ack_after_s.values(), default=0.0) - (self.healed_ns - self.struck_ns) / 1e9 if self.healed_ns else 0.0
 
 
 class Nemesis:
@@ -58,6 +68,7 @@ class Nemesis:
         self._topic = topic
         self._random = random.Random(seed)
         self.pause_s = pause_s
+        self._changes = Changes(cluster, topic, self._random)
         self._faults: dict[str, tuple[Callable[[], tuple[int, ...]], Callable[..., None], Callable[..., object]]] = {
             "kill-leader": (self._a_leader, cluster.kill, cluster.start),
             "kill-follower": (self._a_follower, cluster.kill, cluster.start),
@@ -81,10 +92,12 @@ class Nemesis:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        return tuple(self._faults)
+        return (*self._faults, *CHANGES)
 
     def strike(self, kind: str, answered_count: Callable[[], int]) -> Strike:
-        """Do that harm now."""
+        """Do that harm now, or begin that change."""
+        if kind in CHANGES:
+            return Strike(kind, (), time.monotonic_ns(), [], answered_count(), change=self._changes.begin(kind))
         choose, harm, _ = self._faults[kind]
         nodes = choose()
         leaders = self._leaders()
@@ -95,7 +108,11 @@ class Nemesis:
         return Strike(kind, nodes, struck_ns, led, first_send, leaves_majority=2 * len(nodes) < len(self._cluster.nodes))
 
     def heal(self, strike: Strike) -> None:
-        """Let the nodes come back, at once."""
+        """Let the nodes come back, at once; a change has come to its end when this returns."""
+        strike.healed_ns = time.monotonic_ns()
+        if strike.change is not None:
+            strike.change.wait()
+            return
         self._faults[strike.kind][2](*strike.nodes)
 
     def _isolate(self, node_id: int) -> None:

@@ -9,14 +9,16 @@ asks over the wire, from whichever node answers.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from broker.formatting import new_id
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.describe_quorum import (
@@ -26,6 +28,7 @@ from protocol.messages.describe_quorum import (
     DescribeQuorumResponsePartitionData,
 )
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
+from protocol.uuids import uuid_to_text
 from tests.support.broker import BrokerProcess
 from tests.support.cluster_network import ClusterNetwork
 from tests.support.kafka import KafkaServer
@@ -61,11 +64,13 @@ class Cluster:
         data_dirs: Mapping[int, Path] | None = None,
         node_classes: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = KINDS,
         kafka_format: Sequence[str] = KAFKA_FORMAT,
+        initial_voters: Collection[int] = (),
     ) -> None:
         """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
         `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1. `data_dirs` are those of nodes
         whose data are not beside their logs. `node_classes` are what runs a node of each kind, `kafka_format` the words with which
-        Apache Kafka's nodes are formatted."""
+        Apache Kafka's nodes are formatted. The voters are all controllers, for ever; or, if `initial_voters` are given, at first these,
+        and then those that the log names (KIP-853)."""
         self.cluster_id = CLUSTER_ID
         self.directory = directory
         self.nodes: dict[int, ServerProcess] = {}
@@ -74,12 +79,14 @@ class Cluster:
         self._network = network
         self._data_dirs = data_dirs or {}
         self._node_classes, self._kafka_format = node_classes, kafka_format
+        self._initial_voters = {node_id: new_id(os.urandom) for node_id in initial_voters}  # with the ids of their directories
         node_settings, hosts = node_settings or {}, network.hosts if network is not None else {}
         ports = iter(free_ports(2 * len(kinds)))
         self.controller_ports = {
             node_id: next(ports) for node_id in _ids(kinds) if "controller" in _roles(node_settings.get(node_id, {})).split(",")
         }
-        self.voters = ",".join(f"{node_id}@{hosts.get(node_id, HOST)}:{port}" for node_id, port in self.controller_ports.items())
+        self._controllers = {node_id: f"{hosts.get(node_id, HOST)}:{port}" for node_id, port in self.controller_ports.items()}
+        self.voters = ",".join(f"{node_id}@{address}" for node_id, address in self._controllers.items())
         for node_id, kind in zip(_ids(kinds), kinds, strict=True):
             self.add_node(node_id, kind, node_settings.get(node_id, {}), host=hosts.get(node_id, HOST), port=next(ports))
 
@@ -106,7 +113,7 @@ class Cluster:
         listeners = {"broker": f"PLAINTEXT://{host}:{node.port}", "controller": f"CONTROLLER://{host}:{self.controller_ports.get(node_id)}"}
         node.settings |= {
             "node.id": str(node_id),
-            "controller.quorum.voters": self.voters,
+            **self._quorum_settings(),
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners[role] for role in roles.split(",")),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -115,14 +122,28 @@ class Cluster:
         if self._network is not None:
             node.prefix = self._network.enter(node_id)
         if isinstance(node, BrokerProcess):
-            node.format(self.cluster_id)
-        else:
-            node.cluster_id, node.format_arguments = self.cluster_id, self._kafka_format  # it is formatted at its first start
+            node.format(self.cluster_id, *self._voters_format(node_id))
+        else:  # it is formatted at its first start
+            node.cluster_id, node.format_arguments = self.cluster_id, (*self._kafka_format, *self._voters_format(node_id))
         if roles == CONTROLLER_ONLY:
             node.port = self.controller_ports[node_id]
             node.serves = lambda: listens(node.host, node.port)  # type: ignore[method-assign]
         self.nodes[node_id] = node
         return node
+
+    def _quorum_settings(self) -> dict[str, str]:
+        if self._initial_voters:
+            return {"controller.quorum.bootstrap.servers": ",".join(self._controllers.values())}
+        return {"controller.quorum.voters": self.voters}
+
+    def _voters_format(self, node_id: int) -> tuple[str, ...]:
+        """The words of the format command that say who votes first."""
+        if not self._initial_voters:
+            return ()
+        if node_id not in self._initial_voters:
+            return ("--no-initial-controllers",)
+        voters = [f"{each}@{self._controllers[each]}:{uuid_to_text(directory_id)}" for each, directory_id in self._initial_voters.items()]
+        return ("--initial-controllers", ",".join(voters))
 
     def start(self, *node_ids: int, timeout_s: float = READY_TIMEOUT_S) -> Self:
         """Start these nodes, or all that do not run, together: none is ready before a majority of the voters is there."""

@@ -138,16 +138,17 @@ class KafkaServer(ServerProcess):
         return java_command("kafka.Kafka", str(properties), flags=SERVER_JVM_FLAGS)
 
     def _format(self, properties: Path) -> None:
-        controller_port = free_port(self.host)
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@{self.host}:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data_dir),
             **self.settings,
         }
+        if "listeners" not in settings:  # the only node of its cluster
+            controller_port = free_port(self.host)
+            settings["controller.quorum.voters"] = f"1@{self.host}:{controller_port}"
+            settings["listeners"] = f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{controller_port}"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         storage_tool = java_command(
             "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties), *self.format_arguments
