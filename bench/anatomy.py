@@ -15,6 +15,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
+from bench import cluster_anatomy
 from bench.clients.raw_produce import produce_request
 from broker.context import ConnectionFacts, ListenerFacts
 from broker.dispatch import KafkaApis
@@ -50,7 +51,7 @@ class Step(NamedTuple):
 
 
 def run() -> str:
-    """The two tables as text."""
+    """The three tables as text."""
     with tempfile.TemporaryDirectory(prefix="barnabas-anatomy-") as folder:
         world = World(Path(folder))
         world.create_topic("t")
@@ -58,7 +59,7 @@ def run() -> str:
         gc.freeze()
         steps = [_table("one produce: v7, acks=1, a batch of one record of 50 bytes", _produce_steps(world, Path(folder)))]
         steps.append(_table("one fetch: v12, a slice of 1 MB in the page cache", _fetch_steps(world)))
-    return "\n\n".join(steps)
+    return "\n\n".join([*steps, cluster_anatomy.table()])
 
 
 def _produce_steps(world: World, directory: Path) -> list[Step]:
