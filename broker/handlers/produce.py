@@ -148,6 +148,8 @@ class ProduceHandler:
             results = _merge(results, refused)
         if pending is None:
             return self._respond(results, context)
+        for _ in _without_records(request):
+            pass
         deferred = Deferred()
 
         def answer(results: list[PartitionAppendResult]) -> None:
@@ -183,6 +185,7 @@ class ProduceHandler:
             results = yield from _merge_in_turns(results, refused)
         if not pending:
             return (yield from self._response_in_turns(results, context))
+        yield from _without_records(request)
         return self._park_many(results, pending, context, request)
 
     def _append_many(
@@ -303,6 +306,18 @@ def _is_long(request: ProduceRequest) -> bool:
             elif count > SCRATCH_SIZE:
                 return True
     return False
+
+
+def _without_records(request: ProduceRequest) -> Iterator[None]:
+    """Let go of the frame of a request that is kept while it waits for its acks: all is in the log, and the frame's buffer is taken for
+    the next one (ProduceRequest.clearPartitionRecords). Yields after each PARTITIONS_AT_ONCE."""
+    count = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
+            count += 1
+            if count % PARTITIONS_AT_ONCE == 0:
+                yield
 
 
 def _pieces(entries: list[AppendEntry]) -> Iterator[list[AppendEntry]]:

@@ -22,6 +22,7 @@ from protocol.records import DECOMPRESSED_BYTES_MIN, SimpleRecord, assemble_batc
 from protocol.templates import PreparedResponse
 from tests.broker.replication.world import World, completed, context
 from tests.support.clock import WALL_START_MS
+from tests.support.turns import finished
 from tests.support.worker import ManualWorker
 
 CODECS = [codec for codec in Compression if codec]
@@ -134,3 +135,26 @@ def test_requests_of_a_closed_connection_leave_the_line(tmp_path: Path) -> None:
     assert [frame() for frame in room.frames] == [None] * 3
     assert third.is_done
     assert room.world.partition("c").log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("partitions", [1, 100])
+def test_a_request_that_waits_for_its_acks_lets_go_of_its_frame(tmp_path: Path, partitions: int) -> None:
+    """Dispatch keeps such a request, for its names: its buffer must be free for the next one."""
+    world = World(tmp_path)
+    world.create_topic("r", replicas=(1, 2, 3), partitions=partitions)
+    batch = honest_batch()
+    buffer = mmap.mmap(-1, partitions * len(batch))
+    frame, view = weakref.ref(buffer), memoryview(buffer)
+    asked = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="r", partition_data=[])])
+    for index in range(partitions):
+        records = view[index * len(batch) : (index + 1) * len(batch)]
+        records[:] = batch
+        asked.topic_data[0].partition_data.append(PartitionProduceData(index=index, records=records))
+    del buffer, view, records
+
+    outcome = finished(produce.build(world.services())(context(0, 9), asked))
+
+    assert not outcome.is_done
+    assert world.partition("r", partitions - 1).log.log_end_offset == 1
+    assert frame() is None
+    assert [data.index for data in asked.topic_data[0].partition_data] == list(range(partitions))
