@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from enum import Enum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
@@ -60,10 +60,21 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class _Request:
-    """One request: `version` is None for the newest that both sides speak."""
+class _Codecs(NamedTuple):
+    """How requests of one API at one version are written, and their answers read."""
 
-    __slots__ = ("api", "correlation_id", "message", "on_answer", "sent_version", "timer", "version")
+    encode: Callable[[Any], Sequence[Any]]
+    decode: Callable[[memoryview, int], tuple[Any, int]]
+    request_tags: bytes
+    has_response_tags: bool
+
+
+class _Request:
+    """One request: `version` is None for the newest that both sides speak. `codecs` are known once it is sent."""
+
+    __slots__ = ("api", "codecs", "correlation_id", "deadline_ms", "message", "on_answer", "version")
+
+    codecs: _Codecs
 
     def __init__(self, message: Any, api: Api, version: int | None, on_answer: OnAnswer) -> None:
         self.message = message
@@ -71,8 +82,7 @@ class _Request:
         self.version = version
         self.on_answer = on_answer
         self.correlation_id = 0
-        self.sent_version = 0
-        self.timer: Timer | None = None
+        self.deadline_ms = 0
 
 
 class PeerConnection:
@@ -116,8 +126,11 @@ class PeerConnection:
         self._waiting: deque[_Request] = deque()
         self._in_flight: deque[_Request] = deque()
         self._next_correlation_id = 1
+        self._codecs: dict[tuple[int, int], _Codecs] = {}  # by API key and version: those that were sent
         self._backoff_ms = 0
         self._backoff_timer: Timer | None = None
+        self._deadline_timer: Timer | None = None
+        self._looks_for_late_ms = 0  # when that timer fires
         self.versions: dict[int, tuple[int, int]] = {}
         """What the peer speaks: API key → (lowest, highest version), both inclusive; empty before the first connection."""
         self.on_lost: Callable[[], None] = lambda: None
@@ -132,7 +145,7 @@ class PeerConnection:
         if self.state is State.CLOSED or len(self._waiting) >= WAITING_MAX:
             self._loop.call_soon(on_answer, None)
             return
-        request.timer = self._clock.call_later(timeout_ms or self._request_timeout_ms, self._timed_out, request)
+        self._limit_time(request, timeout_ms or self._request_timeout_ms)
         self._waiting.append(request)
         if self.state is State.IDLE:
             self._begin_connecting()
@@ -152,6 +165,8 @@ class PeerConnection:
         self.state = State.CLOSED
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
         self._drop_connection()
         self._fail_all()
 
@@ -176,7 +191,7 @@ class PeerConnection:
         self.state = State.NEGOTIATING
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=self._software_version)
         negotiation = _Request(request, DECLARED[API_VERSIONS_KEY], API_VERSIONS_VERSION, self._negotiated)
-        negotiation.timer = self._clock.call_later(self._request_timeout_ms, self._timed_out, negotiation)
+        self._limit_time(negotiation, self._request_timeout_ms)
         self._write(negotiation, API_VERSIONS_VERSION)
 
     def _negotiated(self, response: ApiVersionsResponse | None) -> None:
@@ -233,16 +248,26 @@ class PeerConnection:
                 self._write(request, version)
 
     def _write(self, request: _Request, version: int) -> None:
-        request.correlation_id, request.sent_version = self._next_correlation_id, version
-        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         api, client_id = request.api, self._client_id
-        tags = b"\x00" if api.request_header_version(version) >= 2 else b""
-        chunks = codec.encode_chunks(request.message, version)
+        codecs = self._codecs.get((api.key, version)) or self._make_codecs(api, version)
+        request.correlation_id, request.codecs = self._next_correlation_id, codecs
+        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        tags = codecs.request_tags
+        chunks = codecs.encode(request.message)
         size = _HEADER.size - 4 + len(client_id) + len(tags) + sum(map(len, chunks))
         head = _HEADER.pack(size, api.key, version, request.correlation_id, len(client_id)) + client_id + tags
         self._in_flight.append(request)
         assert self._protocol is not None
-        self._protocol.send([head, *chunks])
+        self._protocol.send([head + chunks[0]] if len(chunks) == 1 else [head, *chunks])
+
+    def _make_codecs(self, api: Api, version: int) -> _Codecs:
+        codecs = self._codecs[api.key, version] = _Codecs(
+            codec.chunks_encoder(api.request_class, version),
+            codec.decoder(api.response_class, version),
+            b"\x00" if api.request_header_version(version) >= 2 else b"",
+            api.response_header_version(version) >= 1,
+        )
+        return codecs
 
     def frame_received(self, frame: memoryview) -> None:
         """One response; DecodeError when it is not the one that is expected."""
@@ -253,11 +278,11 @@ class PeerConnection:
         if correlation_id != request.correlation_id:
             raise DecodeError(f"a response to request {correlation_id}, {request.correlation_id} is expected")
         position = _CORRELATION_ID.size
-        if request.api.response_header_version(request.sent_version) >= 1:
+        if request.codecs.has_response_tags:
             position = skip_tags(frame, position)
-        response, _ = codec.decode(request.api.response_class, request.sent_version, frame, position)
+        response, _ = request.codecs.decode(frame, position)
         self._in_flight.popleft()
-        self._answer(request, response)
+        request.on_answer(response)  # at once: views in the response are valid during this call only
         self._send_waiting()
 
     @property
@@ -286,11 +311,33 @@ class PeerConnection:
             self._protocol = None
             self._lost(reason)
 
+    def _limit_time(self, request: _Request, timeout_ms: int) -> None:
+        """Give up waiting for its answer after `timeout_ms`. One timer serves all requests and outlives those that are answered in time:
+        to arm and cancel one for each costs a replica fetcher 2 µs an exchange."""
+        request.deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        if self._deadline_timer is None or request.deadline_ms < self._looks_for_late_ms:
+            self._look_for_late_at(request.deadline_ms, timeout_ms)
+
+    def _look_for_late_at(self, deadline_ms: int, delay_ms: int) -> None:
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._looks_for_late_ms = deadline_ms
+        self._deadline_timer = self._clock.call_later(delay_ms, self._look_for_late)
+
+    def _look_for_late(self) -> None:
+        self._deadline_timer = None
+        now_ms = self._clock.monotonic_ms()
+        for request in (*self._in_flight, *self._waiting):
+            if request.deadline_ms <= now_ms:
+                self._timed_out(request)
+        deadline_ms = min((request.deadline_ms for request in (*self._in_flight, *self._waiting)), default=None)
+        if deadline_ms is not None and self._deadline_timer is None:  # else an answer to one that was late has sent another request
+            self._look_for_late_at(deadline_ms, max(1, deadline_ms - now_ms))
+
     def _timed_out(self, request: _Request) -> None:
-        request.timer = None
         if request in self._waiting:
             self._waiting.remove(request)
-            self._answer(request, None)
+            request.on_answer(None)
         elif request in self._in_flight:
             self._lost(f"{request.api.name} was not answered in time")
 
@@ -301,17 +348,7 @@ class PeerConnection:
 
     def _finish(self, request: _Request, response: Any | None) -> None:
         """Answer in a later turn: the caller may be in the middle of something."""
-        if request.timer is not None:
-            request.timer.cancel()
-            request.timer = None
         self._loop.call_soon(request.on_answer, response)
-
-    def _answer(self, request: _Request, response: Any | None) -> None:
-        """Answer at once: views in the response are valid during this call only."""
-        if request.timer is not None:
-            request.timer.cancel()
-            request.timer = None
-        request.on_answer(response)
 
 
 class _Protocol(asyncio.BufferedProtocol):
@@ -398,9 +435,9 @@ class _Protocol(asyncio.BufferedProtocol):
 
 def api_of(message: Any) -> Api:
     """The API that `message` is a request of."""
-    return _api_named(type(message).__name__.removesuffix("Request"))
+    return _api_of_class(type(message).__name__)
 
 
 @functools.cache
-def _api_named(name: str) -> Api:
-    return next(each for each in DECLARED.values() if each.name == name)
+def _api_of_class(class_name: str) -> Api:
+    return next(each for each in DECLARED.values() if each.name == class_name.removesuffix("Request"))

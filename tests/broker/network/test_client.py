@@ -211,6 +211,33 @@ def test_a_request_that_is_not_answered_in_time_ends_the_connection(world: World
     assert len(peer.writers) == 1
 
 
+def test_each_request_has_its_own_time_however_many_were_answered_before(world: World) -> None:
+    peer = Peer(world)
+    peer.listen()
+    world.ask()
+    world.run(TIMEOUT_MS * 0.5 / 1000)
+    peer.is_silent = True
+
+    world.ask()
+    world.run(TIMEOUT_MS * 0.8 / 1000)
+    assert world.clusters == ["answer-1"]
+
+    world.run(TIMEOUT_MS * 0.3 / 1000)
+    assert world.clusters == ["answer-1", None]
+
+
+def test_a_request_may_have_less_time_than_those_before_it(world: World) -> None:
+    peer = Peer(world)
+    peer.listen()
+    peer.is_silent = True
+    world.ask()
+
+    world.connection.send(MetadataRequest(topics=[]), world.answers.append, timeout_ms=TIMEOUT_MS // 4)
+    world.run(TIMEOUT_MS * 0.4 / 1000)
+
+    assert world.answers == [None, None]  # with the connection
+
+
 def test_an_answer_to_another_request_ends_the_connection(world: World) -> None:
     peer = Peer(world)
     peer.listen()
