@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 from config.topic import LogConfig
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.records import MAGIC_V2, BatchHeader, EndTransactionMarker, crc_is_valid, iterate_headers, read_end_transaction_marker
+from protocol.records import (
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    BatchHeader,
+    EndTransactionMarker,
+    crc_is_valid,
+    iterate_headers,
+    read_end_transaction_marker,
+)
 from storage.producer_state import ProducerStateManager
 from storage.validation import AppendOrigin, CheckedBatch, check_batch
 
@@ -54,11 +62,11 @@ def read_replicated_batches(records: memoryview, log_end_offset: int, leader_epo
         for position, header in iterate_headers(records):
             if header.partition_leader_epoch > leader_epoch:
                 break
-            if header.magic != MAGIC_V2 or not crc_is_valid(records, position, header.size_bytes):
+            if header.magic != MAGIC_V2 or not crc_is_valid(records, position, header.batch_length + LOG_OVERHEAD):
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} from the leader is corrupt")
             if header.base_offset < next_offset or header.last_offset_delta < 0:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {header.base_offset} came where {next_offset} was next")
-            is_marker = header.is_control and header.producer_id >= 0
+            is_marker = header.producer_id >= 0 and header.is_control
             marker = read_end_transaction_marker(records, position, header) if is_marker else None
             batches.append(ReplicatedBatch(position, header, marker))
             next_offset = header.next_offset

@@ -21,6 +21,7 @@ from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from storage.flush import FlushWork
+from storage.kept_tail import KeptTail
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.local_log import LocalLog
 from storage.log_results import AppendResult, LogRead
@@ -68,6 +69,7 @@ class Log:
         self.clean_end_offset: int | None = None
         """Below it each key was there once, after a compaction (Kafka's cleaner checkpoint); None before the first."""
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
+        self.tail: KeptTail | None = None  # where the partition has followers
 
     @classmethod
     def open(
@@ -157,12 +159,13 @@ class Log:
             return AppendResult(end, end - 1, NO_TIMESTAMP, self.log_start_offset, 0, 0, False, False)
         headers = [batch.header for batch in batches]
         first, last = headers[0], headers[-1]
+        last_offset = last.last_offset
         size_bytes = batches[-1].position + last.size_bytes
-        max_timestamp = max(header.max_timestamp for header in headers)
         for header in headers:
-            if header.partition_leader_epoch >= 0:
+            if header.partition_leader_epoch != self.leader_epochs.latest_epoch and header.partition_leader_epoch >= 0:
                 self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-        segment = self._segment_for(size_bytes, max_timestamp, first.base_offset, last.last_offset, now_ms)
+        max_timestamp = max([header.max_timestamp for header in headers])
+        segment = self._segment_for(size_bytes, max_timestamp, first.base_offset, last_offset, now_ms)
         try:
             segment.append_batches(records[:size_bytes], headers)
         except OSError as error:
@@ -170,9 +173,9 @@ class Log:
         for _, header, marker in batches:
             if header.producer_id >= 0:
                 self._note_producer(header, header.base_offset, header.max_timestamp, marker)
-        self._end_append(last.next_offset, now_ms)
-        count = sum(header.records_count for header in headers)
-        return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start_offset, count, size_bytes, False, True)
+        self._end_append(last_offset + 1, now_ms)
+        count = sum([header.records_count for header in headers])
+        return AppendResult(first.base_offset, last_offset, NO_TIMESTAMP, self.log_start_offset, count, size_bytes, False, True)
 
     def skip_to(self, offset: int, now_ms: int) -> None:
         """End at `offset`, without a record between: compaction has removed the last ones of the log that this one copies."""
@@ -193,6 +196,8 @@ class Log:
             )
         if start_offset >= end_offset:
             return LogRead(b"", start_offset)
+        if self.tail is not None and end_offset >= self.log_end_offset and (kept := self.tail.find(start_offset, max_bytes)) is not None:
+            return LogRead(kept, start_offset)
         try:
             found = self.segments.slice(start_offset, max_bytes, end_offset, self.log_end_offset, minimum_one_batch)
             return LogRead(found or b"", start_offset)
@@ -239,6 +244,9 @@ class Log:
             self.high_watermark = self.last_stable_offset = offset
             return offset
         self.high_watermark = offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if not self.producers.has_transactions:
+            self.last_stable_offset = offset
+            return offset
         self.producers.on_high_watermark_updated(offset)
         self._update_last_stable_offset()
         return offset
@@ -439,6 +447,8 @@ class Log:
             segment.append(batch.buffer, last_offset, batch.max_timestamp)
         except OSError as error:
             raise self._storage_error("append to", error) from error
+        if self.tail is not None:
+            self.tail.note(base_offset, batch.buffer)
         if (header := batch.header).producer_id >= 0:
             self._note_producer(header, base_offset, batch.max_timestamp, marker)
             self._update_last_stable_offset()
@@ -469,6 +479,7 @@ class Log:
         """The segments end at `log_end_offset` now: bring everything else there."""
         self._local.note_truncated(log_end_offset)
         self._latest_epoch = None
+        self.tail = None if self.tail is None else KeptTail()
         self.log_end_offset = log_end_offset
         self.log_start_offset = log_start_offset
         self.local_log_start_offset = max(log_start_offset, self.segments.first.base_offset)
