@@ -98,6 +98,7 @@ class FetchHandler:
         version, listener_name = context.api_version, context.connection.listener.name
         replica_id = request.replica_id if version < REPLICA_STATE_VERSION_MIN else request.replica_state.replica_id
         uses_topic_ids = version >= TOPIC_IDS_VERSION_MIN
+        isolation = _isolation(request, replica_id)
         named_count = len(request.forgotten_topics_data)
         for topic in request.topics:
             named_count += 1 + len(topic.partitions)
@@ -109,10 +110,10 @@ class FetchHandler:
             request.session_id,
             request.session_epoch,
             self._targets(request, uses_topic_ids),
-            _forgotten(request, uses_topic_ids),
+            _forgotten(request, uses_topic_ids) if request.forgotten_topics_data else (),
             context.connection,
             uses_topic_ids=uses_topic_ids,
-            isolation=_isolation(request, replica_id),
+            isolation=isolation,
             is_from_follower=replica_id >= 0,
             now_ms=self._clock.monotonic_ms(),
         )
@@ -156,9 +157,10 @@ class FetchHandler:
         def answer(reads: list[PartitionRead]) -> None:
             deferred.resolve(self._respond, session, reads + unknown if unknown else reads, version, listener_name)
 
-        outcome.on_many = lambda targets: deferred.complete(
-            self._answer_in_turns(params, session, targets, unknown, version, listener_name)
-        )
+        if outcome.session is not None:  # else they are the request's, which are few
+            outcome.on_many = lambda targets: deferred.complete(
+                self._answer_in_turns(params, session, targets, unknown, version, listener_name)
+            )
         operation = self._reader.park_fetch(outcome, answer)
         if operation is not None:
             deferred.on_abandon = lambda: self._purgatory.cancel(operation)
@@ -305,12 +307,12 @@ class FetchHandler:
 
     # -- the request ---------------------------------------------------------------------------------------------------
 
-    def _targets(self, request: FetchRequest, uses_topic_ids: bool) -> Iterator[FetchTarget]:
+    def _targets(self, request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]:
         """What the request asks for, each partition once: in the first one's place with the last one's offset."""
         targets: dict[PartitionKey, FetchTarget] = {}
         for topic in request.topics:
             self._add_targets(targets, topic, uses_topic_ids)
-        return iter(targets.values())
+        return list(targets.values())
 
     def _add_targets(self, targets: dict[PartitionKey, FetchTarget], topic: FetchTopic, uses_topic_ids: bool) -> None:
         topic_id = topic.topic_id

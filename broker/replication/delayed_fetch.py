@@ -70,7 +70,7 @@ class DelayedFetch(DelayedOperation):
         is_idle: bool,
         session: FetchSession | None = None,
     ) -> None:
-        super().__init__()
+        self.is_completed, self.keys, self.timer = False, (), None  # as DelayedOperation does, without the call
         self.params = params
         self.targets_by_partition = targets_by_partition
         self.is_idle = is_idle
@@ -120,8 +120,11 @@ class DelayedFetch(DelayedOperation):
         # Case B: the fetcher is not a replica any more.
         if params.replica_id >= 0 and params.replica_id not in partition.followers:
             return True
+        isolation = params.isolation
+        end_offset = partition.log.log_end_offset if isolation is FetchIsolation.LOG_END else partition.end_offset(isolation)
+        if target.fetch_offset < end_offset and params.min_bytes <= 1 and params.quota is None:
+            return True  # Case G, which is cheaper to see than the two that come before it in Kafka
         # Case F: the log was truncated below the fetch offset.
-        end_offset = partition.end_offset(params.isolation)
         if target.fetch_offset > end_offset and self._is_truncated(partition, target):
             return True
         # Case H: the fetcher's log diverges from ours since a truncation here.

@@ -23,6 +23,7 @@ from broker.replication.fetch_data import (
     ThrottledFetchParams,
 )
 from protocol.errors import ErrorCode, KafkaError
+from protocol.uuids import ZERO_UUID
 from storage.errors import StorageError
 from storage.page_cache import not_waiting
 
@@ -84,6 +85,10 @@ class FetchReader:
             idle = self._find_idle(params, targets)
             if idle is not None:
                 return self._delayed(params, targets, idle, session, is_idle=True)
+        elif may_wait and params.replica_id >= 0 and params.min_bytes > 0 and session is None:
+            level = self._find_level(params, targets)
+            if level is not None:
+                return self._delayed(params, targets, level, None, is_idle=self._note_level(params, level))
         if may_wait_for_disk:
             reads = self._read(params, targets, is_arrival=True)
         else:
@@ -257,6 +262,39 @@ class FetchReader:
             found.metrics.total_fetch_requests += 1
         return idle
 
+    def _find_level(self, params: FetchParams, targets: list[FetchTarget]) -> dict[FetchablePartition, FetchTarget] | None:
+        """The targets by their partitions if the follower has everything that they have, and is one of them; None when they have to be
+        read. As `_find_idle`, 1 µs a partition against 6 µs."""
+        level: dict[FetchablePartition, FetchTarget] = {}
+        replica_id, broker_epoch, topics = params.replica_id, params.replica_epoch, self._topics
+        for target in targets:
+            partitions = topics.get(target.topic)  # type: ignore[arg-type]
+            partition = None if partitions is None else partitions.get(target.partition)
+            if partition is None or not partition.is_level(target, replica_id, broker_epoch):
+                return None
+            level[partition] = target
+        return level
+
+    def _note_level(self, params: FetchParams, level: dict[FetchablePartition, FetchTarget]) -> bool:
+        """Note that the follower has everything. Returns whether it still has when the requests that waited for that are answered."""
+        now_ms, replica_id, broker_epoch = self._clock.monotonic_ms(), params.replica_id, params.replica_epoch
+        advanced: list[FetchablePartition] = []
+        for partition, target in level.items():
+            partition.metrics.total_fetch_requests += 1
+            if partition.update_follower(
+                replica_id,
+                current_leader_epoch=target.current_leader_epoch,
+                fetch_offset=target.fetch_offset,
+                log_start_offset=target.log_start_offset,
+                leader_end_offset=target.fetch_offset,
+                broker_epoch=broker_epoch,
+                now_ms=now_ms,
+            ):
+                advanced.append(partition)
+        for partition in advanced:
+            self._waiting.wake(partition)
+        return not advanced or all(partition.is_level(target, replica_id, broker_epoch) for partition, target in level.items())
+
     def _read(self, params: FetchParams, targets: list[FetchTarget], is_arrival: bool = False) -> list[PartitionRead]:
         """Read each target, the first batch of the first non-empty one even if it is larger than every limit (KIP-74).
 
@@ -290,7 +328,7 @@ class FetchReader:
             partition = self._hosted.get(target.topic, target.partition)
             if advanced is not None:
                 partition.metrics.total_fetch_requests += 1
-            if target.topic_id != partition.topic_id and any(target.topic_id):
+            if target.topic_id != partition.topic_id and target.topic_id != ZERO_UUID:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
             if self.selector is not None and isinstance(params, RackFetchParams):
                 replica_id = self.selector.find_replica(partition, params, target)

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterable
 from broker.context import ConnectionFacts
 from broker.replication.fetch_data import UNKNOWN_OFFSET, FetchablePartition, FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.purgatory import DelayedOperation
+from protocol.uuids import ZERO_UUID
 
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
@@ -210,7 +211,7 @@ def next_epoch(epoch: int) -> int:
 
 
 def partition_key(topic: str | None, topic_id: bytes, partition: int) -> PartitionKey:
-    return (topic_id, partition) if topic is None or any(topic_id) else (topic, partition)
+    return (topic_id, partition) if topic is None or topic_id != ZERO_UUID else (topic, partition)
 
 
 def key_of(target: FetchTarget) -> PartitionKey:

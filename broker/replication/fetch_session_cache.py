@@ -117,7 +117,9 @@ class IncrementalFetchContext(FetchContext):
     __slots__ = ("_epoch", "session")
 
     def __init__(self, session: FetchSession) -> None:
-        super().__init__(list(session.changed), session if session.is_watching else None)
+        self.targets = list(session.changed)
+        self.watching = session if session.is_watching else None
+        self.is_from_follower = False
         self.session = session
         self._epoch = session.epoch
 
@@ -202,7 +204,7 @@ class FetchSessionCache:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        asked = list(targets)
+        asked = targets if isinstance(targets, list) else list(targets)
         session.update(asked, forgotten, isolation, now_ms)
         if len(session.targets) != session.counted and not self._recount(session):
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -75,7 +75,8 @@ class HostedPartitions:
     def get(self, topic: str, partition: int) -> Partition:
         """The hosted partition, online. Raises KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER when another broker has
         it, so that clients refresh their metadata; UNKNOWN_TOPIC_OR_PARTITION."""
-        found = self.find(topic, partition) or self._make_on_demand(topic, partition)
+        partitions = self.topics.get(topic)
+        found = (None if partitions is None else partitions.get(partition)) or self._make_on_demand(topic, partition)
         if found is not None and found.role is not OFFLINE:
             return found
         if found is not None or (topic, partition) in self._unopened:

@@ -19,6 +19,8 @@ def find_diverging_epoch(log: Log, target: FetchTarget) -> DivergingEpoch | None
     """Where the fetcher has to cut its log, None when its log is a prefix of `log` (KIP-595, KIP-320).
 
     Raises OFFSET_OUT_OF_RANGE when that is not known."""
+    if target.last_fetched_epoch == log.leader_epochs.latest_epoch and log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
+        return None  # nearly always: it is within our latest epoch
     end = log.end_offset_for_epoch(target.last_fetched_epoch)
     if not end.is_defined or end.epoch == NO_EPOCH or target.fetch_offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -359,7 +359,8 @@ class Partition:
         previous_high_watermark, previous_start_offset = log.high_watermark, log.log_start_offset
         # Within our own log: what the leader has committed beyond its end is yet to come. A new leader may know less than we do.
         log.set_high_watermark(leader_high_watermark)
-        log.set_log_start_offset(min(leader_log_start_offset, log.high_watermark))
+        if leader_log_start_offset > previous_start_offset:
+            log.set_log_start_offset(min(leader_log_start_offset, log.high_watermark))
         if log.high_watermark != previous_high_watermark or log.log_start_offset != previous_start_offset:
             self._environment.on_progress(self)
         return appended
@@ -381,9 +382,9 @@ class Partition:
 
     def read(self, target: FetchTarget, params: FetchParams, max_bytes: int, minimum_one_batch: bool) -> PartitionRead:
         """Read `target` up to what the isolation allows. Raises KafkaError, the answer to the fetcher, if it cannot."""
-        if (params.fetch_only_leader and self.role is not LEADER) or target.current_leader_epoch != NO_EPOCH:
+        if self.role is not LEADER or target.current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
             self.get_readable_log(target.current_leader_epoch, params.fetch_only_leader)
-        if params.replica_id >= 0:
+        if params.replica_id >= 0 and params.replica_id not in self.followers:
             self.get_follower(params.replica_id, target.current_leader_epoch)
         log = self.log
         result = PartitionRead(target, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
@@ -459,9 +460,22 @@ class Partition:
             broker_epoch=broker_epoch,
             now_ms=now_ms,
         )
-        self._send(self.in_sync.maybe_expand(self.topic_id, self.partition, follower))
+        if node_id not in self.in_sync.state.isr:
+            self._send(self.in_sync.maybe_expand(self.topic_id, self.partition, follower))
         is_advanced = follower.log_end_offset != previous_end_offset and self.maybe_advance_high_watermark(now_ms)
         return is_advanced or log_start_offset != previous_start_offset
+
+    def is_level(self, target: FetchTarget, node_id: int, broker_epoch: int) -> bool:
+        """Whether `target` is a follower's that may fetch and has all that this log has. Free of effects; False when in doubt."""
+        return (
+            target.fetch_offset == self.log.log_end_offset
+            and self.role is LEADER
+            and target.current_leader_epoch == self.leader_epoch
+            and target.topic_id == self.topic_id
+            and target.last_fetched_epoch == self.log.leader_epochs.latest_epoch
+            and node_id in self.followers
+            and not self._environment.is_broker_epoch_stale(node_id, broker_epoch)
+        )
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to what every replica that counts has; returns whether it moved.
@@ -473,7 +487,7 @@ class Partition:
                 return False
             log.set_high_watermark(log.log_end_offset)
             return True
-        if self.role is not LEADER or self.in_sync.is_under_min_isr:
+        if self.role is not LEADER or len(self.in_sync.state.isr) < self.in_sync.min_isr:
             return False
         own_end_offset = log.durable_end_offset if self.waits_for_flush else log.log_end_offset
         high_watermark = self.in_sync.find_high_watermark(own_end_offset, now_ms)

@@ -25,11 +25,13 @@ class WaitingRequests:
 
     def wake(self, partition: FetchablePartition) -> None:
         """The high watermark moved, or something every waiting request of the partition has to look at."""
-        self.produces.notify(partition)
+        if partition in self.produces.watchers:
+            self.produces.notify(partition)
         if self.record_deletions.size:
             self.record_deletions.notify(partition)
         fetches = self.fetches
-        fetches.notify(partition)
+        if partition in fetches.watchers:
+            fetches.notify(partition)
         for session in tuple(partition.sessions):
             waiting = session.note_change(partition)
             if waiting is not None and waiting.try_complete(partition):

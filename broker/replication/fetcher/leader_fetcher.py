@@ -132,11 +132,14 @@ class LeaderFetcher:
     ):  # fmt: skip
         """What to ask now, in that version. None if there is nothing to ask until `wakes_at_ms`, or until partitions that wait for the
         disk are durable."""
-        self._end_waits(now_ms)
-        self._cut_to_high_watermarks()
+        if self._delayed or self._waiting_for_disk:
+            self._end_waits(now_ms)
+        if self._truncating:
+            self._cut_to_high_watermarks()
         if self._quota.throttled:
             self._hold_back(now_ms)
-        self._looked_up = {}
+        if self._looked_up:
+            self._looked_up = {}
         if self._out_of_range:
             return self._list_offsets(list_offsets_version)
         session = self._session
@@ -145,7 +148,9 @@ class LeaderFetcher:
         self._changed.clear()
         if not session.sent and not step.forgotten:
             return None
-        return self._fetch(step, fetch_version, broker_epoch, self._max_wait_ms(now_ms))
+        may_wait_long = not self._delayed and not self._waiting_for_disk
+        max_wait_ms = self._settings.max_wait_ms if may_wait_long else self._max_wait_ms(now_ms)
+        return self._fetch(step, fetch_version, broker_epoch, max_wait_ms)
 
     def _max_wait_ms(self, now_ms: int) -> int:
         """How long the leader may keep the fetch: not longer than partitions that it does not name have to wait."""
@@ -264,7 +269,7 @@ class LeaderFetcher:
         if self._quota.throttled:
             self._record_throttled(parts)
         sent = self._session.sent
-        if not self._session.note_answer(response, parts):
+        if not self._session.note_answer(response, parts.keys()):
             if response.error_code != ErrorCode.NONE and not is_session_error(request, response.error_code):
                 self._log.warning("fetch refused", "Fetch refused error=%d partitions=%d", response.error_code, len(self._states))
                 self.begin_anew()

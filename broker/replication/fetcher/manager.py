@@ -163,6 +163,7 @@ class MetadataFacts:
     def __init__(self, metadata: MetadataCache, listener_name: str) -> None:
         self._metadata = metadata
         self._listener_name = listener_name
+        self._endpoints: dict[int, Endpoint] = {}  # as they were last asked for: each Fetch asks
 
     @property
     def broker_epoch(self) -> int:
@@ -175,7 +176,12 @@ class MetadataFacts:
     def find_endpoint(self, node_id: int) -> Endpoint | None:
         broker = self._metadata.brokers.get(node_id)
         address = None if broker is None else broker.endpoints.get(self._listener_name)
-        return None if address is None else Endpoint(*address)
+        if address is None:
+            return None
+        known = self._endpoints.get(node_id)
+        if known != address:
+            known = self._endpoints[node_id] = Endpoint(*address)
+        return known
 
 
 def fetcher_number(topic: str, partition: int, fetchers_count: int) -> int:

@@ -5,6 +5,7 @@ Source: org.apache.kafka.server.common.MetadataVersion.fetchRequestVersion, list
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 FETCH_VERSION_MIN = 13
@@ -24,6 +25,7 @@ _FETCH = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
 _LIST_OFFSETS = ((29, 11), (25, 10), (21, 9), (9, 8))
 
 
+@cache  # asked for each Fetch; the levels are few
 def leader_versions(metadata_version_level: int) -> LeaderVersions:
     """The versions at this level of metadata.version."""
     return LeaderVersions(

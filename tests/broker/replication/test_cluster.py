@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from tests.broker.replication.cluster import ROUND_MS, Cluster, stored
+from tests.broker.replication.world import batch
 
 LAG_MAX_MS = 30_000
 
@@ -35,6 +37,18 @@ def test_records_reach_the_followers_and_are_acknowledged_then(cluster: Cluster)
     for node_id in (1, 2, 3):
         log = cluster.nodes[node_id].log()
         assert (values(cluster, node_id), log.high_watermark, log.leader_epochs.latest_epoch) == (["x", "y"], 2, 0)
+
+
+def test_records_appended_when_others_are_acknowledged_are_replicated_at_once(cluster: Cluster) -> None:
+    """As a coordinator does: the append comes while the follower's fetch that acknowledges the first record is being handled."""
+    cluster.run()
+    second: list[list[Any]] = []
+    leader = cluster.leader().replica_manager
+    leader.append([("a", 0, batch("x"))], acks=-1, timeout_ms=60_000, on_done=lambda _: second.append(cluster.produce("a", "y")))
+
+    cluster.run()  # no time passes: no long poll ends
+
+    assert second[0][0].error_code is ErrorCode.NONE
 
 
 def test_a_follower_that_died_leaves_the_isr_and_comes_back(cluster: Cluster) -> None:
