@@ -18,7 +18,8 @@ SKIPPED_MAX = 63  # reads without polling after polling found nothing
 
 
 class BusyPoll:
-    """One for the loop. A connection calls it after each read, once its answers are sent."""
+    """One for the loop. A connection calls it after each read whose requests are answered, once their answers are sent: a client whose
+    request waits sends nothing."""
 
     __slots__ = ("_deadline_us", "_duration_us", "_is_polling", "_loop", "_monotonic_us", "_reads", "_reads_seen", "_skipped", "_to_skip")
 

@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         self._after_frames()
         if nbytes == self._buffer_size:
             self._let_others_go_first()
-        elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None:
+        elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None and not self._pipeline.unanswered_count:
             self._busy_poll.read_answered()
 
     def eof_received(self) -> bool:

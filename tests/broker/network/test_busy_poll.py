@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from broker.context import ConnectionFacts
+from broker.deferred import Deferred
 from broker.network.busy_poll import SKIPPED_MAX, BusyPoll
+from tests.broker.network.harness import echo, framed, run, serving
 from tests.support.clock import ManualClock
 
 DURATION_US = 50
@@ -110,3 +114,35 @@ def test_duration_of_zero_never_keeps_the_loop_awake() -> None:
     harness.poll.read_answered()
 
     assert not harness.loop.is_awake
+
+
+def test_only_a_read_whose_requests_are_answered_is_worth_waiting_after() -> None:
+    """A request that waits, a follower's Fetch or a Produce with acks=all, keeps its client from sending the next one."""
+
+    class NotedPoll(BusyPoll):
+        reads = 0
+
+        def read_answered(self) -> None:
+            NotedPoll.reads += 1
+
+    seen: list[bytes] = []
+
+    def answer_or_park(frame: memoryview, facts: ConnectionFacts) -> Any:
+        seen.append(bytes(frame))
+        return Deferred() if seen[-1] == b"parked" else echo(frame, facts)
+
+    async def test() -> None:
+        async with serving(answer_or_park) as harness:
+            harness.registry.busy_poll = NotedPoll(asyncio.get_running_loop(), harness.clock, DURATION_US)
+            reader, writer = await harness.connect()
+            writer.write(framed(b"answered"))
+            await reader.readexactly(len(framed(b"answered")))
+            assert NotedPoll.reads == 1
+
+            writer.write(framed(b"parked"))
+            while seen[-1] != b"parked":
+                await asyncio.sleep(0)
+            assert NotedPoll.reads == 1
+            writer.close()
+
+    run(test)
