@@ -10,9 +10,7 @@ PartitionReassignmentRevert (KIP-455, KIP-860).
 
 from __future__ import annotations
 
-from typing import Any
-
-from broker.controller.controller_result import Steps, after, check_records_count
+from broker.controller.controller_result import Steps, check_records_count
 from broker.controller.elections import Elections
 from broker.controller.manual_assignment import check_replicas
 from broker.controller.partition_change import Election
@@ -38,6 +36,31 @@ from protocol.messages.stored.metadata_records import PartitionChangeRecord
 CHANGE_ELEMENTS = 5
 """What a change counts for in a step, some 20 µs."""
 
+CHANGES_TOGETHER_MAX = 200
+"""Changes that are appended in one batch, which takes 5 ms of the loop with their replay: those of a longer request are in several."""
+
+
+class _Change:
+    """One partition's part of a request: its record, computed on `image`, or what `result` says."""
+
+    __slots__ = ("allows_change", "asked", "image", "record", "result", "topic")
+
+    def __init__(self, topic: str, asked: ReassignablePartition, allows_change: bool, result: ReassignablePartitionResponse) -> None:
+        self.topic = topic
+        self.asked = asked
+        self.allows_change = allows_change
+        self.result = result
+        self.image: PartitionImage | None = None
+        self.record: PartitionChangeRecord | None = None
+
+
+class _Together:
+    """Changes that are to be appended in one batch, computed while the brokers were as they are when it is made."""
+
+    def __init__(self, elections: Elections) -> None:
+        self.brokers = elections.usable_brokers()
+        self.changes: list[_Change] = []
+
 
 class Reassignments:
     """Reads `state`, never changes it."""
@@ -51,11 +74,13 @@ class Reassignments:
     def alter(self, request: AlterPartitionReassignmentsRequest) -> Steps[AlterPartitionReassignmentsResponse]:
         """Each partition's move begins, is changed, is cancelled (replicas are null) or is refused on its own.
 
-        Raises KafkaError POLICY_VIOLATION for too many at once. Kafka appends all of them together."""
+        Up to CHANGES_TOGETHER_MAX are one batch: a crash leaves all of them or none. They are computed in steps that append nothing, and
+        what others changed meanwhile is computed anew in the step that appends them. Raises KafkaError POLICY_VIOLATION for too many
+        at once. Kafka appends any number together."""
         check_records_count(sum(len(topic.partitions) for topic in request.topics))
         allows_change = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(allow_replication_factor_change=allows_change, error_message=None, responses=[])
-        step: list[Any] = []
+        together = _Together(self._elections)
         pace = Pace()
         for topic in request.topics:
             results: list[ReassignablePartitionResponse] = []
@@ -65,17 +90,46 @@ class Reassignments:
                 results.append(result)
                 try:
                     if asked.replicas is not None:
-                        # Topics are looked for later: this has steps if there are very many replicas.
-                        yield from after(step, check_replicas(self._state.brokers, asked.replicas))
-                    record = self._alter(topic.name, asked, allows_change=allows_change)
-                    step += [] if record is None else [record]
+                        yield from check_replicas(self._state.brokers, asked.replicas)
                 except KafkaError as error:
                     result.error_code, result.error_message = error.code, error.message
-                if pace.is_due(CHANGE_ELEMENTS):
-                    yield step
-                    step = []
-        yield step
+                else:
+                    self._compute(together, _Change(topic.name, asked, allows_change, result))
+                if len(together.changes) >= CHANGES_TOGETHER_MAX:
+                    yield self._records(together)
+                    together = _Together(self._elections)
+                elif pace.is_due(CHANGE_ELEMENTS):
+                    yield []
+        yield self._records(together)
         return response
+
+    def _compute(self, together: _Together, change: _Change, *, is_anew: bool = False) -> None:
+        """Put the change's record, or why there is none, where they belong."""
+        result, replicas = change.result, change.asked.replicas
+        try:
+            if is_anew and replicas is not None:
+                for _ in check_replicas(self._state.brokers, replicas):  # no step: there are no more of them than brokers by now
+                    pass
+            change.record = self._alter(change.topic, change.asked, allows_change=change.allows_change)
+        except KafkaError as error:
+            change.record = None
+            result.error_code, result.error_message = error.code, error.message
+        if change.record is not None:
+            change.image = self._find(change.topic, change.asked.partition_index)
+            together.changes.append(change)
+
+    def _records(self, together: _Together) -> list[PartitionChangeRecord]:
+        """The records, as they are right now."""
+        is_fresh = together.brokers == self._elections.usable_brokers()
+        standing = _Together(self._elections)
+        for change in together.changes:
+            assert change.record is not None
+            topic = self._state.topics_by_id.get(change.record.topic_id)
+            if is_fresh and topic is not None and topic.partitions[change.asked.partition_index] is change.image:
+                standing.changes.append(change)
+            else:
+                self._compute(standing, change, is_anew=True)  # its topic may be gone, or be another one of that name
+        return [change.record for change in standing.changes if change.record is not None]
 
     def _alter(self, name: str, asked: ReassignablePartition, *, allows_change: bool) -> PartitionChangeRecord | None:
         topic = self._state.topics.get(name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.controller.reassignments import CHANGES_TOGETHER_MAX
 from broker.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_partition import (
@@ -16,7 +17,7 @@ from protocol.messages.alter_partition import (
 )
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics
-from protocol.messages.stored.metadata_records import RemoveTopicRecord
+from protocol.messages.stored.metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from tests.broker.controller.cluster import SESSION_MS, TOPIC_ID, Cluster, directory
 from tests.broker.controller.test_elections import large
 
@@ -192,20 +193,68 @@ def test_a_deleted_topics_moves_are_forgotten() -> None:
     assert cluster.ongoing() == []
 
 
-def test_many_moves_go_in_steps_and_too_many_are_refused_whole() -> None:
+def many_moves(count: int) -> AlterPartitionReassignmentsRequest:
+    partitions = [ReassignablePartition(partition_index=index, replicas=[3, 4]) for index in range(count)]
+    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="large-5", partitions=partitions)])
+
+
+def test_many_moves_are_computed_in_steps_and_appended_together() -> None:
     cluster = FiveBrokers()
-    large(cluster, 300, [1, 2])
+    large(cluster, 2 * CHANGES_TOGETHER_MAX, [1, 2])
 
-    def request(count: int) -> AlterPartitionReassignmentsRequest:
-        partitions = [ReassignablePartition(partition_index=index, replicas=[3, 4]) for index in range(count)]
-        return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="large-5", partitions=partitions)])
+    steps = [len(records) for records in cluster.controller.reassignments.alter(many_moves(CHANGES_TOGETHER_MAX - 1))]
+    of_more = [len(records) for records in cluster.controller.reassignments.alter(many_moves(CHANGES_TOGETHER_MAX + 7))]
 
-    sizes = [len(records) for records in cluster.controller.reassignments.alter(request(300))]
+    assert [size for size in steps if size] == [CHANGES_TOGETHER_MAX - 1]
+    assert [size for size in of_more if size] == [CHANGES_TOGETHER_MAX, 7]
+    assert len(steps) >= CHANGES_TOGETHER_MAX / 20
+
+
+def test_too_many_moves_are_refused_whole() -> None:
+    cluster = FiveBrokers()
+    large(cluster, 1, [1, 2])
+
     with pytest.raises(KafkaError) as refused:
-        cluster.run(cluster.controller.reassignments.alter(request(10_001)))
+        cluster.run(cluster.controller.reassignments.alter(many_moves(10_001)))
 
-    assert sum(sizes) == 300 and max(sizes) <= 20
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_what_others_change_while_many_moves_are_computed_counts() -> None:
+    """A partition whose ISR shrank, one that another request moves, and one whose leader goes."""
+    cluster = FiveBrokers()
+    large(cluster, 100, [1, 2])
+    moving = cluster.controller.reassignments.alter(many_moves(100))
+    for _ in range(8):
+        assert list(next(moving)) == []
+
+    topic_id = cluster.controller.state.topics["large-5"].topic_id
+    cluster.append([PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1])])
+    other = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="large-5", partitions=[ReassignablePartition(partition_index=1, replicas=[2, 5])])]
+    )
+    cluster.run(cluster.controller.reassignments.alter(other))
+    results = cluster.run(moving).responses[0].partitions
+
+    partitions = cluster.controller.state.topics["large-5"].partitions
+    assert {each.error_code for each in results} == {ErrorCode.NONE}
+    assert (partitions[0].isr, partitions[0].replicas) == ((1,), (3, 4, 1, 2))
+    assert (partitions[1].replicas, partitions[1].removing_replicas) == ((3, 4, 1, 2, 5), (1, 2, 5))
+    assert {each.replicas for each in partitions[2:]} == {(3, 4, 1, 2)}
+
+
+def test_broker_that_goes_while_many_moves_are_computed_gets_no_replicas() -> None:
+    cluster = FiveBrokers()
+    large(cluster, 100, [1, 2])
+    moving = cluster.controller.reassignments.alter(many_moves(100))
+    for _ in range(8):
+        next(moving)
+
+    cluster.run(cluster.controller.brokers.unregister(4))
+    results = cluster.run(moving).responses[0].partitions
+
+    assert {each.error_code for each in results} == {ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    assert {each.replicas for each in cluster.controller.state.topics["large-5"].partitions} == {(1, 2)}
 
 
 def test_a_topic_may_be_deleted_while_another_partitions_replicas_are_checked() -> None:
@@ -215,11 +264,9 @@ def test_a_topic_may_be_deleted_while_another_partitions_replicas_are_checked() 
     partitions = [ReassignablePartition(partition_index=0, replicas=each) for each in replicas]
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=partitions)])
     moving = cluster.controller.reassignments.alter(request)
-    cluster.append(list(next(moving)))
-    moves = cluster.moves
+    assert list(next(moving)) == []
 
     cluster.append([RemoveTopicRecord(topic_id=TOPIC_ID)])
     results = cluster.run(moving).responses[0].partitions
 
-    assert moves == ((2, 3, 1), (3,), (1,))
-    assert [each.error_code for each in results] == [ErrorCode.NONE, ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert [each.error_code for each in results] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICA_ASSIGNMENT]
