@@ -190,8 +190,10 @@ class LogManager:
 
     def find_directory_id(self, log_dir: str) -> bytes | None:
         """The id of the log directory at that path; None where it has none."""
-        found = next((each.meta for each in self.directories if each.meta is not None and str(each.path) == log_dir), None)
-        return None if found is None else found.directory_id
+        for directory in self.directories:
+            if str(directory.path) == log_dir:
+                return None if directory.meta is None else directory.meta.directory_id
+        return None
 
     def find_directory(self, path: str) -> LogDirectory | None:
         """The log directory at that absolute path, online or not."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.replication.partition_role import OFFLINE
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
@@ -113,6 +114,9 @@ class HostedPartitions:
             opened = self.find(topic.name, index)
             if opened is None:
                 self._unopened.add((topic.name, index))
+                if self._on_misplaced is not None and find_directory(image, self.node_id) == UNASSIGNED_DIRECTORY:
+                    # The controller cannot tell by a failed directory that this replica is away: others are to lead.
+                    self._on_misplaced(topic.topic_id, index, LOST_DIRECTORY)
             else:
                 self._on_disk_failure(opened.log.directory.parent, error)
                 opened.mark_offline()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.stored.metadata_records import PartitionRecord, TopicRecord
 from storage.log_manager import LogManager
 from storage.meta_properties import MetaProperties
@@ -63,6 +64,21 @@ def test_a_replica_that_may_be_anywhere_is_made_and_told(directories: Directorie
 
     assert sorted(places) == [0, 1], "the one with fewer logs takes the next"
     assert directories.world.misplaced == [(TOPIC_ID, index, IDS[place]) for index, place in enumerate(places)]
+
+
+@pytest.mark.parametrize(("known", "told"), [(UNASSIGNED_DIRECTORY, [(TOPIC_ID, 0, LOST_DIRECTORY)]), (IDS[0], [])])
+def test_a_replica_that_no_disk_takes_is_told_as_lost_unless_the_metadata_say_where_it_is(
+    directories: Directories, known: bytes, told: list[tuple[bytes, int, bytes]]
+) -> None:
+    """The controller learns of a failed directory too, which is enough if it knows that the replica is there."""
+    for path in directories.paths:
+        (path / "a-0").write_text("in the way")
+
+    with pytest.raises(KafkaError) as refused:
+        directories.create(known)
+
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert directories.world.misplaced == told
 
 
 def test_a_replica_that_is_found_elsewhere_is_told_with_each_change_until_the_metadata_say_so(directories: Directories) -> None:
