@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from protocol.checksum import crc32c
 from protocol.errors import DecodeError
@@ -102,20 +102,21 @@ def _fill_map(plan: CompactionPlan, offsets: OffsetMap, aborted: list[AbortedTra
         if after is None or after.base_offset > start
     ]
     for segment, end_offset in dirty:
-        for chunk in _read_chunks(plan, segment):
-            read_bytes += len(chunk)
-            yield len(chunk)
-            for batch, header in _batches(chunk):
-                if header.last_offset < start:
-                    continue
-                if offsets.is_full:
-                    return read_bytes
-                if header.is_control:
-                    transactions.drops_control_batch(header, read_control_type(batch, 0, header))
-                elif not transactions.drops_batch(header):
-                    _put_keys(offsets, batch, header, start)
-                offsets.latest_offset = header.last_offset
-                yield 0
+        with closing(_read_chunks(plan, segment)) as chunks:
+            for chunk in chunks:
+                read_bytes += len(chunk)
+                yield len(chunk)
+                for batch, header in _batches(chunk):
+                    if header.last_offset < start:
+                        continue
+                    if offsets.is_full:
+                        return read_bytes
+                    if header.is_control:
+                        transactions.drops_control_batch(header, read_control_type(batch, 0, header))
+                    elif not transactions.drops_batch(header):
+                        _put_keys(offsets, batch, header, start)
+                    offsets.latest_offset = header.last_offset
+                    yield 0
         offsets.latest_offset = end_offset - 1  # batches may be missing at the segment's end
     return read_bytes
 
@@ -136,9 +137,10 @@ def _clean_group(
     transactions.keep_aborted = segment.transaction_index.append
     try:
         for source in group:
-            for chunk in _read_chunks(plan, source):
-                yield len(chunk)
-                yield from _clean_chunk(chunk, segment, batches)
+            with closing(_read_chunks(plan, source)) as chunks:
+                for chunk in chunks:
+                    yield len(chunk)
+                    yield from _clean_chunk(chunk, segment, batches)
         segment.become_inactive()
         segment.flush()
         modified_s = plan.disk.stat(plan.directory / offset_file_name(group[-1].base_offset, LOG_SUFFIX)).st_mtime
@@ -169,7 +171,7 @@ def _clean_chunk(chunk: bytes, segment: LogSegment, batches: BatchFilter) -> Gen
         yield len(out)
 
 
-def _read_chunks(plan: CompactionPlan, segment: SourceSegment) -> Iterator[bytes]:
+def _read_chunks(plan: CompactionPlan, segment: SourceSegment) -> Generator[bytes, None, None]:
     """The segment in pieces of whole batches, of `read_bytes` or of one larger batch."""
     disk = plan.disk
     fd = disk.open(plan.directory / offset_file_name(segment.base_offset, LOG_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
