@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from storage.compaction.plan import CompactionPlan, CompactionResult
+from storage.errors import StorageError, is_descriptor_shortage
 
 NAME = "broker.cleaner.job:compact_log"
 WAIT_MAX_S = 0.1  # between two looks at whether the job was withdrawn
@@ -23,7 +24,7 @@ class CompactionJob(NamedTuple):
 
 
 def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator[None, None, tuple[CompactionResult, Sequence[bytes]]]:
-    """The job. Returns what the compaction came to."""
+    """The job. Returns what the compaction came to. StorageError when the disk fails, or when files of the log have gone."""
     from storage.compaction.cleaner import compact  # here: the broker needs this module for its names alone
 
     limit = job.bytes_per_second
@@ -35,6 +36,10 @@ def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator
                 moved_bytes += next(steps)
             except StopIteration as end:
                 return end.value, ()
+            except OSError as error:
+                if is_descriptor_shortage(error):
+                    raise  # no disk is at fault
+                raise StorageError(f"cannot compact {job.plan.directory}: {error}", path=job.plan.directory) from error
             yield
             while limit is not None and (ahead_s := moved_bytes / limit - (time.monotonic() - begun_s)) > 0:
                 time.sleep(min(ahead_s, WAIT_MAX_S))

@@ -86,9 +86,12 @@ class LogCleaner:
                 await self._clean(cleanable, cleaner, next_turn)
             except CorruptFileError as error:
                 self._set_aside(log, error)
-            except (StorageError, OSError) as error:
+            except StorageError as error:
                 if self._is_here(log):  # else it was deleted, or its directory failed, and its files are not where they were
-                    raise StorageError(f"cannot compact {log.directory}: {error}", path=log.directory) from error
+                    raise StorageError(str(error), path=log.directory) from error
+            except OSError as error:  # no process could be started, or it lacks descriptors
+                logger.warning("%s could not be compacted, it is tried again: %s", log.directory, error)
+                return
             except Exception as error:
                 self._set_aside(log, error)
             finally:
@@ -107,7 +110,8 @@ class LogCleaner:
             try:
                 found = find_cleanable(log, now_ms)
             except (StorageError, OSError) as error:
-                raise StorageError(f"cannot look at {log.directory}: {error}", path=log.directory) from error
+                self._set_aside(log, error)  # as Kafka does; where the disk is at fault, others find that out
+                continue
             max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
             max_overdue_ms = max(max_overdue_ms, found.overdue_ms)
             if found.is_due and (best is None or found.dirty_ratio > best.dirty_ratio):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from storage.checkpoint import read_offset_checkpoint
 from tests.support.broker import BrokerProcess
@@ -86,6 +86,47 @@ def test_a_compacted_topic_stays_small_and_keeps_every_key_over_a_kill(broker: B
     assert after[-1] == before[-1]
     assert produce(broker, "compacted", 5000, 10, keys=50).items() <= last_values(read_all(broker, "compacted")).items()
     assert list((broker.data_dir / "compacted-0").glob("*.cleaned")) == []
+
+
+def test_committed_offsets_stay_few_and_are_found_after_a_kill(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "broker", {**SETTINGS, "offsets.topic.num.partitions": "1"})
+    broker.start()
+    try:
+        create_topic(broker, "read")
+        assert committed(broker) < 0
+        set_config(broker, "__consumer_offsets", "internal.segment.bytes", "20000")
+        commit(broker, range(1, 1001))
+        until(lambda: clean_end(broker, "__consumer_offsets") > 700)
+        directory = broker.data_dir / "__consumer_offsets-0"
+        until(lambda: sum(path.stat().st_size for path in directory.glob("*.log")) < 60_000)
+
+        broker.kill()
+        broker.start()
+
+        assert committed(broker) == 1000
+    finally:
+        broker.kill()
+
+
+def set_config(server: ServerProcess, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+
+def commit(server: ServerProcess, offsets: range) -> None:
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g", "enable.auto.commit": False})
+    for offset in offsets:
+        consumer.commit(offsets=[TopicPartition("read", 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def committed(server: ServerProcess) -> int:
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
+    (found,) = consumer.committed([TopicPartition("read", 0)], timeout=TIMEOUT_S)
+    consumer.close()
+    return int(found.offset)
 
 
 def test_a_topic_that_is_compacted_and_deleted_loses_what_retention_says(broker: BrokerProcess) -> None:

@@ -217,12 +217,36 @@ async def test_a_disk_that_fails_is_told_as_one(cleaning: Cleaning) -> None:
     log = cleaning.log("t", *[1] * 20)
     task = await begin(cleaning)
 
-    cleaning.worker.held[0].complete(OSError(errno.ENOSPC, "No space left on device"))
+    cleaning.worker.held[0].complete(StorageError("No space left on device", path=log.directory / "file"))
 
     with pytest.raises(StorageError) as caught:
         await task
     assert caught.value.path == log.directory
     assert cleaning.cleaner.uncleanable_logs() == []
+
+
+async def test_a_process_that_cannot_be_started_is_no_fault_of_the_disk(cleaning: Cleaning) -> None:
+    log = cleaning.log("t", *[1] * 20)
+    task = await begin(cleaning)
+    cleaning.worker.held[0].complete(OSError(errno.EAGAIN, "Resource temporarily unavailable"))
+    await task
+    assert log.clean_end_offset is None
+
+    cleaning.worker.holds = False
+    await cleaning.clean()
+
+    assert log.clean_end_offset == 20
+
+
+def test_the_job_tells_a_full_disk_as_the_log_s(tmp_path: Path) -> None:
+    log = Cleaning(tmp_path).log("t", *[1] * 20)
+    plan = plan_of(log)
+    log.segments.first.log_path.unlink()
+
+    with pytest.raises(StorageError) as caught:
+        list(job.compact_log(job.CompactionJob(plan, None), ()))
+
+    assert caught.value.path == log.directory
 
 
 async def test_what_is_lost_of_the_cleaned_files_is_not_swapped_in(cleaning: Cleaning) -> None:

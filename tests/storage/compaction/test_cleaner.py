@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from storage.log import Log
 from storage.transaction_index import AbortedTransaction
 from storage.validation import AppendOrigin
 from tests.storage.compaction.logs import headers_of, last_values, pairs_of, plan_of, put, records_of, run, swap
-from tests.storage.conftest import NOW_MS, OpenLog
+from tests.storage.conftest import NOW_MS, TOPIC_ID, OpenLog
 from tests.support.turns import finished
 
 DAY_MS = 86_400_000
@@ -216,6 +217,26 @@ def test_segments_that_became_small_are_joined(log: Log) -> None:
 
     assert len(log.segments) == 3
     assert log.log_end_offset == 101
+
+
+def test_a_follower_takes_what_was_compacted(log: Log, tmp_path: Path) -> None:
+    put(log, ("a", "1"), ("b", None), producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, ("a", "2"), ("a", "3"), producer_id=7, producer_epoch=0, base_sequence=2)
+    put(log, ("a", "4"), ("c", None))
+    log.roll(NOW_MS)
+    run(log)
+    (tmp_path / "other").mkdir()
+    other = Log.open(tmp_path / "other", "t", 0, TOPIC_ID, log.config, now_ms=NOW_MS)
+
+    for segment in log.segments:
+        other.append_as_follower(memoryview(bytearray(segment.log_path.read_bytes())), now_ms=NOW_MS, leader_epoch=0)
+
+    other.set_high_watermark(other.log_end_offset)
+    assert headers_of(other) == headers_of(log)
+    assert records_of(other) == records_of(log)
+    assert other.log_end_offset == log.log_end_offset
+    found = [each.find_offset_by_timestamp(NOW_MS, end_offset=each.log_end_offset) for each in (log, other)]
+    assert found[0] == found[1] and found[0] is not None and found[0].offset == 1
 
 
 def test_a_damaged_batch_is_not_given_a_new_checksum(log: Log) -> None:
