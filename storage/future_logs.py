@@ -98,6 +98,10 @@ class FutureLogs:
         replaced = self._replaced.pop((topic, partition), None)
         return [] if replaced is None else [self.take_removal(replaced, is_stray=is_needed)]
 
+    def retire_all(self) -> list[RemovalWork]:
+        """As `retire`, for every log that was replaced."""
+        return [work for key in list(self._replaced) for work in self.retire(*key)]
+
     def remove(self, topic: str, partition: int) -> list[RemovalWork]:
         """The partition moves no more, or is deleted: as `retire`, for its copy and for what was replaced."""
         works = self.retire(topic, partition)

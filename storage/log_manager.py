@@ -352,11 +352,15 @@ class LogManager:
     def close_clean(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write checkpoints and the clean-stop marker, unlock; blocks."""
         self._remove_now([*{leaving.work for leaving in self._leaving.values()}, *self.futures.leaving()])
+        is_durable = True
         for directory in self.online_directories:
             try:
                 self._close_directory(directory, broker_epoch)
             except (StorageError, OSError) as error:
+                is_durable = False
                 logger.error("log directory %s was not closed cleanly: %s", directory.path, error)
+        if is_durable:
+            self._remove_now(self.futures.retire_all())  # Kafka would not start with two directories of a partition
         self._logs.clear()
         self.unlock()
 

@@ -249,13 +249,16 @@ def find_piece_end(chunk: memoryview, start: int) -> int:
 
 
 def find_common_end(source: Log, future: Log) -> int:
-    """Up to where (exclusive) both logs have the same records: as far as their epochs agree (KIP-101), asked from the last one down."""
+    """Up to where (exclusive) both logs have the same records: as far as their epochs agree (KIP-101), asked from the last one down.
+
+    An epoch that the source does not know proves nothing, also if it is below all that it knows: after a kill records may be back that
+    were deleted, and their epochs are not."""
     end_offset = min(source.log_end_offset, future.log_end_offset)
+    known = {entry.epoch for entry in source.leader_epochs.entries()}
     for entry in reversed(future.leader_epochs.entries()):
         if entry.start_offset >= end_offset:
             continue  # nothing of it is left
-        found = source.end_offset_for_epoch(entry.epoch)
-        if found.epoch == entry.epoch:
-            return min(end_offset, found.end_offset)
+        if entry.epoch in known:
+            return min(end_offset, source.end_offset_for_epoch(entry.epoch).end_offset)
         end_offset = entry.start_offset
     return min(end_offset, future.log_start_offset)

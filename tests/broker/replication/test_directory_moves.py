@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.handlers import alter_replica_log_dirs, describe_log_dirs
 from protocol.errors import ErrorCode
+from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.broker.replication.moving import FIRST, IDS, SECOND, TOPIC_ID, Moving, batches_of
-from tests.broker.replication.world import batch, values
+from tests.broker.replication.world import batch, completed, context, values
 from tests.support.clock import WALL_START_MS
 
 
@@ -184,6 +187,51 @@ def test_a_deleted_topic_takes_its_copy_along(moving: Moving) -> None:
 
     assert moving.directories() == ["first/a-0-delete", "second/a-0-delete"]
     assert moving.logs.all_logs() == [] and not moving.logs.is_leaving("a", 0)
+
+
+def test_a_clean_stop_right_after_the_change_leaves_one_directory(moving: Moving) -> None:
+    """Kafka would not start with two."""
+    moving.produce("x")
+    moving.alter(SECOND)
+    moving.run()
+    moving.accept()
+    moving.world.clock.advance(1)
+    assert moving.place == SECOND and moving.directories() == ["first/a-0", "second/a-0"]
+
+    moving.world.replica_manager.stop()
+    moving.logs.close_clean(broker_epoch=1)
+
+    assert moving.directories() == ["first/a-0-delete", "second/a-0"]
+
+
+def test_describe_log_dirs_shows_the_copy_and_its_lag(moving: Moving) -> None:
+    moving.produce_many(5)
+    moving.alter(SECOND)
+    moving.run()
+    moving.produce_many(2)
+
+    answer = completed(describe_log_dirs.build(moving.world.services())(context(35, 1), DescribeLogDirsRequest(topics=None)))
+
+    found = [(each.offset_lag, each.is_future_key) for result in answer.results for topic in result.topics for each in topic.partitions]
+    assert found == [(0, False), (2, True)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_answer_names_every_partition_and_the_last_wish_counts(moving: Moving, version: int) -> None:
+    wishes = [(SECOND, "a", 0), (FIRST, "b", 3), (FIRST, "a", 1), (FIRST, "a", 0)]
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(path=str(path), topics=[AlterReplicaLogDirTopic(name=name, partitions=[index])])
+            for path, name, index in wishes
+        ]
+    )
+
+    answer = completed(alter_replica_log_dirs.build(moving.world.services())(context(34, version), request))
+
+    found = {(topic.topic_name, each.partition_index): each.error_code for topic in answer.results for each in topic.partitions}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert found == {("a", 0): ErrorCode.NONE, ("b", 3): unknown, ("a", 1): unknown}
+    assert moving.future is None
 
 
 def test_a_rate_that_is_set_while_a_copy_goes_on_bounds_it(moving: Moving) -> None:
