@@ -31,6 +31,7 @@ class Totals:
     operations_count: int = 0
     profiles: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    covered: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -39,6 +40,7 @@ class Totals:
         self.operations_count += outcome.operations_count
         self.profiles[outcome.profile] += 1
         self.faults.update(outcome.faults)
+        self.covered.update(outcome.covered)
         if outcome.findings:
             self.failures.append(outcome)
 
@@ -84,6 +86,7 @@ def report(totals: Totals, elapsed_s: float) -> str:
             f"{totals.virtual_s:.0f} virtual seconds, {totals.operations_count} operations, {totals.faults.total()} faults",
             "profiles: " + ", ".join(f"{name} {count}" for name, count in sorted(totals.profiles.items())),
             "faults: " + ", ".join(f"{name} {count}" for name, count in sorted(totals.faults.items())),
+            "reached: " + (", ".join(f"{name} {count}" for name, count in sorted(totals.covered.items())) or "nothing beyond the usual"),
             f"failed seeds: {', '.join(str(outcome.seed) for outcome in totals.failures) or 'none'}",
         )
     )

@@ -66,6 +66,8 @@ class Client:
         self._home = addresses[0]  # the node that is asked what any node can answer
         self._connections: dict[Address, ClientConnection] = {}
         self._leaders: dict[Key, Address] = {}
+        self._brokers: dict[int, Address] = {}  # by node id
+        self._leader_epochs: dict[Key, int] = {}  # the newest that this client has heard of
 
     @property
     def now_s(self) -> float:
@@ -100,16 +102,21 @@ class Client:
             return self._home
         if key not in self._leaders:
             response = await self.ask(MetadataRequest(topics=None), METADATA_VERSION)
-            brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-            self._leaders = {
-                (topic.name, partition.partition_index): brokers[partition.leader_id]
-                for topic in response.topics
-                for partition in topic.partitions
-                if partition.leader_id in brokers
-            }
+            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    self._note_leader(
+                        (topic.name, partition.partition_index), partition.leader_epoch, self._brokers.get(partition.leader_id)
+                    )
         if key not in self._leaders:
             raise LostError(f"{key} has no leader")
         return self._leaders[key]
+
+    def _note_leader(self, key: Key, epoch: int, leader: Address | None) -> None:
+        """As stock clients do (KIP-320): what a node says that is behind, of an epoch that is over, is not believed."""
+        if leader is not None and epoch >= self._leader_epochs.get(key, -1):
+            self._leaders[key] = leader
+            self._leader_epochs[key] = epoch
 
     async def back_off(self) -> None:
         """Wait a little, and ask anew who leads."""

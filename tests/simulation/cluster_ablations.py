@@ -97,9 +97,9 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 }
 
 KEPT_SEEDS: dict[str, int] = {
-    "skip_the_epoch_check": 20,
+    "skip_the_epoch_check": 8,
     "truncate_to_the_high_watermark": 62,
-    "acknowledge_below_the_minimum_isr": 29,
+    "acknowledge_below_the_minimum_isr": 9,
     "acknowledge_what_the_leader_alone_has": 0,
     "vote_for_shorter_logs": 12,
 }

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from tests.simulation.disk import SimulatedDisk
 from tests.simulation.history import History
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.nemesis import CALLS_UNTIL_DEATH_MAX, CLOCK_JUMPS_S, FULL_ROOM_BYTES
@@ -17,17 +18,19 @@ from tests.simulation.node import Node
 
 DOWN_MEAN_S = 0.7
 CUT_MAX_S, PAUSE_MAX_S = 4.0, 4.0
+LOOKS_FOR_A_FETCH_MAX = 300
+PORT = 9092  # where brokers fetch from each other
 OVERLAP_SHARE = 0.4  # of the faults begin while the one before lasts
 
 CLUSTER_PROFILES: dict[str, tuple[str, ...]] = {
     "calm": (),
-    "crashes": ("kill", "kill", "kill in a call", "kill all", "rolling restart", "pause"),
+    "crashes": ("kill", "kill", "kill in a call", "kill all", "rolling restart", "pause", "restarts in an election"),
     "network": ("partition", "one-way partition", "cut pair", "reset", "slow network", "pause"),
-    "power": ("power cut", "power cut", "power cut of all", "slow disk", "kill"),
-    "disk": ("disk error", "disk error", "full disk", "clock jump", "kill", "partition"),
+    "power": ("power cut", "power cut", "power cut of all", "slow disk", "kill", "late fetch", "late fetch"),
+    "disk": ("disk error", "lost directory", "lost directory", "full disk", "clock jump", "kill", "partition"),
     "everything": (
         "kill", "kill in a call", "kill all", "power cut", "pause", "partition", "one-way partition", "cut pair", "reset", "slow network",
-        "slow disk", "rolling restart", "disk error", "full disk", "clock jump",
+        "slow disk", "rolling restart", "disk error", "full disk", "clock jump", "lost directory", "restarts in an election", "late fetch",
     ),
 }  # fmt: skip
 CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in CLUSTER_PROFILES.values() for kind in kinds))
@@ -46,6 +49,7 @@ class ClusterNemesis:
         self._history = history
         self._draw = draw
         self._lasting: list[asyncio.Task[None]] = []
+        self._mended: dict[Node, None] = {}  # a log directory that failed is used again only after the next start
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "kill in a call": self._kill_in_a_call,
@@ -63,6 +67,9 @@ class ClusterNemesis:
             "disk error": self._fail_disk,
             "full disk": self._fill_disk,
             "clock jump": self._jump,
+            "lost directory": self._lose_directory,
+            "late fetch": self._delay_a_fetch,
+            "restarts in an election": self._restart_in_an_election,
         }
 
     async def run(self, kinds: list[str], mean_interval_s: float) -> None:
@@ -85,6 +92,8 @@ class ClusterNemesis:
             node.slowness = 1.0
             node.disk.write_error_share = node.disk.sync_error_share = 0.0
             node.disk.capacity_bytes = None
+            if node in self._mended:
+                node.kill()
             node.resume()
             node.start()
 
@@ -121,6 +130,19 @@ class ClusterNemesis:
             node.kill()
             await self._start_again(node)
 
+    async def _restart_in_an_election(self) -> None:
+        """A node is gone, perhaps the leader; voters restart at once, again and again, in a network where candidates cross each other."""
+        self._network.slowness = self._draw.choice((1.0, 10.0, 30.0))
+        gone, *others = self._draw.sample(self._nodes, len(self._nodes))
+        gone.kill()
+        for _ in range(self._draw.randint(2, 6)):
+            await asyncio.sleep(self._draw.uniform(0.0, 0.4))
+            node = self._draw.choice(others)
+            node.kill()
+            node.start()
+        await self._start_again(gone)
+        self._network.slowness = 1.0
+
     async def _cut_power(self) -> None:
         await self._cut_power_of([self._draw.choice(self._nodes)])
 
@@ -132,6 +154,24 @@ class ClusterNemesis:
         for node in nodes:
             node.cut_power()
         await asyncio.gather(*(self._start_again(node) for node in nodes))
+
+    async def _delay_a_fetch(self) -> None:
+        """A node loses power, and what it sent before reaches another one only after it has registered again."""
+        node, other, *_ = self._draw.sample(self._nodes, len(self._nodes))
+        self._network.slowness = 10.0
+        for _ in range(LOOKS_FOR_A_FETCH_MAX):
+            await asyncio.sleep(0.002)
+            if self._network.has_under_way(node.host, other.host, PORT):
+                break
+        self._network.cut(node.host, other.host)
+        await asyncio.sleep(self._draw.uniform(0.02, 0.2))
+        self._network.slowness = 1.0
+        self._history.power_cuts_s.append(self._loop.time())
+        node.cut_power()
+        await asyncio.sleep(self._draw.uniform(0.0, 0.2))
+        node.start()
+        await asyncio.sleep(self._draw.uniform(2.0, 4.0))  # its registration waits for the end of its old session
+        self._network.heal(node.host, other.host)
 
     async def _start_again(self, node: Node) -> None:
         await asyncio.sleep(self._draw.expovariate(1 / DOWN_MEAN_S))
@@ -195,15 +235,29 @@ class ClusterNemesis:
         self._later(2.0, lambda: setattr(node, "slowness", 1.0))
 
     async def _fail_disk(self) -> None:
-        disk = self._draw.choice(self._nodes).disk
+        disk = self._draw_disk()
         what, shares = self._draw.choice((("write_error_share", (0.02, 0.2)), ("sync_error_share", (0.1, 0.5))))
         setattr(disk, what, self._draw.choice(shares))
         self._later(0.7, lambda: setattr(disk, what, 0.0))
 
     async def _fill_disk(self) -> None:
-        disk = self._draw.choice(self._nodes).disk
+        disk = self._draw_disk()
         disk.capacity_bytes = disk.used_bytes + self._draw.randrange(FULL_ROOM_BYTES)
         self._later(0.7, lambda: setattr(disk, "capacity_bytes", None))
+
+    def _draw_disk(self) -> SimulatedDisk:
+        node = self._draw.choice(self._nodes)
+        self._mended[node] = None
+        return node.disk
+
+    async def _lose_directory(self) -> None:
+        """A log directory, rather not the one with the metadata, cannot be read or written until the node is started again."""
+        node = self._draw.choice(self._nodes)
+        node.disk.failed_dir = node.log_dirs[-1]
+        await asyncio.sleep(self._draw.uniform(0.2, 3.0))
+        node.disk.failed_dir = None
+        node.kill()
+        await self._start_again(node)
 
     async def _jump(self) -> None:
         self._draw.choice(self._nodes).clock.jump(self._draw.choice(CLOCK_JUMPS_S))

@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from broker.lifecycle.broker_lifecycle import BrokerLifecycle
 from broker.metadata.publisher import MetadataPublisher
 from broker.replication.partition import Partition
 from broker.replication.partition_role import PartitionRole
@@ -55,6 +56,7 @@ class ClusterWatch:
         self._hints: dict[str, tuple[int, int]] = {}  # file: an offset and where its batch begins
         self.replicas: dict[tuple[TopicPartition, str], Partition] = {}
         self.publishers: dict[str, MetadataPublisher] = {}
+        self._incarnations: dict[str, tuple[int, bytes]] = {}  # by host: of its process, counted, with which it registers
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -64,7 +66,9 @@ class ClusterWatch:
                 (Partition, "make_follower", self._made_follower),
                 (Partition, "maybe_advance_high_watermark", self._maybe_advanced),
                 (Partition, "append_as_follower", self._appended_as_follower),
+                (BrokerLifecycle, "_registration", self._registers),
                 (MetadataPublisher, "handle_commit", self._metadata_committed),
+                (MetadataPublisher, "handle_load_snapshot", self._snapshot_loaded),
                 (MetadataPublisher, "handle_leader_change", self._controller_changed),
             ):
                 stack.enter_context(patch.object(owner, name, _telling(getattr(owner, name), told)))
@@ -136,9 +140,24 @@ class ClusterWatch:
     def _check_copies(self, partition: Partition, key: TopicPartition, high_watermark: int) -> None:
         """What is committed is in as many logs as min.insync.replicas says."""
         wanted = min(partition.log.config.min_insync_replicas, len(partition.replicas))
-        holders = [host for (other, host), each in self.replicas.items() if other == key and each.log.log_end_offset >= high_watermark]
-        if len(holders) < wanted and not self._may_be_lost(partition):
+        hosts = [f"node{node_id}" for node_id in partition.replicas if (key, f"node{node_id}") in self.replicas]
+        holders = [host for host in hosts if self.replicas[key, host].log.log_end_offset >= high_watermark]
+        if self._may_be_lost(partition):
+            # A power cut may have taken it from a replica that has acknowledged it. Not once the leader knows that it was restarted.
+            leader_host = _host()
+            holders += [host for host in hosts if host not in holders and not self._is_known(host, leader_host)]
+        if len(holders) < wanted:
             self._history.find("below-min-isr", (repr(partition), partition.leader_epoch, high_watermark, holders, partition.isr))
+
+    def _is_known(self, host: str, leader_host: str) -> bool:
+        """Whether the metadata of `leader_host` name the process that runs on `host` now."""
+        node, publisher = self._nodes[host], self.publishers.get(leader_host)
+        broker = None if publisher is None else publisher._cache.state.brokers.get(int(host.removeprefix("node")))
+        return broker is not None and node.is_up and self._incarnations.get(host) == (node.starts_count, broker.incarnation_id)
+
+    def _registers(self, _: BrokerLifecycle, incarnation_id: bytes, *__: Any) -> None:
+        host = _host()
+        self._incarnations[host] = self._nodes[host].starts_count, incarnation_id
 
     def _appended_as_follower(self, partition: Partition, *_: Any, **__: Any) -> None:
         host, key = _host(), (bytes(partition.topic_id), partition.partition)
@@ -186,6 +205,9 @@ class ClusterWatch:
         self.publishers[_host()] = publisher
         if leader_id >= 0 and self._controllers.setdefault(epoch, leader_id) != leader_id:
             self._history.find("two-controllers", (epoch, self._controllers[epoch], leader_id))
+
+    def _snapshot_loaded(self, publisher: MetadataPublisher, _: Any) -> None:
+        self.publishers[_host()] = publisher
 
     def _metadata_committed(self, publisher: MetadataPublisher, offset: int, epoch: int, records: Any) -> None:
         host = _host()

@@ -46,22 +46,26 @@ class Session:
     def __init__(self) -> None:
         self.session_id = 0
         self.epoch = 0
-        self.told: dict[Key, int] = {}
+        self.told: dict[Key, tuple[int, int]] = {}  # position and leader epoch
 
-    def request(self, positions: dict[Key, int], *, max_bytes: int) -> FetchRequest:
-        """A fetch of `positions`, of which only those that moved are named."""
+    def request(self, positions: dict[Key, int], epochs: dict[Key, int], *, max_bytes: int, rack: str) -> FetchRequest:
+        """A fetch of `positions`, of which only those are named that moved or have a leader of another epoch."""
         topics: dict[str, list[FetchPartition]] = {}
-        for key, position in positions.items():
-            if self.told.get(key) != position:
-                partition = FetchPartition(partition=key[1], fetch_offset=position, partition_max_bytes=max_bytes)
+        wanted = {key: (position, epochs.get(key, -1)) for key, position in positions.items()}
+        for key, (position, epoch) in wanted.items():
+            if self.told.get(key) != (position, epoch):
+                partition = FetchPartition(
+                    partition=key[1], current_leader_epoch=epoch, fetch_offset=position, partition_max_bytes=max_bytes
+                )
                 topics.setdefault(key[0], []).append(partition)
-        self.told = dict(positions)
+        self.told = wanted
         return FetchRequest(
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=1 << 20,
             session_id=self.session_id,
             session_epoch=self.epoch,
+            rack_id=rack,
             topics=[FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()],
         )
 
@@ -76,10 +80,14 @@ class Session:
 
 
 class Fetcher(Client):
-    """Fetches from its positions. What a consumer does between fetches is its subclass's."""
+    """Fetches from its positions. What a consumer does between fetches is its subclass's.
 
-    def __init__(self, *arguments: Any, max_bytes: int, **more: Any) -> None:
+    One with a rack reads from the follower there that a leader names (KIP-392), until that one has not what it asks for."""
+
+    def __init__(self, *arguments: Any, max_bytes: int, rack: str = "", **more: Any) -> None:
         super().__init__(*arguments, **more)
+        self._rack = rack
+        self._nearer: dict[Key, Address] = {}
         self.positions: dict[Key, int] = {}
         self._max_bytes = max_bytes
         self._sessions: dict[Address, Session] = {}
@@ -91,9 +99,12 @@ class Fetcher(Client):
         address, positions = await self._next_share()
         session = self._sessions.setdefault(address, Session())
         try:
-            response = await self.ask(session.request(positions, max_bytes=self._max_bytes), FETCH_VERSION, address)
+            response = await self.ask(
+                session.request(positions, self._leader_epochs, max_bytes=self._max_bytes, rack=self._rack), FETCH_VERSION, address
+            )
         except LostError:
             session.reset()
+            self._nearer = {key: nearer for key, nearer in self._nearer.items() if nearer != address}
             raise
         if response.error_code:
             if response.error_code not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
@@ -116,7 +127,7 @@ class Fetcher(Client):
         shares: dict[Address, dict[Key, int]] = {}
         for key, position in self.positions.items():
             try:
-                shares.setdefault(await self.leader_of(key), {})[key] = position
+                shares.setdefault(self._nearer.get(key) or await self.leader_of(key), {})[key] = position
             except LostError:
                 continue
         if not shares:
@@ -139,14 +150,24 @@ class Fetcher(Client):
 
     def _take(self, key: Key, partition: Any, session: Session, polled: dict[Key, list[Position]], invoked_s: float) -> None:
         error = partition.error_code
-        if error == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if error and self._nearer.pop(key, None) is not None:
+            session.told.pop(key, None)
+            self._leaders.pop(key, None)
+        elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.out_of_range(key, partition.log_start_offset)
         elif error:
             if error not in RETRIED:
                 self.unexpected(f"Fetch {key}", error)
             session.told.pop(key, None)
             self._leaders.pop(key, None)
+        elif partition.preferred_read_replica >= 0:
+            nearer = self._brokers.get(partition.preferred_read_replica)
+            if nearer is not None:
+                self._nearer[key] = nearer
+                self.loop.trace.cover("told of a nearer replica")
         else:
+            if key in self._nearer and partition.records:
+                self.loop.trace.cover("fetch from a follower")
             if not self.is_of_cluster:  # another leader may know less of it
                 self.history.saw_high_watermark(self.name, key, partition.high_watermark, invoked_s)
             self._read(key, bytes(partition.records or b""), partition.high_watermark, polled)

@@ -4,16 +4,16 @@ What was written is read back at once, as from a page cache. Only the fsync fami
 of the pages that were not synchronised (a file may then hold zeros and valid later data), and of each directory's creations, renames
 and deletions a random beginning. That is harsher than ext4 in its default mode, and no harsher than what file systems promise.
 
-A killed process loses nothing but its descriptors and locks. Faults to be switched on: a full disk, errors of writes and syncs, pages
-that are not in the cache.
+A killed process loses nothing but its descriptors and locks. Faults are switched on from outside: see SimulatedDisk.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storage.disk import DirectoryEntry, PathLike
@@ -141,6 +141,7 @@ class SimulatedDisk:
         self.write_error_share = 0.0  # of the writes that fail with EIO
         self.sync_error_share = 0.0
         self.cold_share = 0.0  # of the reads that may not wait and would have to
+        self.failed_dir: str | None = None  # nothing below it can be read or written
         self.syncs_count = 0
         self.moves: list[_Move] = []  # since the last power cut
 
@@ -193,6 +194,9 @@ class SimulatedDisk:
             raise OSError(errno.ENOSPC, "No space left on device")
         return min(room, growth)
 
+    def has_failed(self, path: str) -> bool:
+        return self.failed_dir is not None and f"{path}/".startswith(f"{self.failed_dir}/")
+
     def maybe_fail(self, share: float, what: str) -> None:
         if share and self._draw.random() < share:
             self.note("disk error", what)
@@ -233,8 +237,9 @@ class SimulatedDisk:
 class _Open:
     """An open file description."""
 
-    def __init__(self, target: _File | _Directory, flags: int) -> None:
+    def __init__(self, target: _File | _Directory, flags: int, path: str) -> None:
         self.target = target
+        self.path = path
         self.flags = flags
         self.position = 0
 
@@ -266,7 +271,7 @@ class DiskView:
     # -- descriptors -----------------------------------------------------------------------------------------------
 
     def open(self, path: PathLike, flags: int, mode: int = 0o777) -> int:
-        self._check()
+        self._check(path)
         name = os.fspath(path)
         found = self._disk.find(name)
         if found is None:
@@ -282,12 +287,14 @@ class DiskView:
             raise IsADirectoryError(errno.EISDIR, "Is a directory", name)
         if flags & os.O_TRUNC and isinstance(found, _File):
             found.truncate(0)
-        return self._new_descriptor(_Open(found, flags))
+        return self._new_descriptor(_Open(found, flags, name))
 
     def close(self, fd: int) -> None:
         if self._is_dead:
             return
-        self._at(fd)
+        if fd not in self._open:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        self._check()
         del self._open[fd]
 
     def dup(self, fd: int) -> int:
@@ -358,7 +365,7 @@ class DiskView:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def stat(self, path: PathLike) -> SimulatedStat:
-        self._check()
+        self._check(path)
         found = self._disk.find(os.fspath(path))
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
@@ -371,10 +378,10 @@ class DiskView:
 
     def exists(self, path: PathLike) -> bool:
         self._check()
-        return self._disk.find(os.fspath(path)) is not None
+        return not self._disk.has_failed(os.fspath(path)) and self._disk.find(os.fspath(path)) is not None
 
     def replace(self, source: PathLike, target: PathLike) -> None:
-        self._check()
+        self._check(source, target)
         old_parent, old_name = self._disk.parent_of(os.fspath(source))
         new_parent, new_name = self._disk.parent_of(os.fspath(target))
         if old_name not in old_parent.entries:
@@ -390,7 +397,7 @@ class DiskView:
             self._disk.moves.append(_Move(moved, old_parent, old_name, new_parent, new_name))
 
     def unlink(self, path: PathLike) -> None:
-        self._check()
+        self._check(path)
         parent, name = self._disk.parent_of(os.fspath(path))
         found = parent.entries.get(name)
         if found is None:
@@ -402,7 +409,7 @@ class DiskView:
         parent.changed()
 
     def mkdir(self, path: PathLike, mode: int = 0o777) -> None:
-        self._check()
+        self._check(path)
         if self._disk.find(os.fspath(path)) is not None:
             raise FileExistsError(errno.EEXIST, "File exists", os.fspath(path))
         parent, name = self._disk.parent_of(os.fspath(path))
@@ -410,7 +417,7 @@ class DiskView:
         parent.changed()
 
     def rmdir(self, path: PathLike) -> None:
-        self._check()
+        self._check(path)
         parent, name = self._disk.parent_of(os.fspath(path))
         found = parent.entries.get(name)
         if not isinstance(found, _Directory):
@@ -422,7 +429,7 @@ class DiskView:
 
     def scan(self, path: PathLike) -> list[DirectoryEntry]:
         """The directory's entries, by name."""
-        self._check()
+        self._check(path)
         found = self._disk.find(os.fspath(path))
         if not isinstance(found, _Directory):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
@@ -438,19 +445,24 @@ class DiskView:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _check(self, *paths: PathLike) -> None:
         if self.calls_left is not None and not self._is_dead:
             self.calls_left -= 1
             if self.calls_left < 0:
                 self._on_death()
         if self._is_dead:
             raise ProcessDiedError
+        for path in paths:
+            if self._disk.has_failed(os.fspath(path)):
+                raise OSError(errno.EIO, "Input/output error", path)
 
     def _at(self, fd: int) -> _Open:
         self._check()
         found = self._open.get(fd)
         if found is None:
             raise OSError(errno.EBADF, "Bad file descriptor")
+        if self._disk.has_failed(found.path):
+            raise OSError(errno.EIO, "Input/output error", found.path)
         return found
 
     def _file(self, fd: int) -> _File:
@@ -460,7 +472,7 @@ class DiskView:
         return target
 
     def _get_file(self, path: PathLike) -> _File:
-        self._check()
+        self._check(path)
         found = self._disk.find(os.fspath(path))
         if not isinstance(found, _File):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
@@ -480,20 +492,12 @@ class DiskView:
         return self._next
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
+@functools.lru_cache(maxsize=10_000)  # a run asks for a few paths again and again
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
 
 
 def _stat(target: _File | _Directory) -> SimulatedStat:
     if isinstance(target, _Directory):
         return SimulatedStat(0, id(target), 0, 2, 0.0, 0)  # the id is an inode number: only compared, while both are open
     return SimulatedStat(0, id(target), len(target.content), target.links, target.modified_s, int(target.modified_s * 1e9))
-
-
-def tree(view: DiskView, path: str, *, indent: str = "") -> Iterable[str]:
-    """The directory's entries with sizes, for a failing seed's report."""
-    for entry in view.scan(path):
-        size = "/" if entry.is_directory else view.stat(f"{path}/{entry.name}").st_size
-        yield f"{indent}{entry.name} {size}"
-        if entry.is_directory:
-            yield from tree(view, f"{path}/{entry.name}", indent=indent + "  ")

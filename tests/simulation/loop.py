@@ -40,7 +40,10 @@ class Life:
         self.is_dead = False
         self.is_paused = False
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self.parked: deque[asyncio.Handle] = deque()  # what would have run while the node was paused
+        self.parked: deque[_Call] = deque()  # what would have run while the node was paused
+        self.context = contextvars.Context()
+        """All its callbacks run in this one: the broker has no context variables, and a new context costs more than many a callback."""
+        self.context.run(_life.set, self)
 
 
 _life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("simulated_life", default=None)
@@ -50,61 +53,29 @@ def current_life() -> Life | None:
     return _life.get()
 
 
-class _LivingHandle(asyncio.Handle):
-    """A callback of a node: runs only while the node does."""
-
-    __slots__ = ("life",)
-
-    def __init__(self, life: Life, callback: Callable[..., Any], args: Any, loop: SimulatedLoop, context: contextvars.Context) -> None:
-        super().__init__(callback, args, loop, context)
-        self.life = life
-
-    def _run(self) -> None:
-        if self.life.is_dead:
-            return
-        if self.life.is_paused:
-            self.life.parked.append(self)
-            return
-        super()._run()
-
-
-class _LivingTimerHandle(asyncio.TimerHandle):
-    """A timer of a node."""
+class _Call(asyncio.TimerHandle):
+    """A callback, due at once or at `when`. One of a node runs only while the node does."""
 
     __slots__ = ("life",)
 
     def __init__(
-        self, life: Life, when: float, callback: Callable[..., Any], args: Any, loop: SimulatedLoop, context: contextvars.Context
+        self, life: Life | None, when: float, callback: Callable[..., Any], args: Any, loop: SimulatedLoop, context: contextvars.Context
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
+        # Not by asyncio's constructors, whose two calls and look for debug mode cost a seed 3 % of its time.
         self.life = life
-
-    def _run(self) -> None:
-        if self.life.is_dead:
-            return
-        if self.life.is_paused:
-            self.life.parked.append(self)
-            return
-        super()._run()
-
-
-class _VirtualSelector:
-    """Stands where the loop would wait for sockets: it moves the clock to the next timer instead."""
-
-    def __init__(self, loop: SimulatedLoop) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
         self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._scheduled = False
+        self._repr = None
+        self._source_traceback = None
 
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise DeadlockError("nothing is scheduled and the run has not ended")
-        if timeout > 0:
-            self._loop.move_to_next_timer()
-        else:
-            self._loop.count_step()
-        return []
-
-    def close(self) -> None:
-        pass
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -117,8 +88,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._now_s = 0.0
         self._graveyard: list[asyncio.Task[Any]] = []
         self._steps_at_this_time = 0
-        self._selector = _VirtualSelector(self)
-        self._clock_resolution = CLOCK_RESOLUTION_S
+        self._nobody = contextvars.Context()  # of what belongs to no node: clients, the network, the world
+        self._timers: list[tuple[float, int, _Call]] = []  # a heap; of two that are due at one moment the older one is called first
+        self._timers_count = 0
         self.set_exception_handler(self._take_error)
         self.set_task_factory(_make_task)
 
@@ -134,15 +106,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def note(self, kind: str, text: str = "") -> None:
         self.trace.note(self.now_us, kind, text)
 
-    def move_to_next_timer(self) -> None:
-        self._now_s = max(self._now_s, self._scheduled[0].when())  # type: ignore[attr-defined]
-        self._steps_at_this_time = 0
-
-    def count_step(self) -> None:
-        self._steps_at_this_time += 1
-        if self._steps_at_this_time > STEPS_WITHOUT_TIME_MAX:
-            raise LivelockError(f"{STEPS_WITHOUT_TIME_MAX} turns of the loop at {self._now_s:.6f} s")
-
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def start_in(self, life: Life, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -153,13 +116,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_in(self, life: Life | None, callback: Callable[..., Any], *args: Any) -> asyncio.Handle:
         """Schedule a callback that belongs to `life`: the network and the disk call their owners so."""
-        return self.call_soon(callback, *args, context=_context_of(life))
+        return self.call_soon(callback, *args, context=self._context_of(life))
 
     def call_in_later(self, life: Life | None, delay_s: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
-        return self.call_later(delay_s, callback, *args, context=_context_of(life))
+        return self.call_at(self._now_s + delay_s, callback, *args, context=self._context_of(life))
 
     def call_in_at(self, life: Life | None, when_s: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
-        return self.call_at(when_s, callback, *args, context=_context_of(life))
+        return self.call_at(when_s, callback, *args, context=self._context_of(life))
+
+    def run_in(self, life: Life | None, callback: Callable[..., Any], *args: Any) -> None:
+        """Run a callback of `life` now, or when the node goes on. Only for a caller that belongs to no node itself."""
+        if life is None:
+            callback(*args)
+        else:
+            self._run(_Call(life, self._now_s, callback, args, self, life.context))
 
     def kill(self, life: Life) -> None:
         """The node's process is gone: nothing of it runs any more, not even the `finally` of its tasks, which are therefore kept."""
@@ -186,25 +156,70 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if not isinstance(context.get("exception"), ProcessDiedError):
             self.errors.append(context)
 
-    def _call_soon(self, callback: Callable[..., Any], args: Any, context: contextvars.Context | None) -> asyncio.Handle:
-        context = contextvars.copy_context() if context is None else context
-        life = context.get(_life)
-        handle = asyncio.Handle(callback, args, self, context) if life is None else _LivingHandle(life, callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
-        return handle
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        life = _life.get() if context is None else context.get(_life)
+        call = _Call(life, self._now_s, callback, args, self, context or self._context_of(life))
+        self._ready.append(call)  # type: ignore[attr-defined]
+        return call
+
+    def call_later(
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        context = contextvars.copy_context() if context is None else context
-        life = context.get(_life)
-        if life is None:
-            timer = asyncio.TimerHandle(when, callback, args, self, context)
-        else:
-            timer = _LivingTimerHandle(life, when, callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
-        return timer
+        life = _life.get() if context is None else context.get(_life)
+        call = _Call(life, when, callback, args, self, context or self._context_of(life))
+        self._timers_count += 1
+        heapq.heappush(self._timers, (when, self._timers_count, call))
+        return call
+
+    def _run_once(self) -> None:
+        """One turn, as BaseEventLoop's. What would be a wait for sockets moves the clock to the next timer instead."""
+        ready: deque[_Call] = self._ready  # type: ignore[attr-defined]
+        timers = self._timers
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            self._move_to_next_timer()
+        self._steps_at_this_time += 1
+        if self._steps_at_this_time > STEPS_WITHOUT_TIME_MAX:
+            raise LivelockError(f"{STEPS_WITHOUT_TIME_MAX} turns of the loop at {self._now_s:.6f} s")
+        end_s = self._now_s + CLOCK_RESOLUTION_S
+        while timers and timers[0][0] < end_s:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            self._run(ready.popleft())
+
+    def _move_to_next_timer(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise DeadlockError("nothing is scheduled and the run has not ended")
+        if timers[0][0] > self._now_s:
+            self._now_s = timers[0][0]
+            self._steps_at_this_time = 0
+
+    def _run(self, call: _Call) -> None:
+        if call._cancelled:
+            return
+        life = call.life
+        if life is not None:
+            if life.is_dead:
+                return
+            if life.is_paused:
+                life.parked.append(call)
+                return
+        try:
+            call._context.run(call._callback, *call._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"Exception in callback {call._callback!r}", "exception": error, "handle": call})
+
+    def _context_of(self, life: Life | None) -> contextvars.Context:
+        return self._nobody if life is None else life.context
 
     def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
@@ -218,12 +233,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         pass
-
-
-def _context_of(life: Life | None) -> contextvars.Context:
-    context = contextvars.Context()
-    context.run(_life.set, life)
-    return context
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **named: Any) -> asyncio.Task[Any]:

@@ -84,7 +84,14 @@ class SimulatedNetwork:
     # -- faults ----------------------------------------------------------------------------------------------------
 
     def is_open(self, source: str, target: str) -> bool:
+        if not self._cut_links and not self._silent_hosts:
+            return True
         return (source, target) not in self._cut_links and source not in self._silent_hosts and target not in self._silent_hosts
+
+    def has_under_way(self, source: str, target: str, port: int) -> bool:
+        """Whether something of `source` is on its way to that port of `target`."""
+        places = ((transport.local[0], transport.remote, transport.under_way_size) for transport in self._transports)
+        return any(host == source and remote == (target, port) and size > 0 for host, remote, size in places)
 
     def cut(self, source: str, target: str) -> None:
         """Nothing from `source` reaches `target` until `heal`; what is under way waits."""
@@ -169,7 +176,7 @@ class SimulatedTransport(asyncio.Transport):
         self._unsent_size = 0
         self._ends = False  # an end of stream follows what is unsent
         self._is_writing_paused = False
-        self._under_way_size = 0
+        self.under_way_size = 0
         self._arrives_s = 0.0  # no chunk arrives before the one ahead of it
         self._lost_on_the_way: deque[bytes | None] = deque()
         self._received: deque[bytes | None] = deque()  # arrived and not read; None: the end of the stream
@@ -262,14 +269,14 @@ class SimulatedTransport(asyncio.Transport):
         network = self._network
         if self._is_vanished or not network.is_open(self.local[0], self.remote[0]):
             return
-        while self._unsent and self._under_way_size < WINDOW_BYTES:
+        while self._unsent and self.under_way_size < WINDOW_BYTES:
             chunk = self._unsent.popleft()
             if len(chunk) > SEGMENT_BYTES:
                 self._unsent.appendleft(chunk[SEGMENT_BYTES:])
                 chunk = chunk[:SEGMENT_BYTES]
             for piece in self._draw_pieces(bytes(chunk)):
                 self._unsent_size -= len(piece)
-                self._under_way_size += len(piece)
+                self.under_way_size += len(piece)
                 self._launch(self.peer.arrive, piece)
         if self._ends and not self._unsent:
             self._ends = False
@@ -304,10 +311,12 @@ class SimulatedTransport(asyncio.Transport):
                 self._tell_peer_of_reset()
             return
         self._received.append(chunk)
-        self._deliver_soon()
+        if self._is_reading and not self._is_delivering and self._protocol is not None:
+            self._is_delivering = True
+            self._loop.run_in(self._life, self._deliver)
 
     def window_grew(self, size: int) -> None:
-        self._under_way_size -= size
+        self.under_way_size -= size
         self.pump()
 
     def reset(self, error: Exception) -> None:

@@ -171,10 +171,15 @@ class Node:
             self.loop.note(self.host, "goes on")
             self.loop.resume(self._life)
 
-    def segment_starts(self, log_dir: str, topic: str, partition: int) -> list[int]:
+    @property
+    def log_dirs(self) -> list[str]:
+        return self._settings["log.dirs"].split(",")
+
+    def segment_starts(self, topic: str, partition: int) -> list[int]:
         """The base offsets of a partition's segments, looked up on the disk."""
-        view, directory = self.disk.boot(), f"{log_dir}/{topic}-{partition}"
-        names = [entry.name for entry in view.scan(directory)] if view.exists(directory) else []
+        view = self.disk.boot()
+        directories = [f"{log_dir}/{topic}-{partition}" for log_dir in self.log_dirs]
+        names = [entry.name for directory in directories if view.exists(directory) for entry in view.scan(directory)]
         return sorted(int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
 
     # -- inside ------------------------------------------------------------------------------------------------------

@@ -97,6 +97,22 @@ def test_a_full_disk_takes_what_fits_and_then_refuses() -> None:
     assert refused.value.errno == errno.ENOSPC
 
 
+def test_a_failed_directory_answers_nothing_and_leaves_its_neighbours_alone() -> None:
+    disk = make()
+    view = disk.boot()
+    view.mkdir("/d")
+    inside, beside = write(view, "/d/a", OLD), write(view, "/d2", OLD)
+
+    disk.failed_dir = "/d"
+
+    for call in (lambda: view.pread(inside, 1, 0), lambda: view.fdatasync(inside), lambda: view.scan("/d"), lambda: view.stat("/d/a")):
+        with pytest.raises(OSError) as failed:
+            call()
+        assert failed.value.errno == errno.EIO
+    assert view.pread(beside, 1, 0) == OLD[:1]
+    view.close(inside)
+
+
 def test_a_lock_excludes_the_next_process_until_this_one_dies() -> None:
     disk = make()
     first, second = disk.boot(), disk.boot()

@@ -16,6 +16,7 @@ class Trace:
 
     def __init__(self, *, keep_all: bool = False) -> None:
         self.counts: Counter[str] = Counter()
+        self.covered: Counter[str] = Counter()
         self.lines: deque[str] = deque(maxlen=None if keep_all else LINES_KEPT)
         self._hash = hashlib.blake2b(digest_size=16)
 
@@ -25,6 +26,10 @@ class Trace:
         self.counts[kind] += 1
         self.lines.append(line)
         self._hash.update(line.encode())
+
+    def cover(self, what: str) -> None:
+        """A part of the product was reached that only some seeds reach: campaigns count it."""
+        self.covered[what] += 1
 
     @property
     def hash(self) -> str:

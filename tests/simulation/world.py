@@ -14,7 +14,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from storage.errors import StorageError
@@ -49,6 +49,15 @@ PROFILES: dict[str, tuple[str, ...]] = {
 PROFILE_WEIGHTS = (1, 5, 5, 3, 3, 5)
 
 
+COVERED_LINES = {
+    "snapshot fetched": "fetching the snapshot of the metadata",
+    "metadata log cut": "cutting the metadata log",
+    "crash proven": "fencing broker",
+    "replica truncated": "truncated ",
+}
+"""Parts of the product that only some seeds reach, and how the lines begin that it logs there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one seed came to. `findings` is empty when all promises were kept."""
@@ -61,6 +70,8 @@ class Outcome:
     operations_count: int
     faults: dict[str, int]
     lines: list[str]
+    covered: dict[str, int] = field(default_factory=dict)
+    """How often parts of the product were reached that only some seeds reach."""
     options: str = ""
     """Of the command line, for this kind of world."""
 
@@ -106,7 +117,7 @@ class World:
         self.profile = self._draw_profile()
         self.nodes = self._make_nodes()
         self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
-        self.admin: Admin = self._client(Admin, "admin")
+        self.admin: Admin = self._make_admin()
         self.clients: list[Client] = self._make_clients()
         self._log = _TraceHandler(self.loop)
 
@@ -132,6 +143,7 @@ class World:
             operations_count=sum(client.operations_count for client in [self.admin, *self.clients]),
             faults={kind.removeprefix("fault: "): count for kind, count in counts.items() if kind.startswith("fault: ")},
             lines=list(self.loop.trace.lines),
+            covered=dict(self.loop.trace.covered),
             options=self.OPTIONS,
         )
 
@@ -158,7 +170,7 @@ class World:
         findings = {anomaly: evidence for anomaly, evidence in self.history.findings.items() if evidence}
         if "stuck" in findings:
             return findings
-        segment_starts = {key: sorted({start for node in self.nodes for start in node.segment_starts(DATA_DIR, *key)}) for key in self.keys}
+        segment_starts = {key: sorted({start for node in self.nodes for start in node.segment_starts(*key)}) for key in self.keys}
         return self.history.check(self._final, segment_starts)
 
     async def _live(self) -> None:
@@ -223,6 +235,9 @@ class World:
     def _client(self, kind: type[Any], name: str, **arguments: Any) -> Any:
         addresses = [(node.host, PORT) for node in self.nodes]
         return kind(name, self.network, addresses, self.history, self._stream(name), **arguments)
+
+    def _make_admin(self) -> Admin:
+        return self._client(Admin, "admin")  # type: ignore[no-any-return]
 
     def _fault_kinds(self) -> list[str]:
         return list(PROFILES[self.profile])
@@ -293,7 +308,11 @@ class _TraceHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         life = current_life()
         who = life.name if life is not None else "log"
-        self._loop.note(who, f"{record.levelname} {record.getMessage()}")
+        line = record.getMessage()
+        self._loop.note(who, f"{record.levelname} {line}")
+        for what, beginning in COVERED_LINES.items():
+            if line.startswith(beginning):
+                self._loop.trace.cover(what)
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, StorageError):
             self.failures.append(f"{record.getMessage()}: {self._formatter.formatException(record.exc_info)}")
