@@ -136,6 +136,6 @@ def _reason(record: PartitionChangeRecord, old: PartitionImage, state: ClusterSt
         return f"broker {leader} is about to stop"
     if broker.is_fenced or elections.is_departing(leader):
         return f"broker {leader} is fenced"
-    if record.leader == replicas[0]:
+    if leader in (old.isr if record.isr is None else record.isr) and record.leader == replicas[0]:
         return "it is the preferred leader"
-    return f"broker {leader} cannot lead it any more"
+    return f"broker {leader} cannot lead it any more"  # as when its log directory fails

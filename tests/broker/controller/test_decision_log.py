@@ -13,7 +13,7 @@ from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX
 from broker.metadata.image import RECOVERING
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.stored.metadata_records import PartitionChangeRecord
-from tests.broker.controller.cluster import SESSION_MS, TOPIC_ID
+from tests.broker.controller.cluster import SESSION_MS, TOPIC_ID, directory
 from tests.broker.controller.test_elections import large
 from tests.broker.controller.test_reassignments import FiveBrokers
 from tests.support.clock import ManualClock
@@ -66,6 +66,16 @@ def test_election_is_told_with_its_reason(cluster: ToldCluster, caplog: pytest.L
     told(caplog)
     cluster.run(elect_leaders(cluster.controller.state, cluster.controller.elections, ElectLeadersRequest(topic_partitions=None)))
     assert told(caplog) == [("INFO", "elected broker 2 for t-0 in epoch 3, ISR [4, 2]: it is the preferred leader")]
+
+
+def test_leader_whose_log_directory_fails_is_told_from_a_preferred_one_that_comes_back(
+    cluster: ToldCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.partition(2, 5, leader=5, directories=[directory(2), directory(6)])
+
+    cluster.heartbeat(5, offline_log_dirs=[directory(6)])
+
+    assert ("INFO", "elected broker 2 for t-0 in epoch 1, ISR [2]: broker 5 cannot lead it any more") in told(caplog)
 
 
 def test_partition_that_loses_its_leader_and_gets_an_unclean_one_is_a_warning(
