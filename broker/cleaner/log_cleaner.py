@@ -68,8 +68,11 @@ class LogCleaner:
         return list(self._uncleanable)
 
     def cleanable_bytes(self, log: Log) -> int:
-        """How much of it could be compacted."""
-        return find_cleanable(log, self._clock.now_ms()).cleanable_bytes
+        """How much of it could be compacted; 0 if it cannot be looked at."""
+        try:
+            return find_cleanable(log, self._clock.now_ms()).cleanable_bytes
+        except (StorageError, OSError):
+            return 0
 
     def stop(self) -> None:
         """End what is under way and begin nothing more."""
@@ -90,7 +93,7 @@ class LogCleaner:
                 if self._is_here(log):  # else it was deleted, or its directory failed, and its files are not where they were
                     raise StorageError(str(error), path=log.directory) from error
             except OSError as error:  # no process could be started, or it lacks descriptors
-                logger.warning("%s could not be compacted, it is tried again: %s", log.directory, error)
+                logger.warning("compaction not begun, it is tried again topic=%s partition=%d error=%s", log.topic, log.partition, error)
                 return
             except Exception as error:
                 self._set_aside(log, error)
@@ -160,7 +163,7 @@ class LogCleaner:
             may_swap = self._is_here(log) and not self._is_moving(log)
             are_in.append(may_swap and swap_in(log, plan, cleaned, self._clock.now_ms()))
         if not all(are_in):
-            logger.info("compaction came to nothing, for the log has changed: %s", log.directory)
+            logger.info("compaction came to nothing, for the log has changed topic=%s partition=%d", log.topic, log.partition)
             return
         log.clean_end_offset = result.clean_end_offset
         self._withdrawn.pop(log, None)
@@ -206,16 +209,19 @@ class LogCleaner:
                 wait.cancel()
 
     def _set_aside(self, log: Log, error: Exception) -> None:
-        logger.error("compaction failed, the partition is not compacted any more until a restart: %s", log.directory, exc_info=error)
+        logger.error("compaction failed, tried again after a restart only topic=%s partition=%d", log.topic, log.partition, exc_info=error)
         self._uncleanable.add(log)
 
 
 def _tell(log: Log, plan: CompactionPlan, result: CompactionResult, last: LastCompaction) -> None:
     stats = result.stats
     logger.info(
-        "compacted %s-%d dirty=[%d, %d) read_bytes=%d written_bytes=%d read_records=%d written_records=%d elapsed_ms=%d",
+        "log compacted topic=%s partition=%d dirty_from=%d dirty_to=%d "
+        "read_bytes=%d written_bytes=%d read_records=%d written_records=%d elapsed_ms=%d",
         log.topic, log.partition, plan.first_dirty_offset, result.clean_end_offset,
         stats.read_bytes, stats.written_bytes, stats.read_records, stats.written_records, last.elapsed_ms,
     )  # fmt: skip
     if stats.keyless_records:
-        logger.warning("compaction dropped records without keys: %s-%d records=%d", log.topic, log.partition, stats.keyless_records)
+        logger.warning(
+            "compaction dropped records without keys topic=%s partition=%d records=%d", log.topic, log.partition, stats.keyless_records
+        )
