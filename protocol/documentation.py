@@ -106,6 +106,7 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed step by step, each
   topic and resource whole. Others may see some of them before the answer, and a crash in between leaves those that were committed. Kafka
   commits all in one batch. A request for too much is refused before the first step.
+- AlterPartitionReassignments commits up to 200 partitions in one batch, as Kafka does any number; those of a longer request in several.
 - The answers to CreateTopics and CreatePartitions wait until the new partitions are led, up to 20 s. Kafka's come before, and its brokers
   answer NOT_LEADER_OR_FOLLOWER for a moment.
 - An answer to DescribeConfigs, DescribeGroups or OffsetFetch has at most 64 MB. Resources and groups beyond that are
