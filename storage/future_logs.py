@@ -59,13 +59,10 @@ class FutureLogs:
         self._futures[log.topic, log.partition] = log
 
     def create(self, source: Log, directory: LogDirectory, now_ms: int) -> Log:
-        """An empty copy of `source` in another directory. StorageError when its disk fails.
-
-        Blocks if an earlier copy, or a log that one replaced, still leaves."""
+        """An empty copy of `source` in another directory; nothing of an earlier move `is_leaving`. StorageError when its disk fails."""
         key = source.topic, source.partition
         assert key not in self._futures and source.log_dir != str(directory.path), "a partition has one copy, in another directory"
-        for work in (*self.retire(*key), *(work for work in self._leaving if work.departures[0].key == key)):
-            work.run()
+        assert not self.is_leaving(key), "an earlier copy, or a log that one replaced, has entries in the checkpoints still"
         path = directory.path / future_directory_name(*key, self._opener.draw_hex())
         log = self._opener.create(path, *key, source.topic_id, source.config, now_ms)
         self._futures[key] = log

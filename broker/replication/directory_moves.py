@@ -35,7 +35,9 @@ class DirectoryMoves:
 
     def __init__(self, hosted: HostedPartitions, tools: MoveTools, *, copies_max: int, on_busy: OnBusy) -> None:
         self._hosted = hosted
-        self._tools = tools
+        self._tools = tools._replace(on_left=self._note_left)
+        self._on_left = tools.on_left
+        self._wanted: dict[MoveKey, str] = {}  # where a replica is to go once what its last move has left is out of the way
         self._copies_max = copies_max
         self._moves: dict[MoveKey, ReplicaMove] = {}
         self._copying: dict[ReplicaMove, None] = {}
@@ -87,6 +89,7 @@ class DirectoryMoves:
             partition = self._hosted.get(topic, index)
         except KafkaError as error:
             return ErrorCode.REPLICA_NOT_AVAILABLE if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER else ErrorCode(error.code)
+        self._wanted.pop((topic, index), None)
         future = manager.futures.find(topic, index)
         if future is not None and future.log_dir != str(directory.path):
             self.cancel(topic, index)
@@ -95,6 +98,9 @@ class DirectoryMoves:
             return ErrorCode.NONE
         if len(manager.online_directories) < len(manager.directories):
             return ErrorCode.KAFKA_STORAGE_ERROR  # a copy of an earlier move may lie in one that is offline
+        if manager.futures.is_leaving((topic, index)):
+            self._wanted[topic, index] = path
+            return ErrorCode.NONE
         try:
             future = manager.futures.create(partition.log, directory, self._tools.clock.now_ms())
         except StorageError as error:
@@ -120,6 +126,13 @@ class DirectoryMoves:
                 self._forget(move)
 
     # -- turns -----------------------------------------------------------------------------------------------------
+
+    def _note_left(self) -> None:
+        self._on_left()
+        for key, path in list(self._wanted.items()):
+            if not self._is_stopped and not self._tools.log_manager.futures.is_leaving(key):
+                del self._wanted[key]
+                self.alter(*key, path)
 
     def _start(self, partition: Partition, future: Log) -> None:
         log.info("%r moves from %s to %s", partition, partition.log.log_dir, future.log_dir)

@@ -10,6 +10,7 @@ from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterRe
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.broker.replication.moving import FIRST, IDS, SECOND, TOPIC_ID, Moving, batches_of
 from tests.broker.replication.world import batch, completed, context, values
+from tests.storage.conftest import delete_pending
 from tests.support.clock import WALL_START_MS
 
 
@@ -157,6 +158,27 @@ def test_a_move_to_where_the_replica_is_ends_one_elsewhere(moving: Moving) -> No
     assert moving.directories() == ["first/a-0", "second/a-0-delete"]
     moving.move(SECOND)
     assert moving.place == SECOND
+
+
+def test_a_move_back_waits_until_the_old_directory_has_left(moving: Moving) -> None:
+    moving.produce("x")
+    moving.alter(SECOND)
+    moving.run()
+    moving.accept()
+    moving.world.clock.advance(1)
+    assert moving.place == SECOND and moving.logs.is_leaving("a", 0)
+
+    assert moving.alter(FIRST) is ErrorCode.NONE
+    assert moving.future is None
+    moving.run()
+    moving.accept()
+    moving.run()
+
+    assert moving.place == FIRST and not moving.logs.is_leaving("a", 0)
+    assert moving.directories() == ["first/a-0", "first/a-0-delete", "second/a-0-delete"]
+    delete_pending(moving.logs, WALL_START_MS + 1)
+    delete_pending(moving.logs, WALL_START_MS + 10_000_000)
+    assert moving.directories() == ["first/a-0"]
 
 
 def test_what_cannot_be_moved_is_refused_as_by_kafka(moving: Moving) -> None:
