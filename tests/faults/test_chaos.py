@@ -13,7 +13,7 @@ from tests.support.kafka import missing_java
 from tests.support.power import missing_power_cut
 from tests.support.requirements import needs
 
-SECONDS = 45.0
+SECONDS = 40.0
 POWER_SECONDS = 20.0
 SEED = 5
 PAUSE_S = 3.0
