@@ -10,7 +10,6 @@ import itertools
 import os
 import random
 import socket
-from collections.abc import Iterator
 
 HOST = "127.0.0.1"
 FIRST, END = 10_000, 32_000
@@ -23,7 +22,7 @@ def free_port(host: str = HOST) -> int:
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
     """Ports that nobody listened on a moment ago, each another."""
-    candidates = itertools.islice(_candidates, END - FIRST)
+    candidates = itertools.islice(_candidates, len(_own))
     found = list(itertools.islice((port for port in candidates if _is_free(host, port)), count))
     if len(found) < count:
         raise OSError(f"fewer than {count} free ports")
@@ -40,11 +39,12 @@ def _is_free(host: str, port: int) -> bool:
         return True
 
 
-def _own_ports() -> Iterator[int]:
-    """The worker's ports in an order of this process's own, again and again."""
+def _own_ports() -> list[int]:
+    """The worker's ports in an order of this process's own."""
     worker, workers = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     ports = range(FIRST + worker % workers, END, workers)
-    return itertools.cycle(random.SystemRandom().sample(ports, len(ports)))
+    return random.SystemRandom().sample(ports, len(ports))
 
 
-_candidates = _own_ports()
+_own = _own_ports()
+_candidates = itertools.cycle(_own)
