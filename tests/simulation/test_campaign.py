@@ -26,6 +26,7 @@ KEPT = {
 """Seeds that found something once, and what. They stay even if a change of the harness makes other worlds of them."""
 
 
+@pytest.mark.timeout(1200)  # it shares the cores with what else runs
 def test_no_seed_breaks_a_promise() -> None:
     outcomes = list(run_seeds(range(SEEDS_COUNT)))
 

@@ -38,6 +38,7 @@ REACHED = frozenset(
 """What a campaign has to reach, beside its faults."""
 
 
+@pytest.mark.timeout(1200)  # it shares the cores with what else runs
 def test_no_seed_breaks_a_promise() -> None:
     five_count = round(SEEDS_COUNT * FIVE_NODES_SHARE)
     outcomes = [
