@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from broker.replication.isr_state import ALL_IN_SYNC
+from broker.replication.partition_role import LEADER
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import ErrorCode
 
@@ -93,10 +94,32 @@ class DelayedProduce(DelayedOperation):
     def _try_finish(self, partition: Partition) -> None:
         result = self.pending[partition]
         required_offset = result.last_offset + 1
-        find_error = partition.find_ack_error if self._acks == ALL_IN_SYNC else partition.find_flush_error
-        error_code = find_error(required_offset)
+        find_error = find_ack_error if self._acks == ALL_IN_SYNC else find_flush_error
+        error_code = find_error(partition, required_offset)
         if error_code is None:
             return
         del self.pending[partition]
         if error_code is not ErrorCode.NONE:
             result.fail(error_code)
+
+
+def find_ack_error(partition: Partition, required_offset: int) -> ErrorCode | None:
+    """The answer to a produce with acks=all that ends at `required_offset` (exclusive), None while it has to wait.
+
+    The ISR is counted with changes in flight, as the high watermark is (Kafka's checkEnoughReplicasReachOffset)."""
+    if partition.role is not LEADER:
+        return partition.absence_error()
+    if partition.log.high_watermark < required_offset:
+        return None
+    if len(partition.in_sync.state.maximal_isr) < partition.in_sync.min_isr:
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return ErrorCode.NONE
+
+
+def find_flush_error(partition: Partition, required_offset: int) -> ErrorCode | None:
+    """The same for acks=1 on a topic with flush.messages=1: it waits for the leader's own disk alone."""
+    if partition.role is not LEADER:
+        return partition.absence_error()
+    if partition.waits_for_flush and partition.log.durable_end_offset < required_offset:
+        return None
+    return ErrorCode.NONE

@@ -122,8 +122,7 @@ class Partition:
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
-        self.leader_id = NO_LEADER
-        self.leader_epoch = NO_EPOCH
+        self.leader_id, self.leader_epoch = NO_LEADER, NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.role = PartitionRole.NONE
         self.in_sync = InSyncReplicas(repr(self), node_id, log, environment)
@@ -132,8 +131,7 @@ class Partition:
         self.sessions: dict[PartitionWatcher, None] = {}  # notified when it changes; they enter and leave by themselves
         self._node_id = node_id
         self._environment = environment
-        self.has_flush_limit = False
-        self.waits_for_flush = False
+        self.has_flush_limit = self.waits_for_flush = False
         self._commits_at_append = False  # one replica, no waiting for fsync: the high watermark is the log end
         self.config_changed()
 
@@ -272,10 +270,10 @@ class Partition:
         self.check_leader_epoch(current_leader_epoch)
         role = self.role
         if role is OFFLINE or role is DELETED or (only_leader and role is not LEADER):
-            raise KafkaError(self._absence_error())
+            raise KafkaError(self.absence_error())
         return self.log
 
-    def _absence_error(self) -> ErrorCode:
+    def absence_error(self) -> ErrorCode:
         """Why the leader's log is not here."""
         if self.role is OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -289,26 +287,6 @@ class Partition:
         if isolation is FetchIsolation.TXN_COMMITTED:
             return self.log.last_stable_offset
         return self.log.log_end_offset
-
-    def find_ack_error(self, required_offset: int) -> ErrorCode | None:
-        """The answer to a produce with acks=all that ends at `required_offset` (exclusive), None while it has to wait.
-
-        The ISR is counted with changes in flight, as the high watermark is (Kafka's checkEnoughReplicasReachOffset)."""
-        if self.role is not LEADER:
-            return self._absence_error()
-        if self.log.high_watermark < required_offset:
-            return None
-        if len(self.in_sync.state.maximal_isr) < self.in_sync.min_isr:
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
-
-    def find_flush_error(self, required_offset: int) -> ErrorCode | None:
-        """The same for acks=1 on a topic with flush.messages=1: it waits for the leader's own disk alone."""
-        if self.role is not LEADER:
-            return self._absence_error()
-        if self.waits_for_flush and self.log.durable_end_offset < required_offset:
-            return None
-        return ErrorCode.NONE
 
     # -- appending and reading -------------------------------------------------------------------------------------
 
@@ -326,7 +304,7 @@ class Partition:
         KafkaError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR; NOT_ENOUGH_REPLICAS when acks is -1 and the ISR is too small; what the
         log refuses. Then nothing was appended. StorageError: the disk failed."""
         if self.role is not LEADER:
-            raise KafkaError(self._absence_error())
+            raise KafkaError(self.absence_error())
         if acks == ALL_IN_SYNC and len(self.in_sync.state.isr) < self.in_sync.min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return self.log.append_as_leader(
@@ -350,7 +328,7 @@ class Partition:
         StorageError: the disk failed."""
         self.check_leader_epoch(leader_epoch)
         if self.role is not FOLLOWER:
-            raise KafkaError(self._absence_error())
+            raise KafkaError(self.absence_error())
         log = self.log
         if fetch_offset != log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetched from {fetch_offset}, the log ends at {log.log_end_offset}")
@@ -370,7 +348,7 @@ class Partition:
 
         KafkaError: not the leader here; POLICY_VIOLATION for a topic that is compacted only; OFFSET_OUT_OF_RANGE."""
         if self.role is not LEADER:
-            raise KafkaError(self._absence_error())
+            raise KafkaError(self.absence_error())
         log = self.log
         if log.config.is_compacted and not log.config.is_deleted:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
