@@ -14,7 +14,7 @@ from typing import NamedTuple
 from storage.disk import Disk
 from storage.errors import StorageError
 from storage.file_slice import SegmentFile
-from storage.files import sync_directory, sync_file
+from storage.files import PARTITION_METADATA, sync_directory, sync_file
 from storage.segment import LogSegment
 
 CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
@@ -115,8 +115,9 @@ class FlushState:
         self._directory_is_dirty = True
 
     def note_renamed(self, directory: Path) -> None:
-        """The log's directory has another name."""
+        """The log's directory has another name, which the next flush makes durable, as that of a new one."""
         self._paths = [directory / path.name for path in self._paths]
+        self.note_paths([directory / PARTITION_METADATA])
 
     def forget(self, segments: list[LogSegment]) -> None:
         """These segments were removed, or one became active again."""

@@ -398,7 +398,6 @@ class Log:
         self.directory = self.producers.directory = directory
         self.leader_epochs.path = directory / LEADER_EPOCH_CHECKPOINT
         self._local.note_renamed(directory)
-        self.note_created()
 
     def write_state(self) -> None:
         """Write what a clean stop leaves beside the batches: indexes, the producers' snapshot, epochs. No fsync of its own
