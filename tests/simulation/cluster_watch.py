@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from broker.lifecycle.broker_lifecycle import BrokerLifecycle
 from broker.metadata.publisher import MetadataPublisher
+from broker.quorum.raft_state import RaftState
 from broker.replication.partition import Partition
 from broker.replication.partition_role import PartitionRole
 from protocol.records import LOG_OVERHEAD, read_header
@@ -70,6 +71,7 @@ class ClusterWatch:
                 (MetadataPublisher, "handle_commit", self._metadata_committed),
                 (MetadataPublisher, "handle_load_snapshot", self._snapshot_loaded),
                 (MetadataPublisher, "handle_leader_change", self._controller_changed),
+                (RaftState, "become_leader", self._leads_quorum),
             ):
                 stack.enter_context(patch.object(owner, name, _telling(getattr(owner, name), told)))
             yield
@@ -203,6 +205,13 @@ class ClusterWatch:
 
     def _controller_changed(self, publisher: MetadataPublisher, leader_id: int, epoch: int) -> None:
         self.publishers[_host()] = publisher
+        self._note_controller(leader_id, epoch)
+
+    def _leads_quorum(self, state: RaftState, *_: Any, **__: Any) -> None:
+        """Before it has committed anything, and listeners hear of it."""
+        self._note_controller(state.me.node_id, state.epoch)
+
+    def _note_controller(self, leader_id: int, epoch: int) -> None:
         if leader_id >= 0 and self._controllers.setdefault(epoch, leader_id) != leader_id:
             self._history.find("two-controllers", (epoch, self._controllers[epoch], leader_id))
 

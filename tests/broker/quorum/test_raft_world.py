@@ -13,10 +13,11 @@ from broker.quorum.raft import Raft
 from broker.quorum.raft_state import RaftState, Vote
 from broker.quorum.replica import RaftReplica
 from storage.errors import StorageError
+from tests.broker.quorum import raft_world
 from tests.broker.quorum.raft_world import run_seed
 
 SEEDS = 25  # for each shape of quorum
-SEARCHED_SEEDS = 500
+SEARCHED_SEEDS = 1_000
 SHAPES = {
     "three voters": {"voters_count": 3},
     "five voters": {"voters_count": 5},
@@ -70,10 +71,20 @@ def vote_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RaftState, "would_vote_for", vote_again)
 
 
+def forget_the_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A voter that is restarted knows its epoch, and not whom it voted for there."""
+
+    def start(config: object, log: object, vote: Vote | None, *arguments: object, **named: object) -> RaftReplica:
+        return RaftReplica(config, log, None if vote is None else vote._replace(voted=None), *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(raft_world, "RaftReplica", start)
+
+
 ABLATIONS = {
     acknowledge_before_the_fsync: 800,
     vote_for_shorter_logs: 1,
     vote_twice: 7,
+    forget_the_vote: 690,
 }
 
 
