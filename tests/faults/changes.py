@@ -56,6 +56,7 @@ class Change:
             try:
                 if self._is_done():
                     return
+                self._failure = None
             except (OSError, EOFError, LookupError) as e:
                 self._failure = e
             time.sleep(TRY_INTERVAL_S)
@@ -107,14 +108,16 @@ class Changes:
         def is_done() -> bool:
             now = self._voters()
             if joining not in now:
-                self._cluster.ask(self._addition(joining), 1)
+                answer = self._cluster.ask(self._addition(joining), 1)
             elif leaving in now:
                 request = RemoveRaftVoterRequest(
                     cluster_id=self._cluster.cluster_id, voter_id=leaving, voter_directory_id=self._directory_ids[leaving]
                 )
-                self._cluster.ask(request, 0)
+                answer = self._cluster.ask(request, 0)
             else:
                 return True
+            if answer.error_code:
+                raise LookupError(f"voters {now}: {ErrorCode(answer.error_code).name}: {answer.error_message}")
             return False
 
         return Change(f"{MOVE_VOTER} from {leaving} to {joining}", is_done)
