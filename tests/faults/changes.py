@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -19,11 +20,13 @@ from protocol.messages.list_partition_reassignments import ListPartitionReassign
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from storage.meta_properties import read_meta_properties
 from tests.support.cluster import Cluster
+from tests.support.wire import WireClient
 
 MOVE_REPLICAS, MOVE_VOTER, ELECT_PREFERRED = "move-replicas", "move-voter", "elect-preferred"
 CHANGES = (MOVE_REPLICAS, MOVE_VOTER, ELECT_PREFERRED)
 NODES_MIN = {MOVE_REPLICAS: 4, MOVE_VOTER: 4, ELECT_PREFERRED: 1}
 END_TIMEOUT_S = 120.0
+ASK_TIMEOUT_S = 5.0
 TRY_INTERVAL_S = 0.2
 TOPICS_MOVED = ("__consumer_offsets",)
 """Topics that move besides the one that is written to: their coordinators go with them."""
@@ -108,12 +111,12 @@ class Changes:
         def is_done() -> bool:
             now = self._voters()
             if joining not in now:
-                answer = self._cluster.ask(self._addition(joining), 1)
+                answer = self._ask_active_controller(self._addition(joining), 1)
             elif leaving in now:
                 request = RemoveRaftVoterRequest(
                     cluster_id=self._cluster.cluster_id, voter_id=leaving, voter_directory_id=self._directory_ids[leaving]
                 )
-                answer = self._cluster.ask(request, 0)
+                answer = self._ask_active_controller(request, 0)
             else:
                 return True
             if answer.error_code:
@@ -132,6 +135,13 @@ class Changes:
             return bool(answer.error_code == ErrorCode.NONE)
 
         return Change(ELECT_PREFERRED, is_done)
+
+    def _ask_active_controller(self, request: Any, version: int) -> Any:
+        """At its own listener. An Apache Kafka broker goes on forwarding what is about voters to a controller that is not the active one
+        any more: it looks for another upon NOT_CONTROLLER, and is answered NOT_LEADER_OR_FOLLOWER."""
+        leader_id = self._cluster.quorum().leader_id
+        with WireClient(self._cluster.nodes[leader_id].host, self._cluster.controller_ports[leader_id], timeout_s=ASK_TIMEOUT_S) as client:
+            return client.request(request, version)
 
     def _voters(self) -> Sequence[int]:
         return [voter.replica_id for voter in self._cluster.quorum().current_voters]
