@@ -243,8 +243,8 @@ def isr_values(metrics: Metrics) -> dict[str, float]:
 
 def test_cluster_and_quorum_are_told_by_each_node(tmp_path: Path) -> None:
     quorum = RaftWorld(1)
-    assert quorum.run_until(60_000, stop=lambda: any(node.replica.raft.high_watermark for node in quorum.nodes.values()))  # type: ignore[union-attr]
     rafts = [node.replica.raft for node in quorum.nodes.values() if node.replica is not None]
+    assert quorum.run_until(60_000, stop=lambda: all(raft.leader_id >= 0 and raft.high_watermark for raft in rafts))
     leader = next(raft for raft in rafts if raft.is_leader)
     world = World(tmp_path)
     world.create_topic("before", replicas=(2,))
