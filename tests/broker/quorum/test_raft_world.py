@@ -81,7 +81,7 @@ def forget_the_vote(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ABLATIONS = {
-    acknowledge_before_the_fsync: 800,
+    acknowledge_before_the_fsync: 404,
     vote_for_shorter_logs: 1,
     vote_twice: 7,
     forget_the_vote: 690,
