@@ -16,17 +16,16 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.cleaner.job import NAME, CompactionJob
 from broker.cleaner.stats import CleanerStats, LastCompaction
 from broker.worker.jobs import Outcome
-from storage.compaction.plan import CompactionPlan, CompactionResult
-from storage.compaction.selection import CleanableLog, find_cleanable, make_plan, swap_in
 from storage.errors import CorruptFileError, StorageError
 
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.worker.jobs import Worker
     from config.server import ServerConfig
+    from storage.compaction.plan import CompactionPlan, CompactionResult
+    from storage.compaction.selection import CleanableLog
     from storage.disk import Disk
     from storage.log import Log
     from storage.log_manager import LogManager
@@ -69,6 +68,8 @@ class LogCleaner:
 
     def cleanable_bytes(self, log: Log) -> int:
         """How much of it could be compacted; 0 if it cannot be looked at."""
+        from storage.compaction.selection import find_cleanable  # here and below: few brokers ever have a log to compact
+
         try:
             return find_cleanable(log, self._clock.now_ms()).cleanable_bytes
         except (StorageError, OSError):
@@ -110,6 +111,8 @@ class LogCleaner:
                 await next_turn()
             if not log.config.is_compacted or len(log.segments) == 1 or not self._may_clean(log, cleaner):
                 continue
+            from storage.compaction.selection import find_cleanable
+
             try:
                 found = find_cleanable(log, now_ms)
             except (StorageError, OSError) as error:
@@ -143,6 +146,8 @@ class LogCleaner:
         self._withdrawn = {log: cleaner for log, cleaner in self._withdrawn.items() if self._is_here(log)}
 
     async def _clean(self, cleanable: CleanableLog, cleaner: int, next_turn: NextTurn) -> None:
+        from storage.compaction.selection import find_cleanable, make_plan, swap_in
+
         config, log = self._config, cleanable.log
         now_ms, begun_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         plan = make_plan(
@@ -172,6 +177,8 @@ class LogCleaner:
 
     async def _run(self, log: Log, plan: CompactionPlan, cleaner: int) -> CompactionResult | None:
         """What the plan comes to; None if the log has changed meanwhile, or the broker stops. Raises what the job raised."""
+        from broker.cleaner.job import NAME, CompactionJob
+
         rate = self._config.log_cleaner_io_max_bytes_per_second
         job = CompactionJob(plan, None if rate == sys.float_info.max else rate / self.cleaners_count)
         answer = self._workers[cleaner].submit(NAME, job, (), is_short=False)

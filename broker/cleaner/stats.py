@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from storage.compaction.plan import CompactionStats
+if TYPE_CHECKING:
+    from storage.compaction.plan import CompactionStats
 
 
 class LastCompaction(NamedTuple):
