@@ -116,7 +116,9 @@ class Fetcher(Client):
         for topic in response.responses:
             for partition in topic.partitions:
                 key = (topic.topic, partition.partition_index)
-                if key in self.positions:
+                if key not in positions:
+                    session.reset()  # it led the partition once, and still has it in the session
+                elif key in self.positions:
                     self._take(key, partition, session, polled, invoked_s)
         return polled
 
