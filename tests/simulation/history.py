@@ -102,12 +102,14 @@ class History:
         """The operations without the records that a power cut may have taken.
 
         Such a record was acknowledged or read before a cut, is not at its offset in the end, and nothing after it in its segment survived
-        that was acknowledged before the same cut: a power cut takes the end of a file, never its middle."""
+        that was acknowledged before the same cut: a power cut takes the end of a file, never its middle. It may still be read after the
+        cut, from a follower that has not heard of its leader's return."""
         left = {key: dict(positions) for key, positions in final.items()}
         survivors = self._acknowledged(left)
+        taken: set[tuple[Key, int, Any]] = set()
         kept = []
         for operation in self.operations:
-            steps = [self._trimmed(step, operation, left, survivors, findings) for step in operation["m"]]
+            steps = [self._trimmed(step, operation, left, survivors, findings, taken) for step in operation["m"]]
             if not operation["m"] or any(steps):
                 kept.append({**operation, "m": [step for step in steps if step]})
         return kept
@@ -128,6 +130,7 @@ class History:
         left: dict[Key, dict[int, Any]],
         survivors: dict[Key, list[tuple[float, int]]],
         findings: dict[str, list[Any]],
+        taken: set[tuple[Key, int, Any]],
     ) -> Any:
         def is_taken(key: Key, offset: int | None, value: Any) -> bool:
             if self.is_durable(key) or offset is None or key not in left or left[key].get(offset) == value:
@@ -142,8 +145,12 @@ class History:
             return True
 
         if step[0] == "send":
-            return None if is_taken(step[1], step[2], step[3]) else step
+            if not is_taken(step[1], step[2], step[3]):
+                return step
+            taken.add((step[1], step[2], step[3]))
+            return None
         polled = {
-            key: [(offset, value) for offset, value in positions if not is_taken(key, offset, value)] for key, positions in step[1].items()
+            key: [(offset, value) for offset, value in positions if (key, offset, value) not in taken and not is_taken(key, offset, value)]
+            for key, positions in step[1].items()
         }
         return ("poll", polled)
