@@ -118,6 +118,12 @@ class Client:
             self._leaders[key] = leader
             self._leader_epochs[key] = epoch
 
+    def note_leader_epoch(self, key: Key, epoch: int) -> None:
+        """There is a leader of `epoch`, or was: one of an earlier epoch is not asked any more."""
+        if epoch > self._leader_epochs.get(key, -1):
+            self._leader_epochs[key] = epoch
+            self._leaders.pop(key, None)
+
     async def back_off(self) -> None:
         """Wait a little, and ask anew who leads."""
         self._leaders.clear()

@@ -123,6 +123,7 @@ class GroupMember(Fetcher):
                 key = (each.name, partition.partition_index)
                 self.history.saw_committed(key, partition.committed_offset, invoked_s)
                 self.positions[key] = max(partition.committed_offset, 0)
+                self.note_leader_epoch(key, partition.committed_leader_epoch)
 
     # -- as a member -----------------------------------------------------------------------------------------------
 
@@ -143,7 +144,9 @@ class GroupMember(Fetcher):
         commits = [Commit(key, offset, self._generation, self.now_s) for key, offset in positions.items()]
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for key, offset in positions.items():
-            topics.setdefault(key[0], []).append(OffsetCommitRequestPartition(partition_index=key[1], committed_offset=offset))
+            epoch = self._leader_epochs.get(key, -1)
+            each = OffsetCommitRequestPartition(partition_index=key[1], committed_offset=offset, committed_leader_epoch=epoch)
+            topics.setdefault(key[0], []).append(each)
         request = OffsetCommitRequest(
             group_id=self._group, generation_id_or_member_epoch=self._generation, member_id=self._member_id,
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
