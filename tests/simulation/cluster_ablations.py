@@ -16,6 +16,7 @@ from broker.replication.fetcher.leader_fetcher import LeaderFetcher
 from broker.replication.fetcher_control import InitialFetch
 from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.partition import Partition
+from config.topic import LogConfig
 from tests.simulation.ablations import SEEDS_MAX
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.world import Outcome, simulate
@@ -50,7 +51,14 @@ def truncate_to_the_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def acknowledge_below_the_minimum_isr() -> Iterator[None]:
-    with patch.object(InSyncReplicas, "is_under_min_isr", property(lambda self: False)):
+    """A leader does as if min.insync.replicas were 1."""
+    config_changed = Partition.config_changed
+
+    def forget_the_minimum(self: Partition, config: LogConfig | None = None) -> None:
+        config_changed(self, config)
+        self.in_sync.min_isr = 1
+
+    with patch.object(Partition, "config_changed", forget_the_minimum):
         yield
 
 
