@@ -146,15 +146,14 @@ class LocalCluster:
         """SIGTERM to all at once, then kill -9 to those that take too long."""
         running = [process for process in self._processes.values() if process.returncode is None]
         for process in running:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+            _send(process, signal.SIGTERM)
         if not running:
             return
         waits = [asyncio.ensure_future(process.wait()) for process in running]
         _, late = await asyncio.wait(waits, timeout=STOP_TIMEOUT_S)
         for process in running if late else ():
             if process.returncode is None:
-                process.kill()
+                _send(process, signal.SIGKILL)
                 await process.wait()
 
     def _watch_stdin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -197,6 +196,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--log-level", default="info", choices=LOG_LEVELS, help="what is less important is not logged")
     return parser
+
+
+def _send(process: asyncio.subprocess.Process, number: int) -> None:
+    """Not by the process's own methods: they ask for its exit status, which the loop is waiting for, and takes for lost then."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
 
 
 def _brokers_count(text: str) -> int:
