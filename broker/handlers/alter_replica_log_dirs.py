@@ -18,12 +18,13 @@ Source: kafka.server.ReplicaManager.alterReplicaLogDirs (KIP-113).
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
-from broker.turns import Work
+from broker.turns import FREED_PER_PIECE, Work, emptied
 from protocol.errors import KafkaError
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -32,6 +33,8 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
+NAME_COST_CHARACTERS = 100
+"""To hash so many costs as much as another element."""
 MOVE_COST = 50
 """Of a move that begins: it makes a directory and a segment, as a new partition does."""
 
@@ -46,28 +49,57 @@ def build(services: Services) -> Handler:
         moves = replica_manager.moves
         answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
         pace = Pace()
-        for (topic, index), path in _wanted(request).items():
+        wanted = yield from _wanted(request)
+        for (topic, index), path in wanted.items():
             code = moves.alter(topic, index, path)
             answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
             if pace.is_due(MOVE_COST):
                 yield
-        return _response(answers)
+        if len(wanted) > FREED_PER_PIECE:
+            yield from emptied(wanted)
+        return (yield from _response(answers))
 
     return handle
 
 
-def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
+def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Generator[None, None, AlterReplicaLogDirsResponse]:
     answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for topic, index in _wanted(request):
+    pace = Pace()
+    for topic, index in (yield from _wanted(request)):
         answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code))
-    return _response(answers)
+        if pace.is_due():
+            yield
+    return (yield from _response(answers))
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
-    return {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
+def _wanted(request: AlterReplicaLogDirsRequest) -> Generator[None, None, dict[tuple[str, int], str]]:
+    """The directory that each partition is to be in; where it is named twice the last one counts."""
+    wanted: dict[tuple[str, int], str] = {}
+    pace = Pace()
+    for directory in request.dirs:
+        if pace.is_due():
+            yield
+        for topic in directory.topics:
+            if pace.is_due():
+                yield
+            for index in topic.partitions:
+                wanted[topic.name, index] = directory.path
+                if pace.is_due(1 + len(topic.name) // NAME_COST_CHARACTERS):
+                    yield
+    return wanted
 
 
-def _response(answers: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> AlterReplicaLogDirsResponse:
-    return AlterReplicaLogDirsResponse(
-        results=[AlterReplicaLogDirTopicResult(topic_name=topic, partitions=each) for topic, each in answers.items()]
-    )
+def _response(answers: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> Generator[None, None, AlterReplicaLogDirsResponse]:
+    results: list[AlterReplicaLogDirTopicResult] = []
+    pace = Pace()
+    for topic, partitions in answers.items():
+        results.append(AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions))
+        if pace.is_due():
+            yield
+    if len(answers) > FREED_PER_PIECE:
+        yield from emptied(answers)
+    return AlterReplicaLogDirsResponse(results=results)

@@ -25,7 +25,7 @@ from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from broker.replication.partition import Partition
 from broker.services import Handler, Services
-from broker.turns import Work
+from broker.turns import FREED_PER_PIECE, Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
     INVALID_LOW_WATERMARK,
@@ -35,6 +35,9 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from storage.errors import StorageError
+
+NAME_COST_CHARACTERS = 100
+"""To hash so many costs as much as another element."""
 
 
 def build(services: Services) -> Handler:
@@ -50,14 +53,26 @@ def _deleted(services: Services, request: DeleteRecordsRequest) -> Work:
     pace = Pace()
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        offsets.setdefault(topic.name, {}).update({asked.partition_index: asked.offset for asked in topic.partitions})
+        of_topic = offsets.setdefault(topic.name, {})
+        if pace.is_due(1 + len(topic.name) // NAME_COST_CHARACTERS):
+            yield
+        for asked in topic.partitions:
+            of_topic[asked.partition_index] = asked.offset
+            if pace.is_due():
+                yield
     for name, of_partitions in offsets.items():
         result = DeleteRecordsTopicResult(name=name, partitions=[])
         response.topics.append(result)
+        if pace.is_due():
+            yield
         for index, offset in of_partitions.items():
             result.partitions.append(_delete(services, name, index, offset, pending))
             if pace.is_due():
                 yield
+        if len(of_partitions) > FREED_PER_PIECE:
+            yield from emptied(of_partitions)
+    if len(offsets) > FREED_PER_PIECE:
+        yield from emptied(offsets)
     if not pending:
         return response
     purgatory = services.replica_manager.delete_records_purgatory

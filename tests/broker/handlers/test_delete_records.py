@@ -9,6 +9,7 @@ import pytest
 
 from broker.deferred import Deferred
 from broker.handlers import delete_records
+from broker.pieces import PIECE_ELEMENTS
 from protocol import codec
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
@@ -18,10 +19,11 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.broker.replication.world import World, batch, context
-from tests.support.turns import finished
+from tests.support.turns import finished, run
 
 KEY = 21
 TIMEOUT_MS = 1000
+TOPICS = 5_000
 
 
 @pytest.fixture
@@ -152,3 +154,14 @@ def test_a_client_that_is_gone_leaves_nothing_behind(replicated: World) -> None:
     answer.abandon()
 
     assert replicated.replica_manager.delete_records_purgatory.size == 0
+
+
+def test_very_many_topics_are_looked_at_in_pieces(world: World) -> None:
+    """Also while nothing but the request is read: 95,000 names were put into one dict at once."""
+    asked = [DeleteRecordsTopic(name=f"missing-{n}", partitions=[]) for n in range(TOPICS)]
+    request = DeleteRecordsRequest(topics=asked, timeout_ms=TIMEOUT_MS)
+
+    response, pieces_count = run(delete_records.build(world.services())(context(KEY, 2), request))
+
+    assert [result.name for result in response.topics] == [topic.name for topic in asked]
+    assert pieces_count > 3 * TOPICS // PIECE_ELEMENTS // 2
