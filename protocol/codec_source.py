@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from protocol.schema import Field, FieldType, Kind, Message, schema_of
 PURPOSES = ("decode", "encode")
 
 
-class Source:
+class Source(ABC):
     """The source of one function while it is being written.
 
     `pending` are fixed-width fields, (variable or expression, struct code), that wait to share a `struct` call with their neighbours;
@@ -63,8 +64,9 @@ class Source:
     def bind_struct(self, codes: str, method: str) -> str:
         return self.bind(f"{method}_{codes.replace('?', 'B_').replace('16s', 'U')}", getattr(struct.Struct(">" + codes), method))
 
+    @abstractmethod
     def flush(self) -> None:
-        raise NotImplementedError
+        """Write the call for the pending fields."""
 
     def compile(self) -> Callable[..., Any]:
         text = "\n".join(self.lines) + "\n"

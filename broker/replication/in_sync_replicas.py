@@ -120,10 +120,6 @@ class InSyncReplicas:
 
     # -- the high watermark --------------------------------------------------------------------------------------------
 
-    @property
-    def is_under_min_isr(self) -> bool:
-        return len(self.state.isr) < self.min_isr
-
     def find_high_watermark(self, own_end_offset: int, now_ms: int) -> int:
         """What every replica that counts has, this broker up to `own_end_offset`.
 

@@ -24,8 +24,8 @@ from broker.replication.fetch_data import (
 )
 from broker.replication.fetcher_control import FetcherControl, InitialFetch
 from broker.replication.follower import Follower
-from broker.replication.in_sync_replicas import InSyncReplicas
-from broker.replication.isr_state import ALL_IN_SYNC, IsrCounts, IsrProposal, OnIsrAnswer, PendingIsr
+from broker.replication.in_sync_replicas import InSyncReplicas, ReplicaFacts
+from broker.replication.isr_state import ALL_IN_SYNC, IsrProposal, OnIsrAnswer, PendingIsr
 from broker.replication.log_reads import find_diverging_epoch, segment_end_offset
 from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
 from config.topic import LONG_MAX
@@ -35,7 +35,6 @@ from storage.kept_tail import KeptTail
 from storage.validation import AppendOrigin, PreparedBatch
 
 if TYPE_CHECKING:
-    from broker.limited_log import LimitedLog
     from broker.metadata.image import PartitionImage
     from broker.metrics import BrokerTopicMetrics
     from config.topic import LogConfig
@@ -50,20 +49,8 @@ DELETE_ALL_COMMITTED = -1  # in the place of the offset before which records are
 FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
 
 
-class PartitionEnvironment(Protocol):
+class PartitionEnvironment(ReplicaFacts, Protocol):
     """What a Partition needs of the cluster around it."""
-
-    @property
-    def replica_lag_time_max_ms(self) -> int: ...
-
-    @property
-    def broker_epoch(self) -> int: ...
-
-    @property
-    def isr_counts(self) -> IsrCounts: ...
-
-    @property
-    def events(self) -> LimitedLog: ...
 
     def alter_isr(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         """Send the proposal to the controller."""
@@ -71,14 +58,8 @@ class PartitionEnvironment(Protocol):
     @property
     def fetchers(self) -> FetcherControl: ...
 
-    def is_alive(self, node_id: int) -> bool:
-        """Whether the broker is registered and not fenced."""
-
     def is_broker_epoch_stale(self, node_id: int, broker_epoch: int) -> bool:
         """Whether a later incarnation of that broker is registered than the one that fetched."""
-
-    def is_isr_eligible(self, node_id: int, broker_epoch: int | None) -> bool:
-        """Whether the broker is registered, unfenced, not shutting down, and still the incarnation that fetched."""
 
     def on_progress(self, partition: Partition) -> None:
         """The high watermark moved outside an append or a fetch: wake the requests that wait for it."""
@@ -242,7 +223,7 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        return self.in_sync.is_under_min_isr
+        return len(self.isr) < self.in_sync.min_isr
 
     @property
     def is_at_min_isr(self) -> bool:

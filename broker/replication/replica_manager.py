@@ -82,15 +82,7 @@ class ReplicaManager:
         self.produce_purgatory = waiting.produces
         self.fetch_purgatory = waiting.fetches
         self.delete_records_purgatory = waiting.record_deletions
-        events = LimitedLog(log, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS)
-        environment = ClusterEnvironment(
-            metadata,
-            waiting,
-            replica_lag_time_max_ms=config.replica_lag_time_max_ms,
-            alter_isr=alter_isr,
-            fetchers=fetchers or NoFetchers(),
-            events=events,
-        )
+        environment = _make_environment(config, clock, metadata, waiting, alter_isr, fetchers or NoFetchers())
         self.isr_counts = environment.isr_counts
         self._hosted = hosted = HostedPartitions(
             node_id=node_id,
@@ -116,14 +108,13 @@ class ReplicaManager:
             log_manager=log_manager,
             run_blocking=run_blocking,
             quotas=self.quotas,
-            leadership_log=LeadershipLog(events),
+            leadership_log=LeadershipLog(environment.events),
             on_busy=on_busy,
             on_removal_failure=self._log_directories.fail,
         )
         self.produce_path = ProducePath(hosted, waiting, self._log_directories, clock, metrics, on_append_bug)
-        self._isr_expiration: IsrExpiration | None = None
-        if alter_isr is not None:
-            self._isr_expiration = IsrExpiration(hosted, clock, replica_lag_time_max_ms=config.replica_lag_time_max_ms)
+        lag_max_ms = config.replica_lag_time_max_ms
+        self._isr_expiration = None if alter_isr is None else IsrExpiration(hosted, clock, replica_lag_time_max_ms=lag_max_ms)
         self._moves: DirectoryMoves | None = None
         self._make_moves = partial(
             _make_moves,
@@ -245,6 +236,24 @@ class ReplicaManager:
             self._on_log_dir_failure(path, error)
         if self._moves is not None:
             self._moves.drop_ended()
+
+
+def _make_environment(
+    config: ServerConfig,
+    clock: Clock,
+    metadata: MetadataCache,
+    waiting: WaitingRequests,
+    alter_isr: AlterIsr | None,
+    fetchers: FetcherControl,
+) -> ClusterEnvironment:
+    return ClusterEnvironment(
+        metadata,
+        waiting,
+        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+        alter_isr=alter_isr,
+        fetchers=fetchers,
+        events=LimitedLog(log, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS),
+    )
 
 
 def _make_moves(
