@@ -42,6 +42,16 @@ def write_to_all(cluster: Cluster, acked: dict[int, int]) -> None:
             assert produce(client, partition.partition_index, acked) is ErrorCode.NONE
 
 
+def readable(cluster: Cluster) -> dict[int, int]:
+    """How many records each partition's leader has below its high watermark."""
+    counts = {}
+    for partition in cluster.metadata(TOPIC).topics[0].partitions:
+        node = cluster.nodes[partition.leader_id]
+        with WireClient(node.host, node.port) as client:
+            counts[partition.partition_index] = count_records(client, partition.partition_index)
+    return counts
+
+
 def test_leaders_and_followers_move_and_stay_in_sync(cluster: Cluster, tmp_path: Path) -> None:
     acked: dict[int, int] = {}
     cluster.create_topic(TOPIC, PARTITIONS)
@@ -72,7 +82,10 @@ def test_leaders_and_followers_move_and_stay_in_sync(cluster: Cluster, tmp_path:
     cluster.start(MOVER)
     cluster.wait_in_sync(TOPIC)
     assert places(cluster) == {index: [(path, False)] for index, path in wanted.items()}
-    for partition in cluster.metadata(TOPIC).topics[0].partitions:
-        node = cluster.nodes[partition.leader_id]
-        with WireClient(node.host, node.port) as client:
-            assert count_records(client, partition.partition_index) == acked[partition.partition_index]
+
+    def can_all_be_read() -> bool:
+        return readable(cluster) == acked
+
+    # A new leader's high watermark is behind until its followers have fetched from it.
+    cluster.wait_for(can_all_be_read, "the high watermarks to reach the end")
+    assert readable(cluster) == acked
