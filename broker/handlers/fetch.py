@@ -84,6 +84,7 @@ class FetchHandler:
         self._reader = services.replica_manager.reader
         self._selects_replicas = self._reader.selector is not None
         self._purgatory = services.replica_manager.fetch_purgatory
+        self._awaited_followers = services.replica_manager.awaited_followers
         self._metadata = services.metadata
         self._clock = services.clock
         self._run_blocking = services.run_blocking
@@ -168,10 +169,13 @@ class FetchHandler:
 
     def _params(self, request: FetchRequest, replica_id: int, version: int, listener_name: str) -> FetchParams:
         max_bytes = max(0, min(request.max_bytes, self._max_bytes))
+        max_wait_ms = min(request.max_wait_ms, MAX_WAIT_MS_LIMIT)
+        if replica_id >= 0 and self._awaited_followers.by_follower:
+            max_wait_ms = self._awaited_followers.bound_wait(replica_id, max_wait_ms)
         params = FetchParams(
             replica_id=replica_id,
             replica_epoch=request.replica_state.replica_epoch,
-            max_wait_ms=min(request.max_wait_ms, MAX_WAIT_MS_LIMIT),
+            max_wait_ms=max_wait_ms,
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
             isolation=_isolation(request, replica_id),

@@ -189,10 +189,14 @@ class MetadataFollower:
         return made
 
     def _host(self, change: PartitionChange) -> Partition | None:
-        """As HostedPartitions.host, which is told in the log unless this broker starts."""
+        """As HostedPartitions.host. The log tells of it unless this broker starts, and a new leader awaits its followers."""
         before = standing(self._hosted.find(change.topic.name, change.partition))
         partition = self._hosted.host(change)
-        if partition is not None and not self._hosted.is_loading:
+        if partition is None:
+            return None
+        if partition.followers and (before is None or before.leader_epoch != partition.leader_epoch):
+            self._waiting.awaited_followers.note_leader(partition)
+        if not self._hosted.is_loading:
             self._leadership_log.note(partition, before)
         return partition
 

@@ -6,6 +6,7 @@ Code that changes what they may see calls `wake`. Owner: the ReplicaManager.
 from __future__ import annotations
 
 from broker.clock import Clock
+from broker.replication.awaited_followers import AwaitedFollowers
 from broker.replication.fetch_data import FetchablePartition
 from broker.replication.partition_role import DELETED
 from broker.replication.purgatory import Purgatory
@@ -18,6 +19,7 @@ class WaitingRequests:
         self.produces = Purgatory(clock)
         self.fetches = Purgatory(clock)
         self.record_deletions = Purgatory(clock)
+        self.awaited_followers = AwaitedFollowers(clock, self.fetches)
 
     def is_watched(self, partition: FetchablePartition) -> bool:
         """Whether a produce, a fetch or a fetch session waits for the partition to change."""

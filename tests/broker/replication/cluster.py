@@ -312,9 +312,12 @@ class Cluster:
 
     def change_leader(self, name: str, leader_id: int) -> None:
         """Another member of the ISR leads, and every node hears of it."""
-        topic = self.controller.state.topics[name]
-        self.commit([PartitionChangeRecord(partition_id=0, topic_id=topic.topic_id, leader=leader_id)])
+        self.lead(self.controller.state.topics[name].topic_id, leader_id)
         self.hear_all()
+
+    def lead(self, topic_id: bytes, leader_id: int) -> None:
+        """Another member of the ISR leads, and nobody has heard of it yet."""
+        self.commit([PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader_id)])
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
