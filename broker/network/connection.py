@@ -214,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(e)
         self._after_frames()
         if nbytes == self._buffer_size:
-            self._let_others_go_first()
+            self._let_others_go_first(self._loop.call_soon)
         elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None and not self._pipeline.unanswered_count:
             self._busy_poll.read_answered()
 
@@ -294,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         if not is_partial:
             self.partial_since_ms = None
         elif self._assembler.is_interrupted:
-            self._let_others_go_first()
+            self._let_others_go_first(self._registry.frame_turn.wait)
         elif self.partial_since_ms is None:
             self.partial_since_ms = self.last_active_ms
 
@@ -385,13 +385,13 @@ class Connection(asyncio.BufferedProtocol):
             self.partial_since_ms = min(now_ms, self.partial_since_ms + now_ms - since_ms)
         self._adjust_reading()
 
-    def _let_others_go_first(self) -> None:
-        """Resume handling and reading in the next turn of the loop. libuv would call this connection up to 32 times before it serves
-        another."""
+    def _let_others_go_first(self, wait: Callable[..., object]) -> None:
+        """Resume handling and reading in a later turn of the loop, when `wait` calls. libuv would call this connection up to 32 times
+        before it serves another."""
         if _TURN not in self._mutes:
             self._mutes[_TURN] = self.last_active_ms
             self._adjust_reading()
-            self._loop.call_soon(self._take_turn)
+            wait(self._take_turn)
 
     def _take_turn(self) -> None:
         self._mutes.pop(_TURN, None)

@@ -14,6 +14,7 @@ from tests.broker.network.harness import Harness, framed, run, serving
 FRAME_MS = 1
 FRAMES_PER_TURN = TURN_US // 1000 // FRAME_MS
 CONNECTIONS = 10
+MANY_CONNECTIONS = 40
 FRAMES = 60
 
 
@@ -52,6 +53,75 @@ def test_a_turn_ends_when_its_time_is_over_and_the_next_begins_with_the_first_qu
     scheduled.pop()()
     assert turn.has_time_left()
     assert len(scheduled) == 1
+
+
+def test_those_that_wait_go_on_in_their_order_as_many_in_a_turn_as_its_time_allows() -> None:
+    now_us = 0
+    scheduled: list[Any] = []
+    went_on: list[str] = []
+    turn = FrameTurn(scheduled.append, lambda: now_us)
+
+    def go_on(name: str, *, waits_again: bool = False) -> None:
+        nonlocal now_us
+        now_us += TURN_US // 2
+        went_on.append(name)
+        if waits_again:
+            turn.wait(lambda: go_on(name))
+
+    def run_turn() -> list[str]:
+        went_on.clear()
+        due = scheduled[:]
+        scheduled.clear()
+        for callback in due:
+            callback()
+        return went_on[:]
+
+    turn.wait(lambda: go_on("first", waits_again=True))
+    for name in ("second", "third"):
+        turn.wait(lambda name=name: go_on(name))
+
+    assert run_turn() == ["first", "second"]
+    assert run_turn() == ["third", "first"]
+    assert run_turn() == []
+    assert not scheduled
+
+
+def test_one_that_waits_goes_on_even_if_others_have_used_up_the_turn() -> None:
+    now_us = 0
+    scheduled: list[Any] = []
+    went_on: list[str] = []
+    turn = FrameTurn(scheduled.append, lambda: now_us)
+    turn.has_time_left()
+    now_us = TURN_US
+    turn.wait(lambda: went_on.append("first"))
+    turn.wait(lambda: went_on.append("second"))
+
+    scheduled.pop()()
+
+    assert went_on == ["first"]
+
+
+def test_connections_that_pipeline_share_one_turn_however_many_they_are() -> None:
+    """Each connection handled one frame in each turn at least: 13 ms for a hundred that ask for Metadata without end."""
+    handler = SlowHandler()
+
+    async def test() -> int:
+        async with serving(handler) as handler.harness:
+            clients = [await handler.harness.connect() for _ in range(MANY_CONNECTIONS)]
+            for number, (reader, writer) in enumerate(clients):
+                writer.write(b"".join(framed(body) for body in bodies(number)))
+                await reader.readexactly(len(framed(bodies(number)[0])))
+            begun = len(handler.frames_by_turn)
+            for number, (reader, _) in enumerate(clients):
+                await reader.readexactly(sum(len(framed(body)) for body in bodies(number)[1:]))
+            return begun
+
+    begun = run(test)
+
+    later_turns = handler.frames_by_turn[begun:]
+    assert len(handler.frames) == MANY_CONNECTIONS * FRAMES
+    assert sum(later_turns) > MANY_CONNECTIONS * FRAMES // 2
+    assert max(later_turns) <= FRAMES_PER_TURN + FRAMES_PER_QUESTION
 
 
 def test_requests_that_many_connections_pipeline_are_spread_over_turns_and_answered_in_order() -> None:
