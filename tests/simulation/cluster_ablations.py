@@ -1,7 +1,8 @@
 """Safeguards of a cluster that can be switched off, one at a time, as in tests/simulation/ablations.py. The watch has to notice each.
 
-A forgotten vote is left to another world, because pre-votes make two candidates of one epoch too rare in this one:
-tests/broker/quorum/test_raft_world.py has that.
+Two of them random faults show too rarely, and directed worlds do (tests/simulation/directed_worlds.py): pre-votes leave few epochs with
+two candidates, and an old fetch does harm only if no other replica is in sync. tests/broker/quorum/test_raft_world.py has the forgotten
+vote in random worlds of the raft core alone.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker.quorum import opening
 from broker.quorum.raft_state import RaftState
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
 from broker.replication.fetcher_control import InitialFetch
+from broker.replication.follower import NO_BROKER_EPOCH
 from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.partition import Partition
+from broker.replication.partition_environment import ClusterEnvironment
 from config.topic import LogConfig
 from tests.simulation.ablations import SEEDS_MAX
 from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.directed_worlds import ForgottenVoteWorld, OldFetchWorld
 from tests.simulation.world import Outcome, simulate
 
 
@@ -80,6 +85,40 @@ def vote_for_shorter_logs() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def forget_the_vote() -> Iterator[None]:
+    """A voter that is restarted knows its epoch, and not whom it voted for there."""
+    read_vote = opening.read_vote
+
+    def forget(*arguments: Any) -> Any:
+        vote = read_vote(*arguments)
+        return None if vote is None else vote._replace(voted=None)
+
+    with patch.object(opening, "read_vote", forget):
+        yield
+
+
+@contextmanager
+def count_a_restarted_followers_old_fetch() -> Iterator[None]:
+    """As before KIP-903: neither leader nor controller looks which process of a follower has fetched."""
+
+    def is_eligible(self: ClusterEnvironment, node_id: int, broker_epoch: int | None) -> bool:
+        broker = self._metadata.brokers.get(node_id)
+        return broker is not None and broker.is_active
+
+    broker_epoch_of = InSyncReplicas._broker_epoch_of
+
+    def epoch_of(self: InSyncReplicas, node_id: int) -> int:
+        return broker_epoch_of(self, node_id) if node_id == self._node_id else NO_BROKER_EPOCH
+
+    with (
+        patch.object(ClusterEnvironment, "is_broker_epoch_stale", lambda self, node_id, broker_epoch: False),
+        patch.object(ClusterEnvironment, "is_isr_eligible", is_eligible),
+        patch.object(InSyncReplicas, "_broker_epoch_of", epoch_of),
+    ):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -90,6 +129,8 @@ ABLATIONS: dict[str, Ablation] = {
         acknowledge_below_the_minimum_isr,
         acknowledge_what_the_leader_alone_has,
         vote_for_shorter_logs,
+        forget_the_vote,
+        count_a_restarted_followers_old_fetch,
     )
 }
 
@@ -102,6 +143,8 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "acknowledge_below_the_minimum_isr": _LOSSES | {"below-min-isr"},
     "acknowledge_what_the_leader_alone_has": _LOSSES | {"below-min-isr"},
     "vote_for_shorter_logs": _METADATA,
+    "forget_the_vote": frozenset({"two-controllers"}),
+    "count_a_restarted_followers_old_fetch": frozenset({"below-min-isr"}),
 }
 
 KEPT_SEEDS: dict[str, int] = {
@@ -110,13 +153,25 @@ KEPT_SEEDS: dict[str, int] = {
     "acknowledge_below_the_minimum_isr": 9,
     "acknowledge_what_the_leader_alone_has": 0,
     "vote_for_shorter_logs": 19,
+    "forget_the_vote": 4,
+    "count_a_restarted_followers_old_fetch": 10,
 }
+
+WORLDS: dict[str, type[ClusterWorld]] = {
+    "forget_the_vote": ForgottenVoteWorld,
+    "count_a_restarted_followers_old_fetch": OldFetchWorld,
+}
+"""Of those that need a directed one."""
+
+
+def world_of(name: str) -> type[ClusterWorld]:
+    return WORLDS.get(name, ClusterWorld)
 
 
 def run_with(name: str, seed: int) -> Outcome:
     """One seed without the safeguard `name`."""
     with ABLATIONS[name]():
-        return simulate(seed, make=ClusterWorld)
+        return simulate(seed, make=world_of(name))
 
 
 def is_found(name: str, outcome: Outcome) -> bool:

@@ -95,7 +95,7 @@ class ClusterWatch:
         self._note_replica(partition)
 
     def _note_replica(self, partition: Partition) -> tuple[str, TopicPartition]:
-        host, key = _host(), (bytes(partition.topic_id), partition.partition)
+        host, key = _host(), self.place_of(partition)
         self.replicas[key, host] = partition
         return host, key
 
@@ -122,7 +122,7 @@ class ClusterWatch:
     def _maybe_advanced(self, partition: Partition, *_: Any, **__: Any) -> None:
         if partition.role is not PartitionRole.LEADER:
             return
-        host, key = _host(), (bytes(partition.topic_id), partition.partition)
+        host, key = _host(), self.place_of(partition)
         high_watermark = partition.log.high_watermark
         seen_as = (key, partition.leader_epoch, host, self._nodes[host].starts_count)
         seen = self._high_watermarks.get(seen_as, -1)
@@ -147,11 +147,11 @@ class ClusterWatch:
         if self._may_be_lost(partition):
             # A power cut may have taken it from a replica that has acknowledged it. Not once the leader knows that it was restarted.
             leader_host = _host()
-            holders += [host for host in hosts if host not in holders and not self._is_known(host, leader_host)]
+            holders += [host for host in hosts if host not in holders and not self.is_known(host, leader_host)]
         if len(holders) < wanted:
             self._history.find("below-min-isr", (repr(partition), partition.leader_epoch, high_watermark, holders, partition.isr))
 
-    def _is_known(self, host: str, leader_host: str) -> bool:
+    def is_known(self, host: str, leader_host: str) -> bool:
         """Whether the metadata of `leader_host` name the process that runs on `host` now."""
         node, publisher = self._nodes[host], self.publishers.get(leader_host)
         broker = None if publisher is None else publisher._cache.state.brokers.get(int(host.removeprefix("node")))
@@ -162,7 +162,7 @@ class ClusterWatch:
         self._incarnations[host] = self._nodes[host].starts_count, incarnation_id
 
     def _appended_as_follower(self, partition: Partition, *_: Any, **__: Any) -> None:
-        host, key = _host(), (bytes(partition.topic_id), partition.partition)
+        host, key = _host(), self.place_of(partition)
         seen_as = (key, host, self._nodes[host].starts_count)
         verified, high_watermark = self._verified.get(seen_as, partition.log.log_start_offset), partition.log.high_watermark
         if high_watermark > verified and not self._may_be_lost(partition):
@@ -201,7 +201,16 @@ class ClusterWatch:
     def batches(self, partition: Partition, host: str, start_offset: int, end_offset: int) -> list[Batch]:
         return list(self._batches(partition.log, host, start_offset, end_offset))
 
+    @staticmethod
+    def place_of(partition: Partition) -> TopicPartition:
+        return bytes(partition.topic_id), partition.partition
+
     # -- metadata ----------------------------------------------------------------------------------------------------
+
+    @property
+    def controller_host(self) -> str | None:
+        """Of the latest epoch that has one."""
+        return f"node{self._controllers[max(self._controllers)]}" if self._controllers else None
 
     def _controller_changed(self, publisher: MetadataPublisher, leader_id: int, epoch: int) -> None:
         self.publishers[_host()] = publisher

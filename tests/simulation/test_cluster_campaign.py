@@ -12,9 +12,10 @@ from functools import partial
 import pytest
 
 from tests.simulation.campaign import describe, hash_in_fresh_process, replay_command, run_seeds
-from tests.simulation.cluster_ablations import ABLATIONS, BROKEN_BY, KEPT_SEEDS, SEEDS_MAX, find_seed, is_found, run_with
+from tests.simulation.cluster_ablations import ABLATIONS, BROKEN_BY, KEPT_SEEDS, SEEDS_MAX, WORLDS, find_seed, is_found, run_with, world_of
 from tests.simulation.cluster_nemesis import CLUSTER_KINDS
 from tests.simulation.cluster_world import ClusterWorld, FiveNodesWorld
+from tests.simulation.directed_worlds import REACHED_THE_END
 from tests.simulation.world import simulate
 
 SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "300"))
@@ -73,7 +74,10 @@ def test_what_a_seed_found_stays_mended(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_a_missing_safeguard_is_noticed(name: str) -> None:
-    assert simulate(KEPT_SEEDS[name], make=ClusterWorld).findings == {}, "the seed fails with the safeguard too"
+    safe = simulate(KEPT_SEEDS[name], make=world_of(name))
+
+    assert safe.findings == {}, "the seed fails with the safeguard too"
+    assert name not in WORLDS or REACHED_THE_END in safe.covered, "the script has lost its way: nothing is shown by the seed"
     if is_found(name, run_with(name, KEPT_SEEDS[name])):
         return
 
