@@ -15,6 +15,7 @@ from storage.disk import Disk
 from storage.errors import StorageError
 from storage.file_slice import SegmentFile
 from storage.files import PARTITION_METADATA, sync_directory, sync_file
+from storage.leader_epochs import LeaderEpochFileCache
 from storage.segment import LogSegment
 
 CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
@@ -107,12 +108,17 @@ class FlushState:
     def note_closed(self, segments: Iterable[LogSegment]) -> None:
         """These segments are closed and hold data that was not synchronised: ask for a flush."""
         self._rolled += segments
-        self._is_requested = bool(self._rolled)
+        self._is_requested = self._is_requested or bool(self._rolled)
         self._directory_is_dirty = True
 
     def note_paths(self, paths: Iterable[Path]) -> None:
         self._paths += paths
         self._directory_is_dirty = True
+
+    def note_epochs(self, epochs: LeaderEpochFileCache) -> None:
+        """The epochs were written: ask for a flush. The first one of a log can wait: the metadata log knows it too."""
+        self.note_paths([epochs.path])
+        self._is_requested = self._is_requested or len(epochs) > 1
 
     def note_renamed(self, directory: Path) -> None:
         """The log's directory has another name, which the next flush makes durable, as that of a new one."""
@@ -161,5 +167,7 @@ class FlushState:
             return False
         # A segment that was rolled while the work ran may have been appended to before: it stays, whatever its base offset.
         self._rolled = [segment for segment in self._rolled if segment not in work.closed]
-        self._paths = [path for path in self._paths if path not in work.paths]
+        for path in work.paths:
+            if path in self._paths:
+                self._paths.remove(path)  # once: the epochs may have been written again while the work ran
         return True

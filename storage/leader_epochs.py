@@ -3,8 +3,10 @@
 Owned by one Log. Invariant: epochs and start offsets both rise strictly. The cache and its file `leader-epoch-checkpoint` answer
 where a follower or a consumer must truncate (KIP-101, KIP-279, KIP-320).
 
-A new epoch is durable when `assign` returns. Truncation only marks the file stale, as in Kafka: entries that are too many after a
-crash are removed again by the truncation every load ends with; `flush` brings the file up to date.
+A new epoch is in the file when `assign` returns, so that a kill does not lose it. The log's next flush makes it safe from a power cut:
+recovery reads the epochs of all batches that were not flushed. (Kafka waits for an fsync here; a broker that begins to lead a thousand
+partitions would wait for a thousand.) Truncation only marks the file stale, as in Kafka: entries that are too many after a crash are
+removed again by the truncation every load ends with; `flush` brings the file up to date.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class LeaderEpochFileCache:
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
         self._is_stale_on_disk = False
-        self._is_unsynced = False
+        self.is_unsynced = False  # since this start it was written without fsync
         try:
             entries = read_checkpoint(path, _parse_line, disk)
             # What a power cut leaves of a file that was replaced without fsync; an empty table has two lines.
@@ -79,14 +81,13 @@ class LeaderEpochFileCache:
     def entries(self) -> list[EpochEntry]:
         return [EpochEntry(epoch, offset) for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
 
-    def assign(self, epoch: int, start_offset: int, *, fsync: bool = True) -> None:
-        """Notes that `epoch` begins at `start_offset`; does nothing when the latest epoch is this one already.
-
-        Entries that contradict the new one are dropped first. With `fsync=False` the file is written, which a kill cannot undo,
-        but only the next `flush` makes it safe from a power cut.
-        """
-        if self._insert(epoch, start_offset):
-            self._write(fsync=fsync)
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Notes that `epoch` begins at `start_offset`; does nothing when the latest epoch is this one already. Entries that contradict
+        the new one are dropped first. Returns whether the file was written, without fsync."""
+        if not self._insert(epoch, start_offset):
+            return False
+        self._write(fsync=False)
+        return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Returns the largest epoch not above `epoch` and where it ends (LeaderEpochFileCache.endOffsetFor).
@@ -130,16 +131,13 @@ class LeaderEpochFileCache:
         self._is_stale_on_disk = True
         self.flush()
 
-    def flush(self) -> bool:
-        """Brings the file up to date. It is durable then, unless `assign` wrote it without fsync and nothing changed since.
-
-        Returns whether there is such a file: the caller synchronises it together with the log's other files."""
+    def flush(self) -> None:
+        """Brings the file up to date after a truncation, and makes that durable."""
         if self._is_stale_on_disk:
             self._write(fsync=True)
-        return self._is_unsynced
 
     def _write(self, *, fsync: bool) -> None:
-        self._is_stale_on_disk, self._is_unsynced = False, not fsync
+        self._is_stale_on_disk, self.is_unsynced = False, not fsync
         lines = [f"{epoch} {offset}" for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
         write_checkpoint(self.path, lines, fsync=fsync, disk=self._disk)
 

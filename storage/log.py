@@ -66,6 +66,8 @@ class Log:
         self.producers = producers
         self._local = local
         self._flushes = local.flushes
+        if leader_epochs.is_unsynced:
+            self._flushes.note_epochs(leader_epochs)
         self.clean_end_offset: int | None = None
         """Below it each key was there once, after a compaction (Kafka's cleaner checkpoint); None before the first."""
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
@@ -163,7 +165,7 @@ class Log:
         size_bytes = batches[-1].position + last.size_bytes
         for header in headers:
             if header.partition_leader_epoch != self.leader_epochs.latest_epoch and header.partition_leader_epoch >= 0:
-                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self.assign_leader_epoch(header.partition_leader_epoch, header.base_offset)
         max_timestamp = max([header.max_timestamp for header in headers])
         segment = self._segment_for(size_bytes, max_timestamp, first.base_offset, last_offset, now_ms)
         try:
@@ -264,11 +266,11 @@ class Log:
         self._update_last_stable_offset()
         return True
 
-    def assign_leader_epoch(self, epoch: int) -> None:
-        """A new leader notes where its epoch starts, before any record of it."""
-        # The first entry of a log is not worth an fsync: losing it loses nothing that the metadata log does not give back.
-        self.leader_epochs.assign(epoch, self.log_end_offset, fsync=len(self.leader_epochs) > 0)
+    def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
+        """Note where an epoch starts, before any record of it: by default at the log's end, as a new leader does."""
         self._latest_epoch = epoch
+        if self.leader_epochs.assign(epoch, self.log_end_offset if start_offset is None else start_offset):
+            self._flushes.note_epochs(self.leader_epochs)
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect with the next append, roll or retention check; open segments keep their index interval."""
@@ -406,8 +408,7 @@ class Log:
         snapshot = self.producers.take_snapshot()
         if snapshot is not None:
             self._flushes.note_paths([snapshot])
-        if self.leader_epochs.flush():
-            self._flushes.note_paths([self.leader_epochs.path])
+        self.leader_epochs.flush()
 
     def close(self) -> None:
         """Write the state, make everything durable, free every descriptor; blocks."""
@@ -439,8 +440,7 @@ class Log:
         base_offset, last_offset = batch.base_offset, batch.last_offset
         if leader_epoch != self._latest_epoch:
             # Before the data: an epoch that begins at the log's end is dropped by the next load, a batch that is refused is not.
-            self.leader_epochs.assign(leader_epoch, base_offset)
-            self._latest_epoch = leader_epoch
+            self.assign_leader_epoch(leader_epoch, base_offset)
         segment = self._segment_for(batch.size_bytes, batch.max_timestamp, base_offset, last_offset, now_ms)
         try:
             segment.append(batch.buffer, last_offset, batch.max_timestamp)

@@ -276,7 +276,7 @@ def _scan_segment(segment: LogSegment, producers: ProducerStateManager, epochs: 
         segment.index_batch(position, size_bytes, last_offset, header.max_timestamp)
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
-            epochs.assign(latest_epoch, header.base_offset, fsync=False)
+            epochs.assign(latest_epoch, header.base_offset)
         if header.producer_id >= 0:
             aborted = replay_batch(producers, header, chunk[start : start + size_bytes] if header.is_control else b"")
             if aborted is not None:

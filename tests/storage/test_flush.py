@@ -158,3 +158,46 @@ def test_work_keeps_the_descriptors_of_a_closed_log(open_log: OpenLog) -> None:
     work.run()
     work.release()
     assert all(fd == -1 for fd in work.descriptors)
+
+
+def test_a_new_leader_epoch_asks_for_a_flush_and_waits_for_none(open_log: OpenLog) -> None:
+    """A broker may begin to lead a thousand partitions at once."""
+    log = open_log()
+    append(log)
+    log.flush()
+    assert not log.flush_is_due(NOW_MS)
+
+    log.assign_leader_epoch(7)
+
+    assert log.flush_is_due(NOW_MS)
+    work = log.take_flush()
+    assert work is not None
+    assert log.leader_epochs.path in work.paths
+
+
+def test_an_epoch_that_begins_while_a_flush_runs_is_left_to_the_next(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log)
+    log.assign_leader_epoch(7)
+    work = log.take_flush()
+    assert work is not None
+    log.assign_leader_epoch(8)
+
+    work.run()
+    log.flushed(work)
+
+    assert log.flush_is_due(NOW_MS)
+    log.flush()
+    assert not log.has_unflushed
+
+
+def test_the_first_epoch_of_a_log_can_wait_for_the_next_flush(open_log: OpenLog) -> None:
+    """Else ten thousand new partitions would be flushed for what the metadata log knows too."""
+    log = open_log()
+
+    log.assign_leader_epoch(0)
+
+    assert not log.flush_is_due(NOW_MS)
+    work = log.take_flush()
+    assert work is not None
+    assert log.leader_epochs.path in work.paths

@@ -46,10 +46,10 @@ def test_an_assigned_epoch_survives_a_kill(tmp_path: Path) -> None:
     assert cache.entries()[-1] == EpochEntry(3, 40)
 
 
-def test_an_epoch_assigned_without_fsync_survives_a_kill(tmp_path: Path) -> None:
+def test_the_first_epoch_survives_a_kill(tmp_path: Path) -> None:
     cache = cache_of(tmp_path)
 
-    cache.assign(0, 0, fsync=False)
+    cache.assign(0, 0)
 
     assert reopened(cache) == [(0, 0)]
 
