@@ -10,7 +10,7 @@ such request at a time, so the queue is fair by connection, and a hundred of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sized
+from collections.abc import Callable, Generator, Iterable, MutableMapping, Sized
 from sys import getrefcount
 from types import GeneratorType
 from typing import Any
@@ -188,7 +188,7 @@ def is_many(lists: Iterable[Sized], limit: int) -> bool:
     return False
 
 
-def emptied(*containers: list[Any] | dict[Any, Any]) -> Generator[None, None, None]:
+def emptied(*containers: list[Any] | MutableMapping[Any, Any]) -> Generator[None, None, None]:
     """Empties what a long request has collected, in pieces: freed at once, 190,000 elements take 10 to 20 ms."""
     for container in containers:
         while container:

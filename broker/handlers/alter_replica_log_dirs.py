@@ -24,6 +24,7 @@ from typing import Any
 from broker.context import RequestContext
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
+from broker.spread_dict import SpreadDict
 from broker.turns import FREED_PER_PIECE, Work, emptied
 from protocol.errors import KafkaError
 from protocol.messages.alter_replica_log_dirs import (
@@ -38,6 +39,9 @@ NAME_COST_CHARACTERS = 100
 MOVE_COST = 50
 """Of a move that begins: it makes a directory and a segment, as a new partition does."""
 
+Answers = SpreadDict[str, list[AlterReplicaLogDirPartitionResult]]
+"""By topic."""
+
 
 def build(services: Services) -> Handler:
     replica_manager = services.replica_manager
@@ -47,7 +51,7 @@ def build(services: Services) -> Handler:
 
     def _answer(request: AlterReplicaLogDirsRequest) -> Work:
         moves = replica_manager.moves
-        answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+        answers = Answers()
         pace = Pace()
         wanted = yield from _wanted(request)
         for (topic, index), path in wanted.items():
@@ -67,7 +71,7 @@ def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> An
 
 
 def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Generator[None, None, AlterReplicaLogDirsResponse]:
-    answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    answers = Answers()
     pace = Pace()
     for topic, index in (yield from _wanted(request)):
         answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code))
@@ -76,9 +80,9 @@ def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Generator
     return (yield from _response(answers))
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> Generator[None, None, dict[tuple[str, int], str]]:
+def _wanted(request: AlterReplicaLogDirsRequest) -> Generator[None, None, SpreadDict[tuple[str, int], str]]:
     """The directory that each partition is to be in; where it is named twice the last one counts."""
-    wanted: dict[tuple[str, int], str] = {}
+    wanted = SpreadDict[tuple[str, int], str]()
     pace = Pace()
     for directory in request.dirs:
         if pace.is_due():
@@ -93,7 +97,7 @@ def _wanted(request: AlterReplicaLogDirsRequest) -> Generator[None, None, dict[t
     return wanted
 
 
-def _response(answers: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> Generator[None, None, AlterReplicaLogDirsResponse]:
+def _response(answers: Answers) -> Generator[None, None, AlterReplicaLogDirsResponse]:
     results: list[AlterReplicaLogDirTopicResult] = []
     pace = Pace()
     for topic, partitions in answers.items():

@@ -25,6 +25,7 @@ from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from broker.replication.partition import Partition
 from broker.services import Handler, Services
+from broker.spread_dict import SpreadDict
 from broker.turns import FREED_PER_PIECE, Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
@@ -51,28 +52,24 @@ def _deleted(services: Services, request: DeleteRecordsRequest) -> Work:
     response = DeleteRecordsResponse(topics=[])
     pending: dict[Partition, PendingDeletion] = {}
     pace = Pace()
-    offsets: dict[str, dict[int, int]] = {}
+    results = SpreadDict[str, DeleteRecordsTopicResult]()
+    offsets = SpreadDict[tuple[str, int], int]()
     for topic in request.topics:
-        of_topic = offsets.setdefault(topic.name, {})
-        if pace.is_due(1 + len(topic.name) // NAME_COST_CHARACTERS):
+        if topic.name not in results:
+            results[topic.name] = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+            response.topics.append(results[topic.name])
+        if pace.is_due(2 + len(topic.name) // NAME_COST_CHARACTERS):  # read and answered
             yield
         for asked in topic.partitions:
-            of_topic[asked.partition_index] = asked.offset
+            offsets[topic.name, asked.partition_index] = asked.offset
             if pace.is_due():
                 yield
-    for name, of_partitions in offsets.items():
-        result = DeleteRecordsTopicResult(name=name, partitions=[])
-        response.topics.append(result)
+    for (name, index), offset in offsets.items():
+        results[name].partitions.append(_delete(services, name, index, offset, pending))
         if pace.is_due():
             yield
-        for index, offset in of_partitions.items():
-            result.partitions.append(_delete(services, name, index, offset, pending))
-            if pace.is_due():
-                yield
-        if len(of_partitions) > FREED_PER_PIECE:
-            yield from emptied(of_partitions)
-    if len(offsets) > FREED_PER_PIECE:
-        yield from emptied(offsets)
+    if len(offsets) + len(results) > FREED_PER_PIECE:
+        yield from emptied(offsets, results)
     if not pending:
         return response
     purgatory = services.replica_manager.delete_records_purgatory

@@ -16,7 +16,7 @@ Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-569).
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable
+from collections.abc import Container, Generator, Iterable, MutableMapping
 from typing import Any, NamedTuple
 
 from broker.answer_size import AnswerSize
@@ -27,6 +27,7 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
+from broker.spread_dict import dict_for
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import (
@@ -108,9 +109,10 @@ class _Answers:
     def describe(self, resource: DescribeConfigsResource) -> Generator[None, None, _Described]:
         """Raises KafkaError: why the resource cannot be described, or that no more fits into the answer."""
         subject = self._check(resource)
-        keys: dict[str, None] = {}
-        for piece in pieces(resource.configuration_keys or (), CHECKED_PIECE_RESOURCES):
-            keys |= dict.fromkeys(piece)
+        asked = resource.configuration_keys or ()
+        keys: MutableMapping[str, None] = dict_for(len(asked))
+        for piece in pieces(asked, CHECKED_PIECE_RESOURCES):
+            keys.update(dict.fromkeys(piece))
             if len(piece) == CHECKED_PIECE_RESOURCES:
                 yield
         if len(keys) > CHECKED_PIECE_RESOURCES:  # no second resource comes with as many

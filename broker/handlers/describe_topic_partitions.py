@@ -12,7 +12,7 @@ Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicR
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Generator
+from collections.abc import Container, Generator, MutableMapping
 from typing import Any
 
 from broker.context import RequestContext
@@ -22,6 +22,7 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
+from broker.spread_dict import dict_for
 from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_topic_partitions import (
@@ -95,11 +96,15 @@ def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Gen
     """The topics to describe, from the cursor's on, in lists that are each in order. Raises KafkaError INVALID_REQUEST for a cursor
     that cannot be."""
     cursor = request.cursor
-    named: dict[str, None] = {}
+    named: MutableMapping[str, None] = dict_for(len(request.topics))
+    names: list[str] = []
     for topics in pieces(request.topics, PIECE_NAMES):
-        named |= {topic.name: None for topic in topics}
+        for topic in topics:
+            if topic.name not in named:
+                named[topic.name] = None
+                names.append(topic.name)
         yield
-    asked: Collection[str] = named if request.topics else cache.topics
+    asked: Container[str] = named if request.topics else cache.topics
     if cursor is not None:
         first_name = cursor.topic_name
         if request.topics and first_name not in asked:
@@ -109,7 +114,7 @@ def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Gen
             raise KafkaError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
     # Sorted piece by piece: a hundred thousand names at once take 50 ms.
     ordered = []
-    for piece in pieces(list(asked), PIECE_NAMES):
+    for piece in pieces(names if request.topics else list(cache.topics), PIECE_NAMES):
         ordered.append(sorted(piece if cursor is None else [name for name in piece if name >= first_name]))
         yield
     yield from emptied(named)

@@ -35,7 +35,8 @@ from broker.replication.fetch_data import (
     FetchIsolation,
 )
 from broker.services import Handler, Services
-from broker.turns import Work, is_many
+from broker.spread_dict import SpreadDict
+from broker.turns import Work, emptied, is_many
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -124,7 +125,7 @@ class ListOffsetsHandler:
 
     def _answer_in_turns(self, context: RequestContext, request: ListOffsetsRequest) -> Work:
         """As `_answer_all`, each partition as it is when its turn comes."""
-        counts: dict[tuple[str, int], int] = {}
+        counts = SpreadDict[tuple[str, int], int]()
         position = 0
         for topic in request.topics:
             for asked in topic.partitions:
@@ -133,24 +134,31 @@ class ListOffsetsHandler:
                 position += 1
                 if position % PARTITIONS_AT_ONCE == 0:
                     yield
-        answers: dict[str, ListOffsetsTopicResponse] = {}
+        response = ListOffsetsResponse(topics=[])
+        answers = SpreadDict[str, ListOffsetsTopicResponse]()
         for topic in request.topics:
-            answer = answers.get(topic.name) or ListOffsetsTopicResponse(name=topic.name, partitions=[])
-            if topic.partitions:
-                answers[topic.name] = answer
+            if not topic.partitions:
+                continue
+            answer = answers.get(topic.name)
+            if answer is None:
+                answer = answers[topic.name] = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+                response.topics.append(answer)
             for asked in topic.partitions:
                 position += 1
                 if position % PARTITIONS_PER_PIECE == 0:
                     yield
-                count = counts.pop((topic.name, asked.partition_index), 0)
+                key = (topic.name, asked.partition_index)
+                count = counts[key]
                 if not count:
                     continue  # answered at its first place
+                counts[key] = 0
 
                 def answer_one(topic: str = topic.name, asked: ListOffsetsPartition = asked, is_twice: bool = count > 1) -> Any:
                     return self._answer_one(request, topic, asked, context.api_version, is_twice)
 
                 answer.partitions.append((yield from read_in_turns(answer_one, self._run_blocking)))
-        return ListOffsetsResponse(topics=list(answers.values()))
+        yield from emptied(counts, answers)
+        return response
 
     def _answer_one(
         self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int, is_twice: bool

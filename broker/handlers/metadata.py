@@ -18,7 +18,7 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache (KIP-430, KIP-5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from typing import Any, TypeVar
 
 from broker.context import RequestContext
@@ -28,7 +28,8 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
-from broker.turns import Work
+from broker.spread_dict import dict_for
+from broker.turns import Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -118,29 +119,37 @@ def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest
     )
 
 
-def _asked(request: MetadataRequest, version: int) -> Generator[None, None, tuple[dict[str, None], dict[bytes, None]]]:
+def _asked(request: MetadataRequest, version: int) -> Generator[None, None, tuple[list[str], list[bytes]]]:
     """The names and ids that are asked for, each once. Raises KafkaError INVALID_REQUEST for what the version does not allow."""
-    names: dict[str, None] = {}
-    ids: dict[bytes, None] = {}
-    for piece in pieces(request.topics or [], ASKED_PIECE_TOPICS):
+    topics = request.topics or []
+    seen: MutableMapping[str | bytes, None] = dict_for(len(topics))
+    names: list[str] = []
+    ids: list[bytes] = []
+    for piece in pieces(topics, ASKED_PIECE_TOPICS):
         for topic in piece:
             if version < FIRST_VERSION_WITH_IDS:
                 if topic.name is None:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
                 if topic.topic_id != ZERO_UUID:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}")
-            if topic.topic_id == ZERO_UUID:
-                names[topic.name or ""] = None
+            asked = topic.name or "" if topic.topic_id == ZERO_UUID else topic.topic_id
+            if asked in seen:
+                continue
+            seen[asked] = None
+            if isinstance(asked, str):
+                names.append(asked)
             else:
-                ids[topic.topic_id] = None
+                ids.append(asked)
         if len(piece) == ASKED_PIECE_TOPICS:
             yield
+    if len(seen) > ASKED_PIECE_TOPICS:
+        yield from emptied(seen)
     return names, ids
 
 
 def _answer_asked(
     view: ListenerView,
-    asked: Iterable[Asked],
+    asked: Sequence[Asked],
     find_topic: Callable[[Asked], TopicImage | None],
     version: int,
     topics: list[MetadataResponseTopic],
@@ -148,7 +157,7 @@ def _answer_asked(
 ) -> Work:
     """Append to `topics` an answer for each name or id: the topics that are there first."""
     missing = []
-    for piece in pieces(list(asked)):
+    for piece in pieces(asked):
         found = []
         for key in piece:
             topic = find_topic(key)

@@ -31,7 +31,8 @@ from broker.groups.replies import mapped
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.pieces import at_once_or_in_turns
 from broker.services import Handler, Services
-from broker.turns import Work, is_many
+from broker.spread_dict import SpreadDict
+from broker.turns import Work, emptied, is_many
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
@@ -117,6 +118,7 @@ class OffsetCommitHandler:
                 answer.extend(self._take_unknown(piece))
                 answer.extend(commit_error_response(piece, refusal).topics)
             yield
+        yield from answer.finish()
         return answer.response
 
     def _is_too_large(self, request: OffsetCommitRequest) -> Generator[None, None, bool]:
@@ -153,11 +155,16 @@ class _Answer:
 
     def __init__(self) -> None:
         self.response = OffsetCommitResponse()
-        self._topics: dict[str, OffsetCommitResponseTopic] = {}
+        self._topics = SpreadDict[str, OffsetCommitResponseTopic]()
 
     def extend(self, topics: list[OffsetCommitResponseTopic]) -> None:
         for topic in topics:
             self._topic(topic.name).partitions.extend(topic.partitions)
+
+    def finish(self) -> Generator[None, None, None]:
+        """Nothing is added any more."""
+        if len(self._topics) > PARTITIONS_PER_PIECE:
+            yield from emptied(self._topics)
 
     def _topic(self, name: str) -> OffsetCommitResponseTopic:
         topic = self._topics.get(name)
@@ -208,6 +215,7 @@ def _error_response(request: OffsetCommitRequest, error: KafkaError) -> Generato
     for piece in _pieces(request):
         answer.extend(commit_error_response(piece, error.code).topics)
         yield
+    yield from answer.finish()
     return answer.response
 
 
