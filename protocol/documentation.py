@@ -50,8 +50,7 @@ bug.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Groups of KIP-848, share groups and streams groups. Their records in `__consumer_offsets` are left alone. A Java consumer with
   `group.protocol=consumer` fails with UnsupportedVersionException; librdkafka's waits, without a word, for a broker that has them.
-- Admin APIs that are not in the table, among them DeleteGroups, OffsetDelete, AlterConfigs (use IncrementalAlterConfigs) and
-  DescribeProducers.
+- Admin APIs that are not in the table, among them AlterConfigs (use IncrementalAlterConfigs).
 
 ### Bytes that are refused
 A connection that sends malformed bytes is closed, as by Kafka. Stricter than Kafka:
@@ -106,11 +105,14 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed step by step, each
   topic and resource whole. Others may see some of them before the answer, and a crash in between leaves those that were committed. Kafka
   commits all in one batch. A request for too much is refused before the first step.
+- DeleteGroups and OffsetDelete write 100 tombstones to a batch, each group's own last, so that no group is too large to be deleted. A
+  consumer that joins between two batches of its group's deletion keeps the group without the offsets that are gone (NON_EMPTY_GROUP).
+  Kafka writes one batch, and fails where that exceeds max.message.bytes of `__consumer_offsets`.
 - AlterPartitionReassignments commits up to 200 partitions in one batch, as Kafka does any number; those of a longer request in several.
 - The answers to CreateTopics and CreatePartitions wait until the new partitions are led, up to 20 s. Kafka's come before, and its brokers
   answer NOT_LEADER_OR_FOLLOWER for a moment.
-- An answer to DescribeConfigs, DescribeGroups or OffsetFetch has at most 64 MB. Resources and groups beyond that are
-  POLICY_VIOLATION each. Kafka has no limit.
+- An answer to DescribeConfigs, DescribeGroups, DescribeProducers or OffsetFetch has at most 64 MB. Resources, groups and partitions
+  beyond that are POLICY_VIOLATION each. Kafka has no limit.
 - A group takes no member with more than 1,000 protocols or 4 MB of their names and metadata, nor 16 MB of those of all members:
   GROUP_MAX_SIZE_REACHED. A SyncGroup with more than 8 MB of assignments is UNKNOWN_SERVER_ERROR. Kafka has no such limits, but
   stores no group beyond max.message.bytes of `__consumer_offsets`, 1 MB unless it was changed: that is UNKNOWN_SERVER_ERROR in both.
@@ -158,8 +160,9 @@ def _row(api: Api) -> str:
     versions = f"{api.min_version}" if api.min_version == api.max_version else f"{api.min_version}–{api.max_version}"
     if api.advertised_min_version != api.min_version:
         versions += f" (advertised {api.advertised_min_version}–{api.max_version})"
+    flexible_since = "–" if api.flexible_since > api.max_version else api.flexible_since
     module = f"protocol/messages/{api.stem}.py"
-    return f"| {api.key} | {api.name} | {versions} | {api.flexible_since} | [{api.stem}.py](../{module}) |\n"
+    return f"| {api.key} | {api.name} | {versions} | {flexible_since} | [{api.stem}.py](../{module}) |\n"
 
 
 if __name__ == "__main__":

@@ -161,6 +161,17 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
+    def check_deletable(self) -> None:
+        """Raise NON_EMPTY_GROUP while the group has members."""
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_offsets_deletable(self) -> None:
+        """Raise NON_EMPTY_GROUP while members of whose topics nothing is known may need the offsets. Those of consumers are asked of
+        `is_subscribed_to`."""
+        if not self.is_empty and not self.uses_consumer_protocol:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
     # Changes.
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from broker.coordination.coordinator_log import CoordinatorLog
     from broker.coordination.shard import Shard
     from broker.groups.classic_group import ClassicGroup
+    from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
     from broker.groups.group_config import GroupConfig
     from broker.groups.offset_reads import OffsetReads
@@ -184,6 +185,12 @@ class GroupCoordinator:
         from broker.groups.offset_reads import OffsetReads
 
         return OffsetReads(self.runtime.get_shard, size, require_stable=require_stable)
+
+    def deletions(self) -> Deletions:
+        """For one request."""
+        from broker.groups.deletions import Deletions
+
+        return Deletions(self.runtime.get_shard, self._limited_log)
 
     # Inspection: what is committed.
 

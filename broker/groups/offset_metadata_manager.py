@@ -9,7 +9,7 @@ Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 from broker.answer_size import AnswerSize
@@ -226,6 +226,26 @@ class OffsetMetadataManager:
             for topic in offsets.keys() & topics
             for partition in offsets[topic]
         ]
+
+    def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
+        """Of all offsets of the group, those of open transactions too. To be read before anything else runs."""
+        for topic, partitions in self._offsets.get(group_id, {}).items():
+            for partition in partitions:
+                yield offset_tombstone(group_id, topic, partition)
+        for pending in self._pending.values():
+            for topic, partitions in pending.get(group_id, {}).items():
+                for partition in partitions:
+                    if not self._has_offset(group_id, topic, partition):
+                        yield offset_tombstone(group_id, topic, partition)
+
+    def tombstone_if_there(self, group_id: str, topic: str, partition: int) -> list[CoordinatorRecord]:
+        """Of this offset; empty if there is none, not even in an open transaction."""
+        if self._has_offset(group_id, topic, partition) or self._has_pending(group_id, topic, partition):
+            return [offset_tombstone(group_id, topic, partition)]
+        return []
+
+    def _has_offset(self, group_id: str, topic: str, partition: int) -> bool:
+        return partition in self._offsets.get(group_id, {}).get(topic, {})
 
     # Durable state.
 

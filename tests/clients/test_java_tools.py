@@ -174,6 +174,45 @@ def test_consumer_groups_command_resets_offsets(server: ServerProcess, topic_nam
     assert consume_by_console(java_host, server, topic_name, 3, "--group", topic_name) == ["7", "8", "9"]
 
 
+def test_consumer_groups_command_deletes_offsets_and_groups(server: ServerProcess, topic_name: str, java_host: JavaHost) -> None:
+    create_topic(server, topic_name)
+    ConfluentKafka().produce(server, topic_name, [Message(0, None, b"v")])
+    consume_by_console(java_host, server, topic_name, 1, "--group", topic_name)
+    target = ["--bootstrap-server", server.bootstrap, "--group", topic_name]
+
+    def run(*arguments: str, status: int | None = 0) -> str:
+        return java_host.tool("consumer.group.ConsumerGroupCommand", *target, *arguments, expected_status=status).stdout
+
+    deleted_offsets = run("--delete-offsets", "--topic", topic_name)
+    deleted = run("--delete")
+    again = run("--delete", status=None)
+
+    assert "Successful" in deleted_offsets
+    assert f"Deletion of requested consumer groups ('{topic_name}') was successful." in deleted
+    assert "GroupIdNotFoundException" in again
+
+
+def test_transactions_command_describes_producers(server: ServerProcess, topic_name: str, java_host: JavaHost) -> None:
+    create_topic(server, topic_name)
+    config = {"bootstrap.servers": server.bootstrap, "enable.idempotence": "true"}
+    java_host.produce(config, topic_name, [Message(0, None, b"v")] * 3)
+    words = ["--bootstrap-server", server.bootstrap, "describe-producers", "--topic", topic_name, "--partition", "0"]
+
+    header, row = (line.split() for line in java_host.tool("TransactionsCommand", *words).lines)
+
+    described = dict(zip(header, row, strict=True))
+    assert described["ProducerEpoch"] == "0"
+    assert described["LastSequence"] == "2"
+    assert described["CurrentTransactionStartOffset"] == "None"
+
+
+@pytest.mark.parametrize("command", ["--list", "--add --allow-principal User:a --operation Read --topic t", "--remove --force --topic t"])
+def test_acls_command_is_told_that_there_is_no_authorizer(server: ServerProcess, java_host: JavaHost, command: str) -> None:
+    printed = java_host.tool("AclCommand", "--bootstrap-server", server.bootstrap, *command.split(), expected_status=None)
+
+    assert "SecurityDisabledException: No Authorizer is configured" in printed.stdout + printed.stderr
+
+
 def test_broker_api_versions_command_reads_every_range(server: ServerProcess, java_host: JavaHost) -> None:
     printed = java_host.tool("BrokerApiVersionsCommand", "--bootstrap-server", server.bootstrap).stdout
 

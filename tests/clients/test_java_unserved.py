@@ -10,17 +10,12 @@ from tests.clients.topics import create_topic
 from tests.support.java_host import JavaHost
 from tests.support.process import ServerProcess
 
-GROUPS = "consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 PATIENCE_S = 10.0  # far below the tools' own timeouts of 30 s and a minute
 
 TOOLS = [
     ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),
-    ("TransactionsCommand", "describe-producers --topic TOPIC --partition 0", "DESCRIBE_PRODUCERS"),
-    ("AclCommand", "--list", "DESCRIBE_ACLS"),
     ("ClientMetricsCommand", "--list", "LIST_CONFIG_RESOURCES"),
-    (GROUPS, "--delete --group nobody", "DELETE_GROUPS"),
-    (GROUPS, "--delete-offsets --group nobody --topic TOPIC", "OFFSET_DELETE"),
     (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
     # The share consumer logs the error at once but throws it only when its poll is over.
     ("consumer.ConsoleShareConsumer", "--topic TOPIC --timeout-ms 1000", "SHARE_GROUP_HEARTBEAT"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -11,6 +12,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.peers.odd_request import Row, committing
@@ -140,6 +142,40 @@ GROUPS: list[Row] = [
     ("join with a bad instance id", joining(group_id="bad instance id", group_instance_id="a/b"), 5),
     ("join with rebalance timeout -1", joining(rebalance_timeout_ms=-1, group_id="negative"), 3),
 ]
+
+
+def deleting(group: str, *topics: tuple[str, list[int]]) -> OffsetDeleteRequest:
+    return OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes])
+            for name, indexes in topics
+        ],
+    )
+
+
+DELETIONS: list[Row] = [
+    ("a group that offsets are deleted of", committing("deleted", "three", (0, 1), (1, 1), (2, 1)), 8),
+    ("offsets of nothing", deleting("deleted"), 0),
+    ("offsets of a topic without partitions", deleting("deleted", ("three", [])), 0),
+    ("offsets of an unknown topic without partitions", deleting("deleted", ("missing", [])), 0),
+    ("an offset", deleting("deleted", ("three", [0])), 0),
+    ("an offset again", deleting("deleted", ("three", [0])), 0),
+    ("an offset twice", deleting("deleted", ("three", [1, 1])), 0),
+    ("offsets of a topic twice", deleting("deleted", ("three", [1]), ("three", [1])), 0),
+    ("offsets of a topic twice, one unknown", deleting("deleted", ("three", [1, 9]), ("three", [1, -1])), 0),
+    ("offsets known and unknown", deleting("deleted", ("three", [1, 9]), ("missing", [0]), ("a/b", [0]), ("", [])), 0),
+    ("offsets of no group", deleting("none", ("three", [0]), ("missing", [0])), 0),
+    ("offsets of group ''", deleting("", ("three", [0])), 0),
+    ("what is left", OffsetFetchRequest(group_id="deleted", topics=None), 7),
+    ("no groups", DeleteGroupsRequest(groups_names=[]), 2),
+    ("groups v0", DeleteGroupsRequest(groups_names=["none", "", "none"]), 0),
+    ("groups v1", DeleteGroupsRequest(groups_names=["none"]), 1),
+    ("groups twice", DeleteGroupsRequest(groups_names=["deleted", "none", "deleted"]), 2),
+    ("a group again", DeleteGroupsRequest(groups_names=["deleted"]), 2),
+    ("what is left of the group", DescribeGroupsRequest(groups=["deleted"]), 6),
+]
+
 for key_type in (0, 2, 3, -1):
     GROUPS.append(
         (f"find coordinators of type {key_type}", FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a", "a", "", "ä"]), 4)

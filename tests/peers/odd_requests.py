@@ -11,8 +11,9 @@ from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.peers.odd_admin_requests import CLUSTER, CONFIGS, LOG_DIRS, TOPICS
 from tests.peers.odd_data_requests import EPOCHS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, PRODUCER_IDS
-from tests.peers.odd_group_requests import GROUPS
+from tests.peers.odd_group_requests import DELETIONS, GROUPS
 from tests.peers.odd_request import OddRequest, Row, batch, committing, produce, topic
+from tests.peers.odd_security_requests import ACLS, PRODUCERS
 
 PREPARATION: list[tuple[Any, int]] = [
     (
@@ -43,7 +44,10 @@ _TABLES: dict[str, list[Row]] = {
     "Fetch": FETCH,
     "Metadata": METADATA,
     "groups": GROUPS,
+    "delete": DELETIONS,
     "InitProducerId": PRODUCER_IDS,
+    "ACLs": ACLS,
+    "DescribeProducers": PRODUCERS,
     "OffsetForLeaderEpoch": EPOCHS,
     "configs": CONFIGS,
     "cluster": CLUSTER,

@@ -1,0 +1,10 @@
+"""DescribeAcls (key 29) on controller listeners. Serves v1–v3.
+
+Behaviour: as on client listeners.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.describe_acls import build
+
+__all__ = ["build"]
