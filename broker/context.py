@@ -29,7 +29,9 @@ class ListenerFacts(NamedTuple):
 
 
 class ConnectionFacts:
-    """What the requests of one connection have in common. Its connection and dispatch write them, handlers read them.
+    """What the requests of one connection have in common. Its connection and dispatch write them, handlers read them, and set
+    `sends_at_once`: an answer that a request of this connection waited for leaves from inside whatever completed it, because others
+    wait for what the peer does next.
 
     `client_id_bytes` is the client id as the last request had it, `client_id_text` the same decoded and checked. `on_closed` is
     called once when the connection ends, for code that keeps something of the client's beyond a request. `is_forwarded`: the client is
@@ -47,6 +49,7 @@ class ConnectionFacts:
         "listener",
         "on_closed",
         "principal",
+        "sends_at_once",
     )
 
     def __init__(self, connection_id: int, listener: ListenerFacts, client_host: str) -> None:
@@ -60,6 +63,7 @@ class ConnectionFacts:
         self.client_software_version = "unknown"
         self.is_closed = False
         self.is_forwarded = False
+        self.sends_at_once = False
         self.on_closed: Callable[[], object] | None = None
 
     def close(self) -> None:

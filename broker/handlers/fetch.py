@@ -121,7 +121,8 @@ class FetchHandler:
         )
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
-        session.is_from_follower = replica_id >= 0
+        if replica_id >= 0:
+            session.is_from_follower = context.connection.sends_at_once = True  # producers wait for what the follower asks next
         if len(session.targets) > PARTITIONS_AT_ONCE:
             return self._fetch_in_turns(session, self._params(request, replica_id, version, listener_name), version, listener_name)
         readable, unknown = self._split_targets(session.targets)

@@ -151,6 +151,7 @@ class ProduceHandler:
             return self._respond(results, context)
         for _ in _without_records(request):
             pass
+        context.connection.sends_at_once = True  # the producer has waited for the followers, the followers wait for its next records
         deferred = Deferred()
 
         def answer(results: list[PartitionAppendResult]) -> None:

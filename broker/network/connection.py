@@ -257,6 +257,9 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
             self._flushing = flushing  # the end of the read is still to come
         elif self._flushing is _NOT_DUE:
+            if self.facts.sends_at_once and not self._pipeline.unanswered_count:  # else the answers to come may leave with this one
+                self._flush()
+                return
             self._flushing = _SCHEDULED
             self._loop.call_soon(self._flush)
 

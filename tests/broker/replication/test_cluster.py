@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.context import ConnectionFacts, ListenerFacts
+from broker.deferred import Deferred
+from broker.network.client import api_of
 from broker.replication.partition import Partition
+from protocol import codec
 from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.replication.cluster import ROUND_MS, Cluster, stored
 from tests.broker.replication.world import batch
 
@@ -49,6 +56,25 @@ def test_records_appended_when_others_are_acknowledged_are_replicated_at_once(cl
     cluster.run()  # no time passes: no long poll ends
 
     assert second[0][0].error_code is ErrorCode.NONE
+
+
+def test_who_is_answered_from_inside_what_ends_the_wait(cluster: Cluster) -> None:
+    """A follower, whose next fetch acknowledges, and a producer that waited for the followers; not a consumer, for whom the producer whose
+    records it waits for would wait."""
+    cluster.run()
+    fetched = [FetchTopic(topic="a", partitions=[FetchPartition(partition=0, current_leader_epoch=0, partition_max_bytes=1_000)])]
+    produced = [TopicProduceData(name="a", partition_data=[PartitionProduceData(index=0, records=batch("x"))])]
+    apis = cluster.leader().apis
+
+    def sends_at_once(request: Any, version: int) -> bool:
+        facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1")
+        header = struct.pack(">hhih", api_of(request).key, version, 1, -1)
+        assert isinstance(apis.handle(memoryview(bytearray(header + codec.encode(request, version))), facts), Deferred)
+        return facts.sends_at_once
+
+    assert sends_at_once(FetchRequest(replica_id=2, max_wait_ms=500, min_bytes=1, max_bytes=1_000, topics=fetched), 11)
+    assert not sends_at_once(FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=1_000, topics=fetched), 11)
+    assert sends_at_once(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=produced), 7)
 
 
 def test_a_follower_that_died_leaves_the_isr_and_comes_back(cluster: Cluster) -> None:
