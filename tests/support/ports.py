@@ -1,15 +1,21 @@
 """Ports for servers of the tests. Each is given once: a server keeps it over its restarts, and nobody else is told of it meanwhile.
 
 They lie below Linux's ephemeral ports: the port of a server that was killed is not taken by a client's outgoing connection, nor by that
-client connecting to itself, before the server is back. Under pytest-xdist each worker gives ports of its own.
+client connecting to itself, before the server is back. Runs of the tests on the same machine, such as the lanes of `make test`, give
+no port of another's: a run locks the byte of each port that it gives in a file that all share, until it ends.
 """
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import itertools
 import os
 import random
 import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 HOST = "127.0.0.1"
 FIRST, END = 10_000, 32_000
@@ -22,8 +28,7 @@ def free_port(host: str = HOST) -> int:
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
     """Ports that nobody listened on a moment ago, each another."""
-    candidates = itertools.islice(_candidates, len(_own))
-    found = list(itertools.islice((port for port in candidates if _is_free(host, port)), count))
+    found = list(itertools.islice((port for port in _candidates() if _is_free(host, port)), count))
     if len(found) < count:
         raise OSError(f"fewer than {count} free ports")
     return found
@@ -39,12 +44,22 @@ def _is_free(host: str, port: int) -> bool:
         return True
 
 
-def _own_ports() -> list[int]:
-    """The worker's ports in an order of this process's own."""
-    worker, workers = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    ports = range(FIRST + worker % workers, END, workers)
-    return random.SystemRandom().sample(ports, len(ports))
+@functools.cache
+def _candidates() -> Iterator[int]:
+    """Ports that are this run's from now on, in an order of its own."""
+    locks = _locks_file()
+    return (port for port in random.SystemRandom().sample(range(FIRST, END), END - FIRST) if _locked(locks, port))
 
 
-_own = _own_ports()
-_candidates = itertools.cycle(_own)
+def _locked(locks: int, port: int) -> bool:
+    try:
+        fcntl.lockf(locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:  # another run's
+        return False
+    return True
+
+
+def _locks_file() -> int:
+    """Open until the process ends, which is what lets its ports go."""
+    path = Path(tempfile.gettempdir()) / f"barnabas-tests-{os.getuid()}.ports"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

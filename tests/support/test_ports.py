@@ -1,8 +1,7 @@
-"""Ports for servers: each given once, and none to two workers."""
+"""Ports for servers: each given once, and none to two runs on a machine."""
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -10,13 +9,18 @@ import sys
 from tests.support.ports import END, FIRST, HOST, free_port, free_ports
 from tests.support.process import checkout
 
+GIVE = "import sys\nfrom tests.support.ports import free_ports\nprint(*free_ports({count}), flush=True)\nsys.stdin.read()\n"
 
-def ports_of(worker: int, *, workers: int, count: int) -> set[int]:
-    """What a worker of so many gives."""
-    environment = {**os.environ, "PYTEST_XDIST_WORKER": f"gw{worker}", "PYTEST_XDIST_WORKER_COUNT": str(workers)}
-    program = f"from tests.support.ports import free_ports\ntry: print(*free_ports({count}))\nexcept OSError as e: print(e)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=checkout(), env=environment, capture_output=True, text=True, check=True)
-    return set(map(int, done.stdout.split())) if "fewer" not in done.stdout else set()
+
+def another_run(count: int, *, first: int = FIRST, end: int = END) -> subprocess.Popen[str]:
+    """One that gives so many ports of this range, and goes on until its standard input ends."""
+    program = f"from tests.support import ports\nports.FIRST, ports.END = {first}, {end}\n{GIVE.format(count=count)}"
+    return subprocess.Popen([sys.executable, "-c", program], cwd=checkout(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def given_by(run: subprocess.Popen[str]) -> set[int]:
+    assert run.stdout is not None
+    return set(map(int, run.stdout.readline().split()))
 
 
 def test_no_port_is_given_twice() -> None:
@@ -26,21 +30,30 @@ def test_no_port_is_given_twice() -> None:
     assert all(FIRST <= port < END for port in given)
 
 
-def test_a_port_that_someone_has_is_not_given() -> None:
-    """Of so many workers each has one port."""
-    port = free_port()
-    worker, workers = port - FIRST, END - FIRST
+def test_a_port_that_someone_listens_on_is_not_given() -> None:
+    with another_run(1) as run:  # which may give it, since nobody else does
+        (port,) = given_by(run)
+        run.communicate()
 
     with socket.socket() as taken:
         taken.bind((HOST, port))
-        assert ports_of(worker, workers=workers, count=1) == set()
-    assert ports_of(worker, workers=workers, count=1) == {port}
-    assert ports_of(worker, workers=workers, count=2) == set()
+        with another_run(1, first=port, end=port + 1) as run:
+            assert given_by(run) == set()
+    with another_run(1, first=port, end=port + 1) as run:
+        assert given_by(run) == {port}
+        run.communicate()
 
 
-def test_workers_have_ports_of_their_own() -> None:
-    remainders = {worker: {port % 3 for port in ports_of(worker, workers=3, count=100)} for worker in (0, 1, 2, 5)}
+def test_a_port_is_one_runs_until_that_ends() -> None:
+    port = free_port()
+    with another_run(1, first=port, end=port + 1) as run:
+        assert given_by(run) == set()
 
-    assert len(set().union(*remainders.values())) == 3
-    assert all(len(each) == 1 for each in remainders.values())
-    assert remainders[5] == remainders[2]  # it took over from a worker that had crashed
+    with another_run(3) as run:
+        first = min(given_by(run))
+        with another_run(1, first=first, end=first + 1) as second:
+            assert given_by(second) == set()
+        run.communicate()
+    with another_run(1, first=first, end=first + 1) as second:
+        assert given_by(second) == {first}
+        second.communicate()
