@@ -15,7 +15,7 @@ AFTER ?= HEAD
 SECONDS ?= 900
 MINUTES ?= 10
 CHAOS_ARGS ?=
-WORKERS ?= 1
+WORKERS ?= 2
 PYTEST_ARGS ?=
 
 SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
@@ -30,10 +30,11 @@ run: $(VENV)/.installed
 
 install: $(VENV)/.installed
 
-# WORKERS=2 uses two cores, since most tests wait for others most of the time (tests/support/two_at_once.py).
+# Two lanes at a time, since most tests wait most of the time (tests/support/two_at_once.py). WORKERS=1 runs them one after another.
+# PYTEST_ARGS="tests/wire -x" runs one pytest with these words instead.
 test: $(VENV)/.installed $(VENV)/.test-dependencies
 	@command -v java >/dev/null 2>&1 || echo "Java is missing: the Spark and Java-client tests will be skipped. To install it: sudo apt-get install -y openjdk-17-jdk-headless maven" >&2
-	$(BIN)/python -m pytest $(if $(filter-out 1,$(WORKERS)),-n $(WORKERS)) $(PYTEST_ARGS)
+	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.two_at_once --workers $(WORKERS))
 
 lint: $(VENV)/.test-dependencies
 	$(BIN)/ruff check .

@@ -13,8 +13,6 @@ from tests.support.installed import environment, wheel  # noqa: F401
 from tests.support.leaked_files import closing_segment_files
 from tests.support.loop_errors import _no_unhandled_error_of_a_loop as _no_unhandled_error_of_a_loop
 from tests.support.requirements import pytest_runtest_setup as pytest_runtest_setup
-from tests.support.two_at_once import pytest_collection_modifyitems as pytest_collection_modifyitems
-from tests.support.two_at_once import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 

@@ -1,31 +1,84 @@
-"""Which tests share a worker, and in which order they begin."""
+"""Which tests are run in one lane, in which order lanes begin, and what is said of lanes that pass, fail, crash and hang."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
+
+from tests.support.installed import commands_with, wait_until
 from tests.support.process import checkout
-from tests.support.two_at_once import LONGEST, SPARK, lane_of, rank_of
+from tests.support.two_at_once import LONGEST, SPARK, Lane, Result, lanes_of, run_lanes, summary
+
+LANE_MAX_S = 300.0
+
+
+def run(root: Path, *, lane_max_s: float = LANE_MAX_S, **files: str) -> Result:
+    """Run these files, a lane each."""
+    (root / "pytest.ini").write_text("[pytest]\n")
+    for name, text in files.items():
+        (root / f"test_{name}.py").write_text(text)
+    return run_lanes(root, [Lane(name, (f"test_{name}.py",)) for name in files], 2, lane_max_s=lane_max_s)
+
+
+def names(*files: str) -> list[str]:
+    return [lane.name for lane in lanes_of(files)]
 
 
 def test_all_that_needs_spark_is_one_lane() -> None:
     files = {str(path.relative_to(checkout())): path.read_text() for path in (checkout() / "tests").rglob("test_*.py")}
     needing = {name for name, text in files.items() if re.search(r"^(import|from) pyspark|^@?pytest.*mark\.spark", text, re.MULTILINE)}
 
-    assert {lane_of(f"{name}::test_a[x/y]") for name in needing} == {SPARK}
+    assert names(*needing) == [SPARK]
     assert "tests/clients/test_spark_sink.py" in needing
 
 
-def test_every_other_file_is_a_lane() -> None:
-    assert lane_of("tests/clients/test_groups.py::test_c") == "tests/clients/test_groups.py"
+def test_a_folder_is_a_lane_and_a_file_that_takes_long_another() -> None:
+    files = ("tests/wire/test_b.py", "tests/wire/test_a.py", "tests/mixed/test_live_move.py", "tests/mixed/test_takeover.py")
 
-
-def test_what_takes_longest_begins_first() -> None:
-    names = ("tests/wire/test_a.py::t", "tests/clients/test_b.py::t", "tests/mixed/test_live_move.py::t", "tests/mixed/test_takeover.py::t")
-
-    assert sorted(names, key=rank_of) == list(reversed(names))
-    assert rank_of("tests/clients/test_spark_sink.py::t") == rank_of("tests/pipeline/test_archive.py::t") == 0
+    assert lanes_of(files) == [
+        Lane("tests/mixed/test_takeover.py", ("tests/mixed/test_takeover.py",)),
+        Lane("tests/mixed", ("tests/mixed/test_live_move.py",)),
+        Lane("tests/wire", ("tests/wire/test_a.py", "tests/wire/test_b.py")),
+    ]
 
 
 def test_what_is_said_to_take_long_is_there() -> None:
-    assert not [name for name in LONGEST if not (checkout() / name).exists()]
+    assert not [name for name in LONGEST if name != SPARK and not (checkout() / name).exists()]
+
+
+def test_outcomes_of_all_lanes_are_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skipping = "import pytest\ndef test_a(): pytest.skip('no Java here')\ndef test_b(): pass\n"
+    broken = "import pytest\n@pytest.fixture\ndef x(): raise OSError\ndef test_e(x): pass\n"
+
+    total = run(tmp_path, good=skipping, bad="def test_c(): pass\ndef test_d(): assert 7 == 8\n", broken=broken)
+
+    assert dict(total.counts) == {"passed": 2, "failed": 2, "skipped": 1}
+    assert sorted(total.failures) == ["test_bad.py::test_d", "test_broken.py::test_e"]
+    assert "assert 7 == 8" in capsys.readouterr().out
+    lines = summary(total).splitlines()
+    assert lines[lines.index("no Java here:") + 1] == "    test_good.py::test_a"
+    assert lines[-1] == "2 passed, 2 failed, 1 skipped"
+
+
+@pytest.mark.parametrize("death", ["os._exit(0)", "os._exit(3)", "os.kill(os.getpid(), 9)"])
+def test_a_lane_that_dies_fails_and_takes_nothing_with_it(tmp_path: Path, death: str) -> None:
+    """Whatever its exit status: without a report nobody knows what its tests came to."""
+    total = run(tmp_path, dead=f"import os\ndef test_a(): {death}\n", good="def test_b(): pass\n")
+
+    assert dict(total.counts) == {"passed": 1, "failed": 1}
+    assert total.failures[0].startswith("dead: pytest ended with status ")
+
+
+def test_a_lane_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    hanging = f"import subprocess\ndef test_a(): subprocess.run(['sh', '-c', 'sleep 1000; : {tmp_path}'])\n"
+
+    total = run(tmp_path, hanging=hanging, lane_max_s=3.0)
+
+    assert total.failures == ["hanging: pytest did not end within 3.0 s"]
+    wait_until(lambda: commands_with(f": {tmp_path}") == [], 30.0, lambda: commands_with(f": {tmp_path}"))
+
+
+def test_files_without_a_test_are_a_failure(tmp_path: Path) -> None:
+    assert run(tmp_path, empty="").failures == ["empty: pytest ended with status 5"]

@@ -1,22 +1,37 @@
-"""How `make test WORKERS=2` uses two cores: pytest-xdist's workers, each running whole files, those that take longest first.
+"""How `make test` uses two cores: `python -m tests.support.two_at_once` runs the tests in lanes, one pytest for each, two lanes at a time.
 
-Most of the suite's time is spent waiting for clusters, for Java and for timeouts, which one worker does while the other computes. What
-needs Spark is one worker's: its JVM takes a gigabyte, and its connector is fetched into one cache. Without `-n` nothing here has an
-effect.
+Most of the suite's time is spent waiting for clusters, for Java and for timeouts, which one lane does while the other computes. A lane
+is a folder's files, or one file that takes long by itself: those begin first, since one that began last would leave a core without work.
+What needs Spark is one lane, since its JVM takes a gigabyte, and its connector is fetched into one cache.
+
+A lane shares nothing with another but the machine. One that crashes or hangs is ended with all processes that it started and counts as a
+failure; the others go on. What a lane printed is shown only if it failed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
 
-import pytest
+from tests.support.process import checkout
 
-if TYPE_CHECKING:
-    from xdist.scheduler import LoadScopeScheduling
-
-SPARK = "tests/pipeline"
-USERS_OF_SPARK = (f"{SPARK}/", "tests/clients/test_spark_", "tests/barnabas/test_documentation.py", "tests/test_readme.py")
-# In this order: a long file that begins last would leave the other worker without work. What is not here comes after.
+SPARK = "spark"
+USERS_OF_SPARK = ("tests/pipeline/", "tests/clients/test_spark_", "tests/barnabas/test_documentation.py", "tests/test_readme.py")
+# Lanes in the order in which they begin; other folders come after them. A file that is named here is a lane of its own.
 LONGEST = (
     SPARK,
     "tests/mixed/test_takeover.py",
@@ -25,35 +40,182 @@ LONGEST = (
     "tests/peers",
     "tests/clients",
     "tests/simulation",
+    "tests/broker",
     "tests/attack",
+    "tests/barnabas",
 )
+LANE_MAX_S = 1_800
+"""Longer than every lane takes on a slow machine; pytest-timeout ends a single test before."""
+SLOWEST_COUNT = 20
+TAIL_LINES = 100
+OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}  # JUnit's words and ours
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1")  # which names each test's file
 
 
-def lane_of(node_id: str) -> str:
-    """What one worker runs in one piece: the test's file, or everything that needs Spark."""
-    path = node_id.partition("::")[0]
-    return SPARK if path.startswith(USERS_OF_SPARK) else path
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Files that one pytest runs."""
+
+    name: str
+    files: tuple[str, ...]
 
 
-def rank_of(node_id: str) -> int:
-    lane = lane_of(node_id)
-    return next((rank for rank, prefix in enumerate(LONGEST) if lane == prefix or lane.startswith(f"{prefix}/")), len(LONGEST))
+@dataclass(slots=True)
+class Result:
+    """What became of a lane, or of all. Tests by outcome, skipped ones by reason; seconds by file."""
+
+    failures: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    seconds: Counter[str] = field(default_factory=Counter)
+    output: str = ""
+
+    def add(self, other: Result) -> None:
+        self.failures += other.failures
+        self.counts += other.counts
+        self.seconds += other.seconds
+        for reason, tests in other.skipped.items():
+            self.skipped[reason] |= tests
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Lanes(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return lane_of(nodeid)
-
-    config.option.loadscopereorder = False  # by the number of tests, of which a long file may have one
-    return Lanes(config, log)
+def lanes_of(files: Iterable[str]) -> list[Lane]:
+    """The lanes of these files, in the order in which they begin."""
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        by_name[_lane_name(file)].append(file)
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    return [Lane(name, tuple(sorted(by_name[name]))) for name in sorted(by_name, key=lambda name: (ranks.get(name, len(ranks)), name))]
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker: lanes are given out in the order in which their tests were collected."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: rank_of(item.nodeid))
+def _lane_name(file: str) -> str:
+    if file.startswith(USERS_OF_SPARK):
+        return SPARK
+    return file if file in LONGEST else file.rpartition("/")[0]
+
+
+class Run:
+    """Owns the pytest processes and a directory for what they write; `close` ends and removes what is left."""
+
+    def __init__(self, root: Path, *, lane_max_s: float = LANE_MAX_S) -> None:
+        self._root = root
+        self._lane_max_s = lane_max_s
+        self._scratch = Path(tempfile.mkdtemp(prefix="suite-"))
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def run(self, lane: Lane) -> Result:
+        """Run one lane to its end. For a thread of its own."""
+        directory = self._scratch / lane.name.replace("/", "-")
+        directory.mkdir()
+        report, log = directory / "report.xml", directory / "output"
+        options = [f"--basetemp={directory / 'files'}", f"--junitxml={report}"]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, *PYTEST, *options, *lane.files],
+                cwd=self._root, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        self._running.add(process)
+        try:
+            ended = f"ended with status {process.wait(self._lane_max_s)}"
+        except subprocess.TimeoutExpired:
+            ended = f"did not end within {self._lane_max_s} s"
+        _end(process)
+        self._running.discard(process)
+        result = _read_report(report)
+        result.output = log.read_text(errors="replace")
+        if not result.failures and (process.returncode or not result.counts):
+            result.failures.append(f"{lane.name}: pytest {ended}")
+            result.counts["failed"] += 1
+        shutil.rmtree(directory, ignore_errors=True)
+        return result
+
+    def close(self) -> None:
+        for process in tuple(self._running):
+            _end(process)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends it, and the servers that it left if it crashed."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _read_report(path: Path) -> Result:
+    """What the report says; an empty result for a pytest that did not live to write it."""
+    result = Result()
+    if not path.exists():
+        return result
+    for case in ElementTree.parse(path).iter("testcase"):
+        file = case.get("file", "")
+        test = f"{file}::{case.get('name')}"
+        problem = next((child for child in case if child.tag in OUTCOMES), None)
+        outcome = "passed" if problem is None else OUTCOMES[problem.tag]
+        result.counts[outcome] += 1
+        result.seconds[file] += float(case.get("time", "0"))
+        if outcome == "failed":
+            result.failures.append(test)
+        elif problem is not None:
+            result.skipped[problem.get("message", "")].add(test)
+    return result
+
+
+def run_lanes(root: Path, lanes: Sequence[Lane], workers: int, *, lane_max_s: float = LANE_MAX_S) -> Result:
+    """Run them all, `workers` at a time, and say how each went."""
+    total, run = Result(), Run(root, lane_max_s=lane_max_s)
+    threads = ThreadPoolExecutor(workers)
+    try:
+        began_s = time.monotonic()
+        running = {threads.submit(run.run, lane): lane for lane in lanes}
+        for future in as_completed(running):
+            result = future.result()
+            total.add(result)
+            _say(f"[{time.monotonic() - began_s:5.0f} s] {running[future].name}: {_counted(result)} in {result.seconds.total():.0f} s")
+            if result.failures:
+                _say(_interesting(result.output))
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        run.close()
+    return total
+
+
+def _interesting(output: str) -> str:
+    """What pytest printed from its first failure on, or its last lines if it did not come to tell."""
+    found = re.search(r"^=+ (FAILURES|ERRORS) =+$", output, re.MULTILINE)
+    return output[found.start() :] if found else "\n".join(output.splitlines()[-TAIL_LINES:])
+
+
+def summary(total: Result) -> str:
+    lines = [f"the {SLOWEST_COUNT} slowest files:"]
+    lines += [f"    {seconds:6.1f} s  {file}" for file, seconds in total.seconds.most_common(SLOWEST_COUNT)]
+    lines += ["skipped and why:"] if total.skipped else ["nothing was skipped"]
+    for reason, tests in sorted(total.skipped.items()):
+        lines += [f"{reason}:", *(f"    {test}" for test in sorted(tests))]
+    lines += ["failed:", *(f"    {test}" for test in total.failures)] if total.failures else []
+    return "\n".join([*lines, _counted(total)])
+
+
+def _counted(result: Result) -> str:
+    return ", ".join(f"{result.counts[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=2, help="how many lanes run at a time")
+    parser.add_argument("lanes", nargs="*", help="names of lanes; all if none are given")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # not without ending the lanes
+    files = (str(path.relative_to(checkout())) for path in (checkout() / "tests").rglob("test_*.py"))
+    lanes = [lane for lane in lanes_of(files) if not arguments.lanes or lane.name in arguments.lanes]
+    total = run_lanes(checkout(), lanes, arguments.workers)
+    _say(summary(total))
+    return 1 if total.failures or not total.counts["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
