@@ -13,7 +13,7 @@ from tests.attack.attacker import Attacker, Step
 from tests.attack.attacks import ATTACKS, Attack
 from tests.attack.canary import with_left_out
 from tests.attack.loop_meter import Hold, between, read_holds
-from tests.attack.report import RETURNED_MB, Latency, Row, StepHold, latency_of
+from tests.attack.report import DESCRIPTORS_SPARE, RETURNED_MB, Latency, Row, StepHold, latency_of
 from tests.attack.target import AttackedBroker, Vitals
 
 QUIET_S = 0.5  # beside the canary alone, before an attack: what memory and descriptors are compared with
@@ -102,7 +102,7 @@ class Campaign:
             attacker.failures.append(f"the attack ended early: {error!r:.200}")
         end_ns = time.monotonic_ns()
         self._clear(broker, attacker)
-        settled_s = self._settle(broker, before.rss_mb + attack.kept_mb + RETURNED_MB)
+        settled_s = self._settle(broker, before.rss_mb + attack.kept_mb + RETURNED_MB, before.descriptors + DESCRIPTORS_SPARE)
         self._keep_suspects(broker, attacker)
         row = self._row(broker, attack, attacker, before, start_ns, end_ns, settled_s)
         if plan.with_census and broker.is_running:
@@ -115,11 +115,12 @@ class Campaign:
         except (OSError, EOFError) as error:
             attacker.failures.append(f"its topics could not be deleted: {error!r:.200}")
 
-    def _settle(self, broker: AttackedBroker, enough_mb: float) -> float:
-        """Wait until memory is back, at most the plan's time; returns how long it took."""
+    def _settle(self, broker: AttackedBroker, enough_mb: float, enough_descriptors: int) -> float:
+        """Wait until memory is back and closed connections are gone, at most the plan's time; returns how long it took."""
         started = time.monotonic()
         while broker.is_running and time.monotonic() - started < self._plan.settle_s:
-            if broker.vitals().rss_mb <= enough_mb:
+            now = broker.vitals()
+            if now.rss_mb <= enough_mb and now.descriptors <= enough_descriptors:
                 break
             time.sleep(SETTLE_INTERVAL_S)
         return time.monotonic() - started

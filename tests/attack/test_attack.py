@@ -16,7 +16,7 @@ from tests.attack.report import Row
 pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="reads the broker's state from /proc, as Linux has it")
 
 QUICK = [attack for attack in ATTACKS if attack.is_quick]
-PLAN = Plan(seed=8, scale=0.02, attack_seconds=10.0, settle_s=10.0, is_shared=True)
+PLAN = Plan(seed=8, scale=0.02, attack_seconds=10.0, settle_s=60.0, is_shared=True)
 
 
 def test_the_broker_withstands_a_short_campaign(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def produce(cluster: barnabas.Cluster, topic: str, value: bytes) -> None:
 def values(cluster: barnabas.Cluster, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "readers"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = [message.value() for message in consumer.consume(count, timeout=60)]
+    found = [message.value() for message in consumer.consume(count, timeout=60) if message.error() is None]
     consumer.close()
     return found
 

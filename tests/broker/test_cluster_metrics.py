@@ -24,8 +24,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     listeners = {
         node_id: {"barnabas.metrics.listener": f"127.0.0.1:{port}"} for node_id, port in zip((1, 2, 3), free_ports(3), strict=True)
     }
-    settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-    with Cluster(tmp_path, settings=settings, node_settings=listeners) as cluster:
+    with Cluster(tmp_path, node_settings=listeners) as cluster:
         yield cluster
 
 

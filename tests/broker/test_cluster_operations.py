@@ -55,6 +55,7 @@ def test_a_node_that_is_added_gets_partitions_of_new_topics(tmp_path: Path) -> N
         cluster.create_topic("before", 3)
         cluster.add_node(4, BARNABAS)
         cluster.start(4)
+        cluster.wait_for(lambda: 4 in [broker.node_id for broker in cluster.metadata("before").brokers], "the new one to be unfenced")
 
         cluster.create_topic("after", 8)
 

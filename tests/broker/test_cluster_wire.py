@@ -29,7 +29,7 @@ LATEST = -1
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """One partition on two of three brokers."""
-    with Cluster(tmp_path, settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}) as cluster:
+    with Cluster(tmp_path) as cluster:
         cluster.create_topic(TOPIC, replication_factor=2, config={"min.insync.replicas": "1"})
         yield cluster
 
@@ -97,7 +97,7 @@ def test_brokers_that_do_not_lead_name_the_leader_before_and_after_it_dies(clust
 
     before = cluster.partition(TOPIC)
     cluster.kill(before.leader_id)
-    cluster.wait_for(lambda: cluster.partition(TOPIC).leader_id not in (before.leader_id, NOBODY), "another leader")
+    cluster.wait_known(TOPIC, lambda partition: partition.leader_id not in (before.leader_id, NOBODY), "another leader")
     new = cluster.partition(TOPIC)
     others = [node_id for node_id in cluster.running if node_id != new.leader_id]
 

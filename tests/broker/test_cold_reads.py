@@ -37,7 +37,7 @@ def run_blocking(function: Callable[[], Any]) -> asyncio.Future[Any]:
 async def result_of(answer: Deferred) -> Any:
     done = asyncio.get_running_loop().create_future()
     answer.when_done(done.set_result)
-    return await asyncio.wait_for(done, 10)
+    return await asyncio.wait_for(done, 60)
 
 
 async def test_the_request_is_tried_again_while_something_is_missing(cold: Callable[[], ColdRead]) -> None:

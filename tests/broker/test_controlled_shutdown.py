@@ -61,6 +61,7 @@ def test_the_stop_of_a_leader_costs_producers_nothing_but_a_new_leader(tmp_path:
         while producer.leader == first:
             producer.produce()
         stop.join()
+        cluster.wait_for(lambda: producer.produce() is ErrorCode.NONE, "the new leader to know that it leads")
         later = [producer.produce() for _ in range(20)]
         cluster.start(first)
         cluster.wait_in_sync("a")

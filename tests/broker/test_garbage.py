@@ -46,6 +46,7 @@ def process() -> Iterator[Process]:
     before, was_enabled = gc.get_threshold(), gc.isenabled()
     gc.set_threshold(*THRESHOLDS)
     gc.enable()
+    gc.collect(0)  # so that a test's own objects alone reach a threshold
     process = Process()
     yield process
     process.collection.stop()

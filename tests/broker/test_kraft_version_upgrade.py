@@ -58,8 +58,8 @@ def test_static_voters_move_into_the_log(tmp_path: Path) -> None:
         with ThreadPoolExecutor(len(NODE_IDS)) as threads:
             list(threads.map(lambda node: node.start(), cluster.nodes.values()))
 
-        assert describe(cluster).leader_epoch > epoch
-        assert voters(cluster) == with_directories
+        until(lambda: describe(cluster).leader_epoch > epoch, "a leader of a later epoch")
+        until(lambda: voters(cluster) == with_directories, "the voters are those of the log")
         states = [
             json.loads((cluster.nodes[node_id].data_dir / "__cluster_metadata-0" / "quorum-state").read_text()) for node_id in NODE_IDS
         ]

@@ -68,7 +68,8 @@ def test_a_partition_moves_to_other_brokers_while_it_is_written_to(tmp_path: Pat
         left = before[0] if before[0] != 1 else before[1]
         acknowledged, refused = producer.outcomes[ErrorCode.NONE], producer.outcomes[ErrorCode.NOT_LEADER_OR_FOLLOWER]
         # What the old leader appended before it knew may be there although it was answered NOT_LEADER_OR_FOLLOWER.
-        assert acknowledged <= count_records(cluster, cluster.partition("a").leader_id, topic.topic_id) <= acknowledged + refused
+        cluster.wait_readable("a", acknowledged)
+        assert count_records(cluster, cluster.partition("a").leader_id, topic.topic_id) <= acknowledged + refused
         assert set(producer.outcomes) <= {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
         cluster.wait_for(lambda: not any(cluster.directory.glob(f"node{left}/**/a-0")), "the old replica's files to go")
 

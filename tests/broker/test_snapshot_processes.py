@@ -71,5 +71,5 @@ def test_a_voter_that_is_far_behind_catches_up(quorum: DynamicQuorum) -> None:
     until(lambda: len(end_offsets()) == 1, "it has everything")
     assert said(behind, FETCHING)
     directory = behind.data_dir / "__cluster_metadata-0"
-    assert min(int(path.name[:20]) for path in directory.glob("*.log")) > 0, "the log begins with the snapshot"
-    assert len(list(directory.glob("*.checkpoint"))) <= 2, "snapshots before it are gone"
+    until(lambda: min(int(path.name[:20]) for path in directory.glob("*.log")) > 0, "the log begins with the snapshot")
+    until(lambda: len(list(directory.glob("*.checkpoint"))) <= 2, "snapshots before it are gone")

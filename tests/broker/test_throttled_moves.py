@@ -56,13 +56,14 @@ def test_the_reassignment_tool_throttles_a_move_and_takes_the_throttle_away(tmp_
 
         assert cluster.ask(ListPartitionReassignmentsRequest(topics=None), 0).topics != []
         leaders = ",".join(f"0:{node_id}" for node_id in sorted(before))
+        expected = {
+            "leader.replication.throttled.replicas": (leaders, OF_TOPIC),
+            "follower.replication.throttled.replicas": (f"0:{new}", OF_TOPIC),
+            "leader.replication.throttled.rate": (str(SLOW), DYNAMIC_BROKER),
+            "follower.replication.throttled.rate": (str(SLOW), DYNAMIC_BROKER),
+        }
         for node_id in cluster.brokers:
-            assert throttles(cluster, node_id) == {
-                "leader.replication.throttled.replicas": (leaders, OF_TOPIC),
-                "follower.replication.throttled.replicas": (f"0:{new}", OF_TOPIC),
-                "leader.replication.throttled.rate": (str(SLOW), DYNAMIC_BROKER),
-                "follower.replication.throttled.rate": (str(SLOW), DYNAMIC_BROKER),
-            }
+            cluster.wait_for(lambda node_id=node_id: throttles(cluster, node_id) == expected, "the throttles")  # type: ignore[misc]
         cluster.wait_for(lambda: scrape(cluster)[new]["kafka_server_followerreplication_byte_rate"] > 0, "the follower to fetch")
         leader_id = cluster.partition("a").leader_id
         cluster.wait_for(lambda: scrape(cluster)[leader_id]["kafka_server_leaderreplication_byte_rate"] > 0, "the leader to count")

@@ -20,7 +20,7 @@ from tests.support.messages import Headers, Message, Stored
 from tests.support.process import ServerProcess
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 MAX_REQUEST_BYTES = 2_000_000
 FETCH_BYTES = 1_048_576
 _T = TypeVar("_T")

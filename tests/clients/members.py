@@ -19,10 +19,10 @@ from tests.clients.adapters import from_confluent, from_kafka_python
 from tests.support.messages import Stored
 from tests.support.process import ServerProcess
 
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = 15_000
 POLL_MS = 100
 THREAD_POLL_MS = 500
-WAIT_TIMEOUT_S = 30.0
+WAIT_TIMEOUT_S = 90.0
 
 
 class Member(ABC):

@@ -28,7 +28,7 @@ from tests.clients.topics import create_topic, eventually
 from tests.support.messages import RECENT_MS, Message
 from tests.support.process import ServerProcess
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.support.wire import WireClient
 
 GROUP_TOPIC = "__consumer_offsets"
 SETTINGS = {
-    "broker.session.timeout.ms": "2000",  # far below the members' 6 s, also where a crash is not noticed at once
+    "broker.session.timeout.ms": "2000",  # far below the members' 15 s, also where a crash is not noticed at once
     "broker.heartbeat.interval.ms": "300",
     "offsets.topic.num.partitions": "3",
 }

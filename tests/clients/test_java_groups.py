@@ -17,7 +17,7 @@ from tests.support.kafka import start_java_tool
 from tests.support.process import LineReader, ServerProcess
 
 ASSIGNORS = ("RangeAssignor", "CooperativeStickyAssignor")
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
 
 
 class VerifiableConsumer:
@@ -27,7 +27,7 @@ class VerifiableConsumer:
         self.process = start_java_tool(
             f"{TOOLS}.VerifiableConsumer",
             *("--bootstrap-server", server.bootstrap, "--topic", topic, "--group-id", topic),
-            *("--assignment-strategy", f"org.apache.kafka.clients.consumer.{assignor}", "--session-timeout", "6000", "--verbose"),
+            *("--assignment-strategy", f"org.apache.kafka.clients.consumer.{assignor}", "--session-timeout", "15000", "--verbose"),
         )
         self._reader = LineReader(self.process)
 

@@ -16,7 +16,7 @@ from tests.support.kafka import java_tool
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
 
-CONSUMER_TIMEOUT_MS = "15000"
+CONSUMER_TIMEOUT_MS = "60000"
 
 
 def consume_by_console(java_host: JavaHost, server: ServerProcess, topic: str, count: int, *more: str) -> list[str]:
@@ -44,7 +44,15 @@ def test_consumer_performance_reads_all(server: ServerProcess, topic_name: str, 
     ConfluentKafka().produce(server, topic_name, [Message(0, None, b"x" * 100)] * 5000)
 
     printed = java_host.tool(
-        "ConsumerPerformance", "--bootstrap-server", server.bootstrap, "--topic", topic_name, "--num-records", "5000", "--timeout", "15000"
+        "ConsumerPerformance",
+        "--bootstrap-server",
+        server.bootstrap,
+        "--topic",
+        topic_name,
+        "--num-records",
+        "5000",
+        "--timeout",
+        CONSUMER_TIMEOUT_MS,
     ).lines
 
     shown = dict(zip(printed[0].split(", "), printed[1].split(", "), strict=True))

@@ -11,7 +11,7 @@ from tests.support.java_host import JavaHost
 from tests.support.process import ServerProcess
 
 CONFIGS = "kafka.admin.ConfigCommand"
-PATIENCE_S = 10.0  # far below the tools' own timeouts of 30 s and a minute
+PATIENCE_S = 25.0  # below the tools' own timeouts of 30 s and a minute
 
 TOOLS = [
     ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),

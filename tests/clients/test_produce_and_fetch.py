@@ -85,7 +85,7 @@ def test_confluent_kafka_finds_offsets_by_timestamp(server: ServerProcess, topic
     ConfluentKafka().produce(server, topic_name, numbered(100))
     consumer = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": "unused"})
 
-    found = consumer.offsets_for_times([confluent_kafka.TopicPartition(topic_name, 0, RECENT_MS + 42)], timeout=10)
+    found = consumer.offsets_for_times([confluent_kafka.TopicPartition(topic_name, 0, RECENT_MS + 42)], timeout=60)
     consumer.close()
 
     assert [partition.offset for partition in found] == [42]
@@ -132,13 +132,13 @@ def test_consumer_waits_for_records_that_come_later(server: ServerProcess, topic
     """A long poll is answered when a record arrives, not when its time is up."""
     create_topic(server, topic_name)
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": server.bootstrap, "group.id": "unused", "fetch.wait.max.ms": 10_000, "auto.offset.reset": "earliest"}
+        {"bootstrap.servers": server.bootstrap, "group.id": "unused", "fetch.wait.max.ms": 50_000, "auto.offset.reset": "earliest"}
     )
     consumer.assign([confluent_kafka.TopicPartition(topic_name, 0, 0)])
     assert consumer.poll(0.5) is None
 
     ConfluentKafka().produce(server, topic_name, numbered(1))
-    message = consumer.poll(5.0)
+    message = consumer.poll(40.0)
     consumer.close()
 
     assert message is not None

@@ -13,9 +13,9 @@ from tests.support.process import ServerProcess
 
 __all__ = ["spark"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240), needs_java()]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
 
-QUERY_TIMEOUT_S = 60.0
+QUERY_TIMEOUT_S = 180.0
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -20,9 +20,9 @@ from tests.support.process import LineReader, ServerProcess
 
 __all__ = ["spark"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240), needs_java()]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
 
-QUERY_TIMEOUT_S = 60.0
+QUERY_TIMEOUT_S = 180.0
 POLL_INTERVAL_S = 0.1
 
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests.support.messages import Message, Stored
 from tests.support.process import ServerProcess
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 EVENTUALLY_INTERVAL_S = 0.05
 
 

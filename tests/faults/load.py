@@ -29,7 +29,7 @@ SENDS_PER_SECOND = 400
 # What a producer may have unanswered while the server is away: bounds the burst at its return.
 IN_FLIGHT_LIMIT = 2000
 REQUESTS_IN_FLIGHT_MAX = 5  # of an idempotent producer
-SETTLE_TIMEOUT_S = 30.0
+SETTLE_TIMEOUT_S = 90.0
 POLL_BATCH_SIZE = 500
 COMMIT_INTERVAL_S = 0.1
 
@@ -74,6 +74,15 @@ class History:
     @property
     def acked_count(self) -> int:
         return len(self.sends) - len(self.errors)
+
+    def acked_ends(self) -> dict[int, int]:
+        """The offset behind the last acked record of each partition."""
+        ends: dict[int, int] = {}
+        for send in self.sends:
+            _, partition, offset, _ = send["m"][0]
+            if offset is not None:
+                ends[partition] = max(offset + 1, ends.get(partition, 0))
+        return ends
 
     def operations(self, final_read: Operation) -> list[Operation]:
         """All operations as the checker wants them: sends in the order of their start, then what was read."""

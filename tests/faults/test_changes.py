@@ -34,7 +34,7 @@ def test_replicas_and_a_vote_move_and_preferred_leaders_are_elected(tmp_path: Pa
         changes.begin(MOVE_REPLICAS).wait()
         cluster.wait_for(lambda: replicas(cluster) != before, "all to know of the move")
         changes.begin(MOVE_VOTER).wait()
-        assert 4 in voters(cluster) and len(voters(cluster)) == 3
+        cluster.wait_for(lambda: 4 in voters(cluster) and len(voters(cluster)) == 3, "the voters that the new leader tells")
 
         reversed_order = [
             ReassignablePartition(partition_index=index, replicas=each[::-1]) for index, each in replicas(cluster).items() if index < 2

@@ -32,8 +32,8 @@ pytestmark = needs(missing_small_disk())
 DISK_BYTES = 8 * 1024 * 1024
 TOPIC = "orders"
 PARTITIONS = 4  # two for each of two directories
-EXIT_WAIT_S = 30.0
-WAIT_S = 20.0
+EXIT_WAIT_S = 60.0
+WAIT_S = 60.0
 
 MakeServer = Callable[[dict[str, str]], ServerProcess]
 

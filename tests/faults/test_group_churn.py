@@ -24,7 +24,7 @@ CONSUMERS = 8
 GROUPS = 2
 PARTITIONS = 4
 TOPIC = "churned"
-SETTLE_TIMEOUT_S = 30.0
+SETTLE_TIMEOUT_S = 60.0
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ COUNT = 400
 NOW_MS = 1_790_000_000_000
 VALUE_SIZE = 5_000
 MESSAGES_PER_BATCH = 20
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 SMALL_SEGMENTS = {"segment.bytes": str(1024 * 1024), "index.interval.bytes": "1000", "retention.ms": "-1"}
 
 

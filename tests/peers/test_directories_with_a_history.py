@@ -33,7 +33,7 @@ COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "
 TOPICS = ("compacted", "trimmed", "rotten")
 RECORDS = 200
 TRIMMED_AT = 75  # inside a segment, so that no file begins there
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

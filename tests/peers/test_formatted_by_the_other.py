@@ -11,7 +11,7 @@ from broker.cli.main import main
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.kafka import KafkaServer, java_command
 from tests.support.process import free_port
-from tests.support.quorum import CLUSTER_ID, DynamicQuorum, QuorumNode
+from tests.support.quorum import CLUSTER_ID, DynamicQuorum, QuorumNode, until
 
 NOT_HERE = ("group.version", "transaction.version", "share.version", "streams.version")
 OPTIONS = ("--release-version", "4.3-IV0", *(word for name in NOT_HERE for word in ("--feature", f"{name}=0")))
@@ -38,13 +38,13 @@ def test_three_nodes_and_a_broker_that_kafka_formatted_are_one_cluster(tmp_path:
         quorum.start()
         topic = CreatableTopic(name="t", num_partitions=4, replication_factor=3)
         created = quorum.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5).topics[0].error_code
+        until(lambda: [each.replica_id for each in quorum.describe().observers] == [4], "the broker observes")
         described = quorum.describe()
     finally:
         quorum.kill()
 
     assert created == 0
     assert {voter.replica_id: voter.replica_directory_id for voter in described.current_voters} == quorum.directory_ids
-    assert [each.replica_id for each in described.observers] == [4]
 
 
 class FormattedByUs(KafkaServer):
@@ -73,10 +73,9 @@ def test_kafka_serves_what_we_formatted(tmp_path: Path) -> None:
     try:
         admin = KafkaAdminClient(bootstrap_servers=server.bootstrap)
         admin.create_topics([NewTopic("t", 1, 1)])
-        topics = admin.list_topics()
+        until(lambda: "t" in admin.list_topics(), "Kafka tells of it")
         admin.close()
     finally:
         server.kill()
 
-    assert "t" in topics
     assert list((server.data_dir / "__cluster_metadata-0").glob("*.log"))

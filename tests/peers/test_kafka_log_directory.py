@@ -145,7 +145,7 @@ def test_kafka_serves_what_we_appended_to_its_directory(tmp_path: Path) -> None:
         manager.close_clean()
         server.start()
 
-        consumer = KafkaConsumer(bootstrap_servers=server.bootstrap, consumer_timeout_ms=10_000, auto_offset_reset="earliest")
+        consumer = KafkaConsumer(bootstrap_servers=server.bootstrap, consumer_timeout_ms=60_000, auto_offset_reset="earliest")
         consumer.assign([TopicPartition("back", 0)])
         offsets = [record.offset for record in itertools.islice(consumer, 250)]
         consumer.close()

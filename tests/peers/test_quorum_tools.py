@@ -94,7 +94,7 @@ def test_a_controller_is_added_and_another_removed(java_host: JavaHost, quorum: 
 
     assert added == {1, 2, 3, 4}
     until(lambda: quorum.describe().leader_id not in (-1, leader_id), "another leads")
-    assert quorum.voters() == {1, 2, 3, 4} - {leader_id}
+    until(lambda: quorum.voters() == {1, 2, 3, 4} - {leader_id}, "it has left the voters")
     identity = read_meta_properties(newcomer.data_dir)
     assert identity is not None and identity.directory_id is not None
     assert uuid_to_text(identity.directory_id) in status(java_host, *by_broker(quorum))["CurrentVoters"]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kafka import KafkaProducer
 
+from tests.clients.topics import create_topic
 from tests.support.broker import OnKafkasProperties
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
@@ -35,8 +36,7 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     kafka_jars()
     kafka = KafkaServer(tmp_path_factory.mktemp("takeover"))
     kafka.start()
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic("orders", 2, 1, config={"retention.ms": "123456789", "max.message.bytes": "2000000"})])["orders"].result()
+    create_topic(kafka, "orders", partitions=2, config={"retention.ms": "123456789", "max.message.bytes": "2000000"})
     produce(kafka, range(RECORDS))
     commit(kafka)
     topic_id = describe_topic_id(kafka)
@@ -75,7 +75,7 @@ def read_partition(server: ServerProcess, partition: int, count: int) -> list[Me
     consumer.assign([TopicPartition("orders", partition, 0)])
     found: list[Message] = []
     while len(found) < count:
-        batch = consumer.consume(count - len(found), timeout=10)
+        batch = consumer.consume(count - len(found), timeout=60)
         assert batch, f"{len(found)} of {count} records arrived"
         found += batch
     consumer.close()
@@ -98,7 +98,7 @@ def test_topic_configs_are_kafkas(left: Left) -> None:
 def test_committed_offsets_are_kafkas(left: Left) -> None:
     consumer = Consumer({"bootstrap.servers": left.barnabas.bootstrap, "group.id": GROUP})
 
-    (found,) = consumer.committed([TopicPartition("orders", 0)], timeout=20)
+    (found,) = consumer.committed([TopicPartition("orders", 0)], timeout=60)
     consumer.close()
 
     assert found.offset == COMMITTED

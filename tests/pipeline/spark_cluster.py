@@ -13,8 +13,8 @@ import pyspark
 
 from tests.support.process import free_port
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.1
 DAEMON_MEMORY = "256m"
 # What a driver needs to reach this cluster without asking DNS, and to fit the machine.

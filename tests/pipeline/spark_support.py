@@ -26,7 +26,7 @@ from tests.support.process import ServerProcess, cache_dir
 from tests.support.requirements import needs
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
-COMMAND_TIMEOUT_S = 150
+COMMAND_TIMEOUT_S = 300
 FLUSH_TIMEOUT_S = 60
 CHECKOUT = Path(__file__).resolve().parents[2]
 MASTER = "local[2]"

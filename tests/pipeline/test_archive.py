@@ -17,7 +17,7 @@ from tests.pipeline.spark_support import kill_group, positions, produce, read_ar
 from tests.support.messages import Message
 from tests.support.process import LineReader, ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 BEFORE_MIDNIGHT_MS = int(datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp() * 1000)
 

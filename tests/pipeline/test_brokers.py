@@ -12,7 +12,7 @@ from pipeline.brokers import REMINDER_INTERVAL_S, AwayNotice, BrokerError, Broke
 from tests.clients.topics import create_topic
 from tests.support.process import ServerProcess, free_port
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.campaign import run
 from tests.pipeline.spark_support import needs_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), needs_java()]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
 
 SEED = 1912
 

@@ -14,7 +14,7 @@ from tests.support.process import ServerProcess, free_port
 
 ARCHIVE = ["pipeline", "archive", "--topics", "t", "--to", "/nowhere/archive"]
 REPLAY = ["pipeline", "replay", "--from", "/nowhere/archive", "--topic", "t"]
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 # Stands for an environment without the extra, on a machine without Java.
 WITHOUT_SPARK = (
     "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; from broker.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -13,7 +13,7 @@ from tests.pipeline.spark_support import needs_java, positions, produce, read_ar
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240), needs_java()]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), needs_java()]
 
 
 @pytest.fixture

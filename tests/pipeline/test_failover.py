@@ -19,13 +19,13 @@ from pipeline.archive import ArchiveJob, Stop, archive
 from tests.pipeline.spark_support import positions, read_archive
 from tests.support.cluster import Cluster
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 PARTITIONS = 6
 KILLS = 2
 RECORDS_PER_INTERVAL, INTERVAL_S = 50, 0.05
 FLUSH_TIMEOUT_S = 60.0
-WAIT_MAX_S = 90.0
+WAIT_MAX_S = 200.0
 
 
 class Load:

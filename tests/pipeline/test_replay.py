@@ -16,9 +16,9 @@ from tests.pipeline.spark_support import needs_java, produce, run_pipeline
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240), needs_java()]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
 
-POLL_TIMEOUT_S = 20.0
+POLL_TIMEOUT_S = 60.0
 
 
 def consume(server: ServerProcess, topic: str, partition: int) -> list[Message]:

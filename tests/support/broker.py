@@ -8,7 +8,7 @@ import sys
 
 from tests.support.process import ServerProcess, cache_dir, checkout
 
-FORMAT_TIMEOUT_S = 60.0
+FORMAT_TIMEOUT_S = 120.0
 
 
 class BrokerProcess(ServerProcess):

@@ -27,6 +27,7 @@ from protocol.messages.describe_quorum import (
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponsePartitionData,
 )
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
 from protocol.uuids import uuid_to_text
 from tests.support.broker import BrokerProcess
@@ -44,9 +45,10 @@ CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
 COMBINED, BROKER_ONLY, CONTROLLER_ONLY = "broker,controller", "broker", "controller"
 # As for Kafka nodes that share a cluster with ours (wire-facts: the features that both have).
 KAFKA_FORMAT = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
-WAIT_MAX_S = 60.0
+WAIT_MAX_S = 120.0
 POLL_INTERVAL_S = 0.05
-ASK_TIMEOUT_S = 3.0
+LATEST = -1
+ASK_TIMEOUT_S = 10.0  # of a node that runs; slow machines stand still for seconds
 REPLICATION_FACTOR = 3
 
 
@@ -227,7 +229,7 @@ class Cluster:
         """What the active controller says of the metadata quorum. LookupError while there is none."""
         asked = DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()])
         for node_id, port in self.controller_ports.items():
-            if node_id not in self.running:
+            if node_id not in self.running or self.nodes[node_id].is_frozen:
                 continue
             try:
                 with WireClient(self.nodes[node_id].host, port, timeout_s=ASK_TIMEOUT_S) as client:
@@ -273,6 +275,27 @@ class Cluster:
 
         self.wait_for(in_sync, f"all replicas of {topics or 'all topics'} to be in sync", timeout_s=timeout_s)
 
+    def wait_readable(self, topic: str, end_offset: int, partition: int = 0) -> None:
+        """Wait until consumers can read all records below `end_offset`: a new leader's high watermark is behind until its followers have
+        fetched from it."""
+        asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=LATEST)])
+
+        def is_readable() -> bool:
+            leader_id = self.partition(topic, partition).leader_id
+            answer = self.ask_node(leader_id, ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions[0]
+            return answer.error_code == ErrorCode.NONE and answer.offset >= end_offset
+
+        self.wait_for(is_readable, f"{topic}-{partition} to be readable up to {end_offset}")
+
+    def wait_known(self, topic: str, holds: Callable[[MetadataResponsePartition], bool], what: str, partition: int = 0) -> None:
+        """Wait until every running broker tells of the partition what `holds`: they hear of a change one after another."""
+
+        def all_tell() -> bool:
+            answers = [self.ask_node(node_id, metadata_request(topic), 12) for node_id in self._running_brokers()]
+            return bool(answers) and all(holds(answer.topics[0].partitions[partition]) for answer in answers)
+
+        self.wait_for(all_tell, what)
+
     def wait_for(self, ask: Callable[[], T], what: str, *, timeout_s: float = WAIT_MAX_S) -> T:
         """What `ask` returns once that is true; until then it may return false, or raise what a cluster in trouble gives rise to."""
         deadline_s = time.monotonic() + timeout_s
@@ -288,7 +311,8 @@ class Cluster:
             time.sleep(POLL_INTERVAL_S)
 
     def _running_brokers(self) -> list[int]:
-        return [node_id for node_id in self.running if node_id in self.brokers]
+        """Those that stand still come last: they do not answer."""
+        return sorted((node_id for node_id in self.running if node_id in self.brokers), key=lambda node_id: self.nodes[node_id].is_frozen)
 
     def log_tails(self) -> str:
         """The end of each node's log, for a failure's message."""

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 
-COMMAND_TIMEOUT_S = 30
+COMMAND_TIMEOUT_S = 120
 CLIENTS = 254
 """The last byte of the address that the tests and their clients have."""
 

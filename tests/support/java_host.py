@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.kafka import TOOL_JVM_FLAGS, class_path, java_source
 from tests.support.messages import Message, Stored
 
-CLOSE_TIMEOUT_S = 20.0
+CLOSE_TIMEOUT_S = 60.0
 TOOLS = "org.apache.kafka.tools"
 
 

@@ -26,8 +26,8 @@ JARS = (
 SHELL_JARS = (("org.apache.kafka", "kafka-shell", KAFKA_VERSION),)
 INSTALL_HINT = "install both with: sudo apt-get install -y openjdk-17-jdk-headless maven"
 MAVEN_TIMEOUT_S = 600
-FORMAT_TIMEOUT_S = 60
-VERSION_TIMEOUT_S = 30
+FORMAT_TIMEOUT_S = 120
+VERSION_TIMEOUT_S = 60
 # A short-lived tool spends its time in start-up: shared class data and the quick compiler halve it.
 TOOL_JVM_FLAGS = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 # A server runs for seconds or minutes, often beside others: little memory, one collector thread, and the quick compiler.

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tests.support.ports import free_port
 
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 2.0
 PROBE_INTERVAL_S = 0.01
 LOG_TAIL_BYTES = 8_000
@@ -84,6 +84,7 @@ class ServerProcess(ABC):
         self.ready_after_s = 0.0
         self.prefix: list[str] = []
         """What the command is given to: how to enter a network namespace."""
+        self.is_frozen = False
         self._process: subprocess.Popen[bytes] | None = None
         self._launched_at_s = 0.0
         directory.mkdir(parents=True, exist_ok=True)
@@ -117,7 +118,7 @@ class ServerProcess(ABC):
         """Starts the process and returns at once: a node of a cluster serves only when enough others have been launched."""
         assert not self.is_running, f"{self.name} runs already"
         command = [*self.prefix, *self.command()]
-        self._launched_at_s = time.monotonic()
+        self._launched_at_s, self.is_frozen = time.monotonic(), False
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self.environment(), cwd=checkout()
@@ -162,6 +163,7 @@ class ServerProcess(ABC):
         """SIGSTOP; returns once no thread can execute an instruction of its own any more: each has stopped, or will before it
         returns from the system call that it is in. For Linux."""
         os.kill(self.pid, signal.SIGSTOP)
+        self.is_frozen = True
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while any(state not in FROZEN_STATES for state in _thread_states(self.pid)):
             if time.monotonic() > deadline:
@@ -170,6 +172,7 @@ class ServerProcess(ABC):
     def thaw(self) -> None:
         """SIGCONT: a frozen server goes on where it was."""
         os.kill(self.pid, signal.SIGCONT)
+        self.is_frozen = False
 
     def kill(self) -> None:
         """kill -9, as a crash would; returns when the process is gone."""
@@ -235,7 +238,7 @@ class LineReader:
             self._closed = True
             self._grew.notify_all()
 
-    def wait_for(self, count: int, *, containing: str = "", timeout_s: float = 30.0) -> list[str]:
+    def wait_for(self, count: int, *, containing: str = "", timeout_s: float = 90.0) -> list[str]:
         """The lines that contain `containing`, once there are `count` of them. AssertionError when they do not come."""
         deadline = time.monotonic() + timeout_s
         with self._grew:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-COMMAND_TIMEOUT_S = 30
+COMMAND_TIMEOUT_S = 120
 FILLER = "filler"
 
 

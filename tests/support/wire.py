@@ -11,7 +11,7 @@ from protocol import codec
 from protocol.apis import DECLARED
 from protocol.framing import skip_tags
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 CLIENT_ID = "wire-test"
 
 

@@ -179,7 +179,7 @@ async def end(task: asyncio.Task[None], cleaning: Cleaning) -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     cleaning.clock.advance(CHECK_INTERVAL_MS)
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
 
 
 @pytest.mark.parametrize("change", ["truncated", "deleted", "stopped"])

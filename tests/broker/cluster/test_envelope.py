@@ -124,8 +124,10 @@ async def test_who_does_not_lead_says_so_of_the_envelope(tmp_path: Path) -> None
 async def test_a_leader_that_resigns_before_it_has_answered_says_so_of_the_envelope(tmp_path: Path) -> None:
     room = await open_room(tmp_path)
     room.executor.is_held = True
+    runs_before = room.executor.runs_count
     waiting = asyncio.ensure_future(ControllerListener(room).answer(in_envelope(creation("a"), of_client())))
-    await asyncio.sleep(0.01)
+    while room.executor.runs_count == runs_before:
+        await asyncio.sleep(0)
 
     room.quorum.resign(room.quorum.epoch)
 

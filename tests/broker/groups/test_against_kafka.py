@@ -98,7 +98,7 @@ def _in_order(response: Any) -> Any:
 def join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
     subscription = encode_with_version(ConsumerProtocolSubscription(topics=["t"]), 0)
     protocols = [JoinGroupRequestProtocol(name=name, metadata=subscription) for name in fields.pop("protocols", ["range"])]
-    defaults = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 20_000, "protocol_type": "consumer", "protocols": protocols}
+    defaults = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer", "protocols": protocols}
     return JoinGroupRequest(group_id=group, member_id=member_id, **(defaults | fields))
 
 

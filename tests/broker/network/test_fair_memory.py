@@ -23,6 +23,8 @@ from tests.broker.network.harness import Harness, framed, run, serving
 LIMIT = 64 << 20  # bytes; usual requests are those of a megabyte
 LARGE_FRAME_SIZE = 16 << 20
 USUAL_FRAME_SIZE = 900_000
+SETTLE_INTERVAL_S = 0.01
+SETTLED_TURNS = 10
 
 
 def count(frame: memoryview, facts: ConnectionFacts) -> Any:
@@ -83,11 +85,12 @@ async def clients(harness: Harness, number: int) -> list[Client]:
 
 
 async def settled(harness: Harness) -> None:
-    """Until the memory held does not change any more."""
-    before = -1
-    while harness.registry.memory.held_size != before:
+    """Until the memory held does not change any more, over so many turns of the loop that its sockets have been looked at."""
+    before, unchanged_count = -1, 0
+    while unchanged_count < SETTLED_TURNS:
+        await asyncio.sleep(SETTLE_INTERVAL_S)
+        unchanged_count = unchanged_count + 1 if harness.registry.memory.held_size == before else 0
         before = harness.registry.memory.held_size
-        await asyncio.sleep(0.1)
 
 
 class Peak:

@@ -44,7 +44,7 @@ def submit(worker: WorkerProcess, job: str, arguments: Any = None, *buffers: byt
 async def outcome_of(answer: Deferred) -> Any:
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     answer.when_done(done.set_result)
-    return await asyncio.wait_for(done, 20)
+    return await asyncio.wait_for(done, 60)
 
 
 @pytest.mark.parametrize("sizes", [(), (0,), (3, 0, 5), (INLINE_BYTES_MAX,), (INLINE_BYTES_MAX + 1,), (5_000_000, 0, 7)])
