@@ -29,6 +29,7 @@ log = logging.getLogger("barnabas.background")
 DELETION_INTERVAL_MS = 1_000  # how often delays that are over are looked for
 PARTITIONS_PER_TURN = 500  # asked whether there is something to do before others are served: 0.5 to 1 µs each
 LOGS_PER_TURN = 50  # whose retention is looked at before others are served: 1 µs each, more where there are files to look at
+CLEANER_BACKOFF_MS = 15_000  # log.cleaner.backoff.ms
 FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision, or to a shorter log.flush.scheduler.interval.ms
 Result = TypeVar("Result")
 
@@ -67,6 +68,7 @@ class Background:
         replica_manager: ReplicaManager,
         run_blocking: RunBlocking,
         cleaner: LogCleaner | None = None,
+        cleaner_backoff_ms: Callable[[], int] = lambda: CLEANER_BACKOFF_MS,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -74,6 +76,7 @@ class Background:
         self._replica_manager = replica_manager
         self._run_blocking = run_blocking
         self._cleaner = cleaner
+        self._cleaner_backoff_ms = cleaner_backoff_ms
         self._timers: dict[str, Timer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns = ChoreTurns()
@@ -93,9 +96,10 @@ class Background:
         self._repeat("flush by time", config.log_flush_scheduler_interval_ms if is_set else FLUSH_CHECK_INTERVAL_MS, self._flush_due)
         self._repeat("deletion", DELETION_INTERVAL_MS, self._delete_due)
         if self._cleaner is not None:
-            backoff_ms = max(config.log_cleaner_backoff_ms, 1)
+            backoff_ms = self._cleaner_backoff_ms
             for number in range(self._cleaner.cleaners_count):
-                self._repeat(f"compaction {number}", backoff_ms, partial(self._cleaner.clean, number, self._turns.next))
+                chore = partial(self._cleaner.clean, number, self._turns.next)
+                self._repeat(f"compaction {number}", backoff_ms(), chore, next_ms=backoff_ms)
         self._repeat("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     async def stop(self) -> None:
@@ -105,8 +109,16 @@ class Background:
             timer.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _repeat(self, name: str, interval_ms: int, chore: Callable[[], Awaitable[None]], first_ms: int | None = None) -> None:
-        """Run `chore` at intervals, first after `first_ms`. As in Kafka, without an interval (0 or less) it runs once."""
+    def _repeat(
+        self,
+        name: str,
+        interval_ms: int,
+        chore: Callable[[], Awaitable[None]],
+        first_ms: int | None = None,
+        next_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """Run `chore` at intervals, first after `first_ms`. As in Kafka, without an interval (0 or less) it runs once. `next_ms` tells the
+        interval where that may change."""
 
         async def run() -> None:
             try:
@@ -122,7 +134,7 @@ class Background:
             finally:
                 del self._tasks[name]
                 if not self._is_stopped and interval_ms > 0:
-                    arm(interval_ms)
+                    arm(interval_ms if next_ms is None else next_ms())
 
         def begin() -> None:
             self._tasks[name] = asyncio.get_running_loop().create_task(run())

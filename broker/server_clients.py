@@ -21,7 +21,8 @@ from broker.groups.group_config import GroupConfig
 from broker.inter_broker import InterBroker
 from broker.lifecycle.broker_lifecycle import BrokerLifecycle, LocalReplicas
 from broker.lifecycle.controller_client import ControllerClient
-from broker.metadata.image import GROUP_METADATA_TOPIC
+from broker.metadata.dynamic_configs import DynamicSettings
+from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.suspects import Suspects
 from broker.network.listeners import ConnectionRegistry, Listener
@@ -49,6 +50,7 @@ class ClientServer:
         self._log_manager = log_manager
         self._listeners = listeners
         self._registry = registry
+        self._settings = DynamicSettings(quorum.metadata.state, node.config, node.node_id)
         self._suspects: Suspects | None = None
         self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
         self._directory_ids: dict[str, bytes] = {}
@@ -71,7 +73,8 @@ class ClientServer:
         replica_manager = self._make_replica_manager(lifecycle)
         coordinator = self._group_coordinator = self._make_group_coordinator(replica_manager)
         cleaner = self._cleaner = self._make_cleaner()
-        background = Background(node.config, node.clock, log_manager, replica_manager, node.run_blocking, cleaner)
+        metadata.subscribe(self._take_over_settings)
+        background = Background(node.config, node.clock, log_manager, replica_manager, node.run_blocking, cleaner, self._cleaner_backoff_ms)
         background.start()
         node.on_stop(background.stop)
         if cleaner is not None:
@@ -257,7 +260,21 @@ class ClientServer:
         if not node.config.log_cleaner_enable:
             return None
         workers = [self._make_worker() for _ in range(node.config.log_cleaner_threads)]
-        return LogCleaner(node.config, node.clock, self._log_manager, workers, node.platform.disk)
+        return LogCleaner(self._settings.number, node.clock, self._log_manager, workers, node.platform.disk)
+
+    def _cleaner_backoff_ms(self) -> int:
+        return max(int(self._settings.number("log.cleaner.backoff.ms")), 1)
+
+    def _take_over_settings(self, delta: MetadataDelta) -> None:
+        """Brokers' dynamic configs changed: give those that are asked for often to whom they concern."""
+        if not delta.changed_broker_configs:
+            return
+        number, config = self._settings.number, self._node.config
+        self._registry.set_limits(
+            max_connections=min(int(number("max.connections")), config.barnabas_max_connections, self._node.descriptors.connections),
+            max_connections_per_ip=min(int(number("max.connections.per.ip")), config.barnabas_max_connections_per_ip),
+        )
+        self._log_manager.set_producer_id_expiration(int(number("producer.id.expiration.ms")))
 
     def _make_worker(self) -> Worker:
         worker = self._node.platform.make_worker(self._node.run_blocking)

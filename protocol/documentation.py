@@ -50,7 +50,7 @@ bug.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Groups of KIP-848, share groups and streams groups. Their records in `__consumer_offsets` are left alone. A Java consumer with
   `group.protocol=consumer` fails with UnsupportedVersionException; librdkafka's waits, without a word, for a broker that has them.
-- Admin APIs that are not in the table, among them AlterConfigs (use IncrementalAlterConfigs).
+- Admin APIs that are not in the table.
 
 ### Bytes that are refused
 A connection that sends malformed bytes is closed, as by Kafka. Stricter than Kafka:
@@ -118,9 +118,13 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   stores no group beyond max.message.bytes of `__consumer_offsets`, 1 MB unless it was changed: that is UNKNOWN_SERVER_ERROR in both.
 
 ### Configs
-- Of the broker configs that Kafka lets change while it runs, those that are defaults of topic configs and the replication throttles can be
-  altered. The others, and names that nobody knows, are INVALID_REQUEST; Kafka stores unknown ones.
-- Configs of groups (KIP-848's, share and streams groups), client metrics and broker loggers are INVALID_REQUEST, with a message.
+- Of the broker configs that Kafka lets change while it runs, defaults of topic configs, the replication throttles, `log.cleaner.…` but
+  for the number of threads, `max.connections`, `max.connections.per.ip` and `producer.id.expiration.ms` take effect. Those without effect
+  here, and names that nobody knows, are stored, as by Kafka. The others are INVALID_REQUEST, so that nobody waits for what does not
+  happen: `listeners`, `num.replica.fetchers`, `max.connections.per.ip.overrides` and the like.
+- A number of threads that has no effect here may be any; Kafka takes no more than double and no less than half of what it is.
+- Broker loggers are ours, `barnabas.…`; a logger's level can also be set under the names of Kafka's classes that do the same work.
+- The patterns of a client metrics subscription have neither back references nor lookaround, and 200 parts at most.
 - DescribeConfigs also lists our own `barnabas.…` properties.
 
 ### Durability

@@ -106,6 +106,13 @@ class LogManager:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
+    def set_producer_id_expiration(self, expiration_ms: int) -> None:
+        """How long producers are remembered, by the logs that are open and those that will be."""
+        if expiration_ms != self._opener.producer_id_expiration_ms:
+            self._opener.producer_id_expiration_ms = expiration_ms
+            for log in self._logs.values():
+                log.producers.producer_id_expiration_ms = expiration_ms
+
     def lock(self) -> None:
         """Lock every directory and read its identity; one that cannot be read goes offline, as one that fails later.
 

@@ -24,12 +24,12 @@ _HEX_BITS = 128
 class LogOpener:
     """See the module's docstring. Owner: one LogManager, whose logs share what is in here."""
 
-    __slots__ = ("_open_segments", "_producer_id_expiration_ms", "_random", "disk")
+    __slots__ = ("_open_segments", "_random", "disk", "producer_id_expiration_ms")
 
     def __init__(self, *, random_source: Random, producer_id_expiration_ms: int, open_segments: OpenSegments, disk: Disk) -> None:
         self.disk = disk
         self._random = random_source
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self.producer_id_expiration_ms = producer_id_expiration_ms
         self._open_segments = open_segments
 
     def draw_hex(self) -> str:
@@ -101,7 +101,7 @@ class LogOpener:
             recovery_point=recovery_point,
             was_clean_stop=was_clean_stop,
             random_below=self._random.randrange,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
             open_segments=self._open_segments,
             disk=self.disk,
         )

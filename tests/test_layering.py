@@ -25,7 +25,7 @@ PROTOCOL_FOR_STORAGE = (
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
 TURNS = ("broker.turns", "broker.pieces", "broker.spread_dict", "broker.loop_job", "broker.answer_size")
 STATE_MACHINE_FACTS = ("broker.clock", "broker.deferred", "broker.limited_log", "broker.log_fields", *TURNS)
-FACTS = (*STATE_MACHINE_FACTS, "broker.blocking", "broker.context", "broker.metrics")
+FACTS = (*STATE_MACHINE_FACTS, "broker.blocking", "broker.context", "broker.logger_levels", "broker.metrics")
 READING = ("storage.file_slice", "storage.page_cache")
 
 # Folder or module → what of our own it may import. The most specific entry counts; a name covers what is inside it.
@@ -49,6 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.spread_dict": (),
     "broker.loop_job": ("broker.clock",),
     "broker.answer_size": ("protocol.errors",),
+    "broker.logger_levels": ("protocol.errors",),
     "broker.metrics_gauges": ("broker.metrics", "broker.quorum.raft_state", "protocol.errors"),
     "broker.metrics_http": ("broker.clock", "broker.limited_log", "broker.metrics", "broker.network.listening_sockets", "protocol"),
     "broker.context": ("protocol.apis",),

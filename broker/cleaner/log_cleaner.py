@@ -23,7 +23,6 @@ from storage.errors import CorruptFileError, StorageError
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.worker.jobs import Worker
-    from config.server import ServerConfig
     from storage.compaction.plan import CompactionPlan, CompactionResult
     from storage.compaction.selection import CleanableLog
     from storage.disk import Disk
@@ -40,10 +39,10 @@ NextTurn = Callable[[], Awaitable[None]]
 
 
 class LogCleaner:
-    """See the module's docstring. `workers` has one for each cleaner."""
+    """See the module's docstring. `workers` has one for each cleaner; `setting` tells what a property is now."""
 
-    def __init__(self, config: ServerConfig, clock: Clock, log_manager: LogManager, workers: list[Worker], disk: Disk) -> None:
-        self._config = config
+    def __init__(self, setting: Callable[[str], float], clock: Clock, log_manager: LogManager, workers: list[Worker], disk: Disk) -> None:
+        self._setting = setting
         self._clock = clock
         self._log_manager = log_manager
         self._workers = workers
@@ -148,13 +147,14 @@ class LogCleaner:
     async def _clean(self, cleanable: CleanableLog, cleaner: int, next_turn: NextTurn) -> None:
         from storage.compaction.selection import find_cleanable, make_plan, swap_in
 
-        config, log = self._config, cleanable.log
+        log = cleanable.log
+        map_bytes = self._setting("log.cleaner.dedupe.buffer.size") * self._setting("log.cleaner.io.buffer.load.factor")
         now_ms, begun_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         plan = make_plan(
             find_cleanable(log, now_ms),  # others were served since it was chosen
             now_ms=now_ms,
-            map_limit_bytes=config.log_cleaner_dedupe_buffer_size / self.cleaners_count * config.log_cleaner_io_buffer_load_factor,
-            read_bytes=config.log_cleaner_io_buffer_size // self.cleaners_count // BUFFERS,
+            map_limit_bytes=map_bytes / self.cleaners_count,
+            read_bytes=int(self._setting("log.cleaner.io.buffer.size")) // self.cleaners_count // BUFFERS,
             disk=self._disk,
         )
         if not plan.first_dirty_offset < plan.end_offset:
@@ -179,7 +179,7 @@ class LogCleaner:
         """What the plan comes to; None if the log has changed meanwhile, or the broker stops. Raises what the job raised."""
         from broker.cleaner.job import NAME, CompactionJob
 
-        rate = self._config.log_cleaner_io_max_bytes_per_second
+        rate = self._setting("log.cleaner.io.max.bytes.per.second")
         job = CompactionJob(plan, None if rate == sys.float_info.max else rate / self.cleaners_count)
         answer = self._workers[cleaner].submit(NAME, job, (), is_short=False)
         outcomes: list[Any] = []

@@ -24,6 +24,7 @@ from broker.controller.channel import ControllerChannel
 from broker.quorum.driver import QuorumDriver
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -117,6 +118,9 @@ class ControllerRoute:
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
         return await self._ask(request, lambda local: local.incremental_alter_configs(request, client), client=client)
+
+    async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext | None = None) -> AlterConfigsResponse:
+        return await self._ask(request, lambda local: local.alter_configs(request, client), client=client)
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
         return await self._ask(request, lambda local: local.elect_leaders(request, client), client=client)

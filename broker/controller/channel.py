@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from broker.context import RequestContext
     from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+    from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -53,6 +54,8 @@ class ControllerChannel(Protocol):
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse: ...
+
+    async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext | None = None) -> AlterConfigsResponse: ...
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse: ...
 

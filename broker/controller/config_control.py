@@ -1,7 +1,7 @@
-"""The controller's decisions about configs: IncrementalAlterConfigs, and the config records of new topics. Pure.
+"""The controller's decisions about configs: IncrementalAlterConfigs, AlterConfigs, and the config records of new topics. Pure.
 
-Topic configs take effect when their records are replayed. Of the broker configs that Kafka lets change at run time, those that
-this broker acts on are served (DYNAMIC_CONFIGS); the others are refused rather than stored and ignored.
+Configs take effect when their records are replayed. Which broker configs may change at run time says broker_config_rules.py. Nothing
+is known of groups and client metrics subscriptions but what is set on them.
 
 Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager.
 """
@@ -9,25 +9,26 @@ Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdm
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
+from broker.controller.broker_config_rules import check_alterable, check_value, is_stored
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, after, check_records_count
 from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
-from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterState
-from broker.metadata.config_entries import OTHER_RESOURCES, unsupported
-from broker.metadata.dynamic_configs import DYNAMIC_CONFIGS
+from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, ClusterState
 from broker.metadata.features import ELR_FEATURE
-from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from broker.metadata.topic_names import validate_name
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.properties import ConfigError, Property, PropertyType
-from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
-from config.topic import TOPIC_PROPERTIES, in_topic_terms, validate_topic_configs
+from config.server import SERVER_PROPERTIES, ServerConfig
+from config.topic import TOPIC_PROPERTIES, validate_topic_configs
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
+from protocol.messages.alter_configs import AlterConfigsResourceResponse as ReplacedResourceResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -38,6 +39,8 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.messages.stored.metadata_records import ClearElrRecord, ConfigRecord
 
 KNOWN_CONFIGS_MAX = len(SERVER_PROPERTIES) + len(TOPIC_PROPERTIES)
+
+VALUE_BYTES_MAX = 2**15 - 1
 
 RESOURCE_ELEMENTS = 5
 """What a resource counts for at least in a step: checking a topic's configs takes 20 µs."""
@@ -64,6 +67,13 @@ class ConfigControl:
 
     def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> Steps[IncrementalAlterConfigsResponse]:
         """Each resource is altered whole or not at all. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
+        return IncrementalAlterConfigsResponse(responses=(yield from self._alter_all(request)))
+
+    def alter_configs(self, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
+        """The same, but the configs of a resource that are not named go back to their defaults."""
+        return AlterConfigsResponse(responses=(yield from self._alter_all(request)))
+
+    def _alter_all(self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest) -> Steps[list[Any]]:
         twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
         if (yield from _has_more_configs(request.resources, RECORDS_PER_OPERATION_MAX)):
             records_count = 0
@@ -83,17 +93,20 @@ class ConfigControl:
                 yield step
                 step = []
         yield step
-        return IncrementalAlterConfigsResponse(responses=responses)
+        return responses
 
     def _altered(
-        self, resource: AlterConfigsResource, twice: Container[tuple[int, str]]
-    ) -> Steps[tuple[list[Any], AlterConfigsResourceResponse]]:
+        self, resource: AlterConfigsResource | ReplacedResource, twice: Container[tuple[int, str]]
+    ) -> Steps[tuple[list[Any], AlterConfigsResourceResponse | ReplacedResourceResponse]]:
         """The records that alter the resource, and the answer for it."""
         kind, name = resource.resource_type, resource.resource_name
-        response = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
+        answer_class = ReplacedResourceResponse if isinstance(resource, ReplacedResource) else AlterConfigsResourceResponse
+        response = answer_class(resource_type=kind, resource_name=name, error_message=None)
         try:
             if (kind, name) in twice:
                 raise _invalid_request("Each resource must appear at most once.")
+            if isinstance(resource, ReplacedResource):
+                resource = yield from self._as_changes(resource)
             yield from _check_form(resource.configs)
             if len(resource.configs) > KNOWN_CONFIGS_MAX:
                 resource = yield from _up_to_first_unknown(resource)
@@ -104,6 +117,21 @@ class ConfigControl:
             response.error_code = error.code
             response.error_message = error.message
             return [], response
+
+    def _as_changes(self, resource: ReplacedResource) -> Steps[AlterConfigsResource]:
+        """What AlterConfigs means, as IncrementalAlterConfigs says it."""
+        changes: list[AlterableConfig] = []
+        for piece in pieces(resource.configs):
+            changes += [AlterableConfig(name=config.name, value=config.value) for config in piece]
+            if len(piece) == PIECE_ELEMENTS:
+                yield []
+        if len(changes) <= KNOWN_CONFIGS_MAX:  # else it is refused
+            kept = {change.name for change in changes}
+            current = self._state.configs.get((resource.resource_type, resource.resource_name), {})
+            changes += [
+                AlterableConfig(name=name, config_operation=AlterOperation.DELETE, value=None) for name in current if name not in kept
+            ]
+        return AlterConfigsResource(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=changes)
 
     def _alter(self, resource: AlterConfigsResource) -> list[Any]:
         records = self._changes_of(resource)
@@ -118,8 +146,8 @@ class ConfigControl:
             return self._alter_topic(resource)
         if resource.resource_type == RESOURCE_BROKER:
             return self._alter_broker(resource)
-        if resource.resource_type in OTHER_RESOURCES:
-            raise _invalid_request(unsupported(resource.resource_type))
+        if resource.resource_type in (RESOURCE_CLIENT_METRICS, RESOURCE_GROUP):
+            return self._alter_named(resource)
         raise _invalid_request(f"Unknown resource type {resource.resource_type}")
 
     def _alter_topic(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
@@ -145,28 +173,42 @@ class ConfigControl:
             # The state and DescribeConfigs know a broker by its id's canonical text.
             name = str(int(name))
         current = self._state.broker_overrides(name)
-        fixed = [config.name for config in resource.configs if _is_static(config.name)]
-        if fixed:
-            raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-        # To delete what was never set changes nothing: kafka-reassign-partitions --verify does so with the throttles of each broker.
-        unserved = [
-            config.name
-            for config in resource.configs
-            if config.name not in DYNAMIC_CONFIGS and (config.config_operation != AlterOperation.DELETE or config.name in current)
-        ]
-        if unserved:
-            raise _invalid_request(f"This broker does not change these configs while it runs: [{', '.join(unserved)}]")
+        kept = [config.name for config in resource.configs if config.config_operation != AlterOperation.DELETE]
+        check_alterable([config.name for config in resource.configs], kept, is_default=not name)
         changes: dict[str, str | None] = {}
         for config in resource.configs:
-            if config.name not in DYNAMIC_CONFIGS:
-                continue
-            value = changes[config.name] = _new_value(config, current.get(config.name), DYNAMIC_CONFIGS)
+            value = _new_value(config, current.get(config.name), SERVER_PROPERTIES)
+            # To delete what was never set changes nothing: kafka-reassign-partitions --verify does so with the throttles of each broker.
+            if value is not None or is_stored(config.name) or config.name in current:
+                changes[config.name] = value
             if value is not None:
-                _check_broker_value(config.name, value)
+                check_value(config.name, value, self._config)
         if MIN_IN_SYNC_REPLICAS in changes and self._state.features.get(ELR_FEATURE, 0) > 0:
             _check_min_isr_with_elr(name, changes[MIN_IN_SYNC_REPLICAS])
         # Kafka writes a broker's configs even when they are unchanged, so that it reloads them (KAFKA-14136).
         return changed_configs(RESOURCE_BROKER, name, changes)
+
+    def _alter_named(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
+        """Of a group or a client metrics subscription, which need not exist."""
+        from config.client_metrics import SubscriptionError, validate_client_metrics
+        from config.group import validate_group_configs
+
+        kind, name = resource.resource_type, resource.resource_name
+        current = self._state.overrides(kind, name)
+        changes = {config.name: _new_value(config, current.get(config.name), {}) for config in resource.configs}
+        merged = {key: value for key, value in (current | changes).items() if value is not None}
+        try:
+            if kind == RESOURCE_CLIENT_METRICS:
+                validate_client_metrics(name, merged)
+            elif not name:
+                raise _invalid_request("Default group resources are not allowed.")
+            else:
+                validate_group_configs(merged, self._config)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        except SubscriptionError as error:
+            raise _invalid_request(str(error)) from error
+        return changed_configs(kind, name, {key: value for key, value in changes.items() if value != current.get(key)})
 
 
 def validated_topic_configs(
@@ -195,7 +237,7 @@ def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str
     ]
 
 
-def _has_more_configs(resources: list[AlterConfigsResource], limit: int) -> Steps[bool]:
+def _has_more_configs(resources: Sequence[AlterConfigsResource | ReplacedResource], limit: int) -> Steps[bool]:
     count = 0
     for piece in pieces(resources, COMPARED_PIECE_ELEMENTS):
         count += sum(len(resource.configs) for resource in piece)
@@ -249,14 +291,17 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
     known = properties.get(config.name)
     if known is None or known.type is not PropertyType.LIST:
         why = f"Can't {operation.name} to key {config.name} because its type is not LIST."
-        if config.name in DYNAMIC_ONLY_PROPERTIES:
-            why = f"Unknown config name: {config.name}"  # Kafka looks for lists among the properties of server.properties
+        if properties is SERVER_PROPERTIES:
+            # A broker looks at the change before the controller does, and among the properties of server.properties alone.
+            why = f"Config value {operation.name.lower()} is not allowed for config key: {config.name}"
+            if known is None:
+                why = f"Unknown config name: {config.name}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)
     parts = [part for part in (known.default_text or "" if current is None else current).split(",") if part]
     changed = (config.value or "").split(",")
     if operation is AlterOperation.APPEND:
         present = set(parts)
-        return ",".join([*parts, *(part for part in dict.fromkeys(changed) if part not in present)])
+        return _checked_size(",".join([*parts, *(part for part in dict.fromkeys(changed) if part not in present)]))
     left_out = Counter(changed)
     kept = []
     for part in parts:
@@ -267,18 +312,12 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
     return ",".join(kept)
 
 
-def _is_static(name: str) -> bool:
-    known = SERVER_PROPERTIES.get(name)
-    return known is not None and known.is_read_only
-
-
-def _check_broker_value(name: str, value: str) -> None:
-    try:
-        DYNAMIC_CONFIGS[name].parse(value)
-        if name in DYNAMIC_TOPIC_DEFAULTS:
-            TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(in_topic_terms(name, value))
-    except ConfigError as error:
-        raise _invalid_request(str(error)) from error
+def _checked_size(value: str) -> str:
+    """Appending is how a value grows beyond what a record holds."""
+    if len(value.encode()) > VALUE_BYTES_MAX:
+        why = f"The configuration value cannot be added because it exceeds the maximum value size of {VALUE_BYTES_MAX} bytes."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+    return value
 
 
 def _topic_name(record: ConfigRecord) -> str:

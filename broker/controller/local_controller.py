@@ -30,10 +30,12 @@ from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, 
 if TYPE_CHECKING:
     from broker.clock import Clock, Timer
     from broker.context import RequestContext
+    from broker.controller.config_control import ConfigControl
     from broker.controller.controller import Controller
     from broker.controller.decision_log import DecisionLog
     from broker.deferred import Deferred
     from broker.quorum.quorum import Quorum, SnapshotReader
+    from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -226,11 +228,19 @@ class LocalController:
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
+        return await self._alter_configs(request, lambda configs: configs.incremental_alter_configs(request), client)
+
+    async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext | None = None) -> AlterConfigsResponse:
+        return await self._alter_configs(request, lambda configs: configs.alter_configs(request), client)
+
+    async def _alter_configs(
+        self, request: Any, begin: Callable[[ConfigControl], Steps[Response]], client: RequestContext | None
+    ) -> Response:
         with self._logging_refusal("configs not changed", client):
             configs = self._active.configs
             altered_before = configs.unclean_elections_altered
-            steps = configs.incremental_alter_configs(request)
-            response = await self._append_steps(steps, lambda response: self._changes.configs_altered(request, response, client))
+            told: Callable[[Any], LogSteps] = lambda response: self._changes.configs_altered(request, response, client)  # noqa: E731
+            response = await self._append_steps(begin(configs), told)
         if configs.unclean_elections_altered != altered_before:
             self._run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later
         return response

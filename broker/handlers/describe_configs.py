@@ -1,17 +1,15 @@
 """DescribeConfigs (key 32). Serves v1–v4.
 
 Behaviour:
-- Topics and brokers (this one; "" for what is set on all): every config with its value and where it comes from, or those asked
-  for. No keys and null keys both mean all. Synonyms only if asked for, the one that wins first. Sensitive values are null.
+- Topics, brokers (this one; "" for what is set on all), groups and client metrics subscriptions (of any name): every config with its
+  value and where it comes from, or those asked for. Broker loggers (this broker's): their levels. No keys and null keys both mean all.
+  Synonyms only if asked for, the one that wins first. Sensitive values are null.
 - A resource that is named twice is answered twice, as by Kafka. Resources that do not fit into an answer's size are POLICY_VIOLATION.
 - An unknown topic: UNKNOWN_TOPIC_OR_PARTITION; another broker's id: INVALID_REQUEST.
 
 Version notes: v3 types, and documentation if asked for.
 
-Not done: BROKER_LOGGER, CLIENT_METRICS and GROUP resources (INVALID_REQUEST). The configs of a group are those of KIP-848's, share
-and streams groups; Kafka returns their defaults for any name, and none of them would have an effect here.
-
-Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-569).
+Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-412, KIP-569, KIP-714, KIP-848).
 """
 
 from __future__ import annotations
@@ -21,8 +19,14 @@ from typing import Any, NamedTuple
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
-from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC
-from broker.metadata.config_entries import OTHER_RESOURCES, ConfigDescriber, ConfigEntry, unsupported
+from broker.metadata.cluster_state import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
+from broker.metadata.config_entries import ConfigDescriber, ConfigEntry
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
@@ -42,7 +46,7 @@ from protocol.messages.describe_configs import (
 CHECKED_PIECE_RESOURCES = 500  # or keys: looked at between two yields, 0.1 µs each
 ENTRIES_PER_PIECE = 20  # configs described between two yields, 10 µs each
 
-_KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, *OTHER_RESOURCES}
+_KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP}
 
 
 class _Described(NamedTuple):
@@ -135,14 +139,24 @@ class _Answers:
             if self._cache.find_topic(name) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
             return RESOURCE_TOPIC, *self._cache.state.topic_overrides(name).items()
-        if resource.resource_type != RESOURCE_BROKER:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, unsupported(resource.resource_type))
-        if name and (not name.removeprefix("-").isdecimal() or not name.isascii()):
+        if resource.resource_type == RESOURCE_CLIENT_METRICS:
+            _check_named(name, "Client metrics subscription name must not be empty")
+            return RESOURCE_CLIENT_METRICS, name
+        if resource.resource_type == RESOURCE_GROUP:
+            _check_named(name, "Group name must not be empty")
+            return RESOURCE_GROUP, name
+        if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            _check_named(name, "Broker id must not be empty")
+            self._check_broker(name, f"expected {self._cache.node_id} but received {name}")
+        elif name:
+            self._check_broker(name, f"expected {self._cache.node_id} or empty string, but received {name}")
+        return resource.resource_type, name
+
+    def _check_broker(self, name: str, why: str) -> None:
+        if not name.removeprefix("-").isdecimal() or not name.isascii():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-        if name and int(name) != self._cache.node_id:
-            why = f"Unexpected broker id, expected {self._cache.node_id} or empty string, but received {name}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-        return RESOURCE_BROKER, name
+        if int(name) != self._cache.node_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {why}")
 
     def _describe(self, resource: DescribeConfigsResource, keys: Container[str]) -> Generator[None, None, _Described]:
         configs = []
@@ -158,7 +172,18 @@ class _Answers:
     def _entries(self, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
         if resource.resource_type == RESOURCE_TOPIC:
             return self._describer.topic_entries(resource.resource_name)
+        if resource.resource_type == RESOURCE_GROUP:
+            return self._describer.group_entries(resource.resource_name)
+        if resource.resource_type == RESOURCE_CLIENT_METRICS:
+            return self._describer.client_metrics_entries(resource.resource_name)
+        if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            return self._describer.logger_entries()
         return self._describer.broker_entries() if resource.resource_name else self._describer.default_broker_entries()
+
+
+def _check_named(name: str, why: str) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -2,12 +2,12 @@
 
 Behaviour:
 - Each resource is altered whole or refused; the answer comes when the changes are durable and in effect.
-- Topics: every config of Kafka's. Brokers (this one, or "" for all): those that are defaults of topic configs, and the replication
-  throttles; others that Kafka lets change while it runs are refused with INVALID_REQUEST, not stored and ignored.
+- Topics, groups, client metrics subscriptions: every config of Kafka's. Brokers (this one, or "" for all): as
+  broker/controller/broker_config_rules.py says. Broker loggers (this one's) are changed here and forgotten when the process ends.
 - SET, DELETE, and for lists APPEND and SUBTRACT (KIP-339).
 - A resource, or a key of one, that comes twice is refused with INVALID_REQUEST.
 
-Not done: BROKER_LOGGER, CLIENT_METRICS and GROUP resources (INVALID_REQUEST); alter.config.policy.class.name.
+Not done: alter.config.policy.class.name.
 
 Source: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAlterConfigs.
 """
@@ -18,9 +18,10 @@ from collections.abc import Awaitable, Generator
 from typing import Any
 
 from broker.context import RequestContext
+from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
 from broker.pieces import at_once_or_in_turns, make_in_pieces
 from broker.services import Handler, Services
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -28,14 +29,36 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
+RESOURCES_WITH_LOGGERS_MAX = 1_000
+"""A node has one set of loggers: more resources beside it are refused rather than looked at one by one."""
+
 
 def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Awaitable[IncrementalAlterConfigsResponse]:
+        if any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in request.resources):
+            return _with_loggers(services, context, request)
         return controller.incremental_alter_configs(request, context)
 
     return handle
+
+
+async def _with_loggers(
+    services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change the loggers of this broker, and let the controller change the rest."""
+    from broker.handlers.logger_changes import changed_loggers
+
+    if len(request.resources) > RESOURCES_WITH_LOGGERS_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.resources)} resources, loggers among them, are too many.")
+    own = iter(changed_loggers(request, services.node_id))
+    others = [resource for resource in request.resources if resource.resource_type != RESOURCE_BROKER_LOGGER]
+    rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+    answered = await services.controller.incremental_alter_configs(rest, context) if others else IncrementalAlterConfigsResponse()
+    changed = iter(answered.responses)
+    answers = [next(own if resource.resource_type == RESOURCE_BROKER_LOGGER else changed) for resource in request.resources]
+    return IncrementalAlterConfigsResponse(responses=answers)
 
 
 def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Any:

@@ -37,6 +37,7 @@ class ControllerClient:
         self.create_topics = channel.create_topics
         self.delete_topics = channel.delete_topics
         self.create_partitions = channel.create_partitions
+        self.alter_configs = channel.alter_configs
         self.incremental_alter_configs = channel.incremental_alter_configs
         self.elect_leaders = channel.elect_leaders
         self.unregister_broker = channel.unregister_broker

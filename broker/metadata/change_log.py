@@ -22,12 +22,11 @@ from protocol.uuids import uuid_to_text
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.context import RequestContext
+    from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.delete_topics import DeleteTopicsResponse
     from protocol.messages.incremental_alter_configs import (
-        AlterConfigsResource,
-        AlterConfigsResourceResponse,
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
@@ -40,6 +39,7 @@ TOLD_PIECE_RESULTS = 200
 LogSteps = Iterator[None]
 """Tells of an operation's results while it is run through; others may have their turn at each yield."""
 
+_SET = 0
 _OPERATION_SIGNS = {0: "=", 2: "+=", 3: "-="}  # SET, APPEND, SUBTRACT; DELETE has no value
 
 
@@ -110,9 +110,14 @@ class ChangeLog:
                 self._log.info("partitions added", "partitions added %s", facts)
 
     def configs_altered(
-        self, request: IncrementalAlterConfigsRequest, response: IncrementalAlterConfigsResponse, client: RequestContext | None
+        self,
+        request: IncrementalAlterConfigsRequest | AlterConfigsRequest,
+        response: IncrementalAlterConfigsResponse | AlterConfigsResponse,
+        client: RequestContext | None,
     ) -> LogSteps:
-        for place, (resource, result) in enumerate(zip(request.resources, response.responses, strict=True), 1):
+        resources: list[Any] = list(request.resources)
+        results: list[Any] = list(response.responses)
+        for place, (resource, result) in enumerate(zip(resources, results, strict=True), 1):
             if place % TOLD_PIECE_RESULTS == 0:
                 yield
             if result.error_code:
@@ -141,16 +146,16 @@ def _client_fields(client: RequestContext | None) -> dict[str, Any]:
     return {"principal": client.connection.principal, "client": client.connection.client_host, "client_id": client.client_id}
 
 
-def _resource(result: AlterConfigsResourceResponse) -> dict[str, Any]:
+def _resource(result: Any) -> dict[str, Any]:
     if result.resource_type == RESOURCE_TOPIC:
         return {"topic": result.resource_name}
     return {"resource_type": result.resource_type, "resource": result.resource_name}
 
 
-def _changes(resource: AlterConfigsResource) -> str:
+def _changes(resource: Any) -> str:
+    """AlterConfigs knows no operations: what it names is set."""
+    operations = [getattr(config, "config_operation", _SET) for config in resource.configs]
     return ",".join(
-        f"{config.name}{_OPERATION_SIGNS[config.config_operation]}{config.value}"
-        if config.config_operation in _OPERATION_SIGNS
-        else f"{config.name} deleted"
-        for config in resource.configs
+        f"{config.name}{_OPERATION_SIGNS[operation]}{config.value}" if operation in _OPERATION_SIGNS else f"{config.name} deleted"
+        for config, operation in zip(resource.configs, operations, strict=True)
     )

@@ -46,6 +46,9 @@ Value = TypeVar("Value")
 
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
+RESOURCE_BROKER_LOGGER = 8
+RESOURCE_CLIENT_METRICS = 16
+RESOURCE_GROUP = 32
 
 BUFFERED_RECORDS_MAX = 1_000_000
 """Limit of records in one metadata transaction; Kafka's controller ends its own long before."""
@@ -194,6 +197,10 @@ class ClusterState:
     def broker_overrides(self, name: str) -> dict[str, str]:
         """The dynamic configs of broker `name`, a decimal id, or of all brokers for ""; the caller does not change it."""
         return self.configs.get((RESOURCE_BROKER, name), _NO_CONFIGS)
+
+    def overrides(self, resource_type: int, name: str) -> dict[str, str]:
+        """The configs that are set on a resource of any type; the caller does not change it."""
+        return self.configs.get((resource_type, name), _NO_CONFIGS)
 
     def _replay_transaction_mark(self, record: Any) -> None:
         if isinstance(record, records.BeginTransactionRecord):

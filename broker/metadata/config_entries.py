@@ -10,22 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.metadata.cluster_state import ClusterState
+from broker.metadata.cluster_state import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, ClusterState
 from broker.metadata.topic_defaults import effective_overrides
 from config.properties import ConfigError, Property
 from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, log_config
 
 UNKNOWN_TYPE = 0
-OTHER_RESOURCES = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
-"""What Kafka has configs for besides topics and brokers, by ConfigResource.Type; none of them is here yet."""
-
 _LISTENER_CONFIG = re.compile(r"listener\.name\.[^.]*\.(.*)")
-
-
-def unsupported(resource_type: int) -> str:
-    """The message for a resource of one of OTHER_RESOURCES."""
-    return f"Unsupported resource type: {OTHER_RESOURCES[resource_type]} configs are not supported yet."
 
 
 class ConfigSource(IntEnum):
@@ -36,6 +28,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -56,9 +51,13 @@ class ConfigEntry(NamedTuple):
     is_read_only: bool
     type: int
     synonyms: tuple[Synonym, ...]
+    describe: Callable[[str], str] | None = None
+    """Tells what the config does, where that is neither a topic's nor a broker's."""
 
     def documentation(self) -> str:
         """What the config does; empty for one that nobody knows. Reading it loads the texts."""
+        if self.describe is not None:
+            return self.describe(self.name)
         from config.docs import documentation
 
         known = TOPIC_PROPERTIES.get(self.name) or SERVER_PROPERTIES.get(self.name)
@@ -121,6 +120,40 @@ class ConfigDescriber:
             else:
                 entries.append(ConfigEntry(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER, True, True, UNKNOWN_TYPE, synonyms))
         return entries
+
+    def group_entries(self, group: str) -> Iterator[ConfigEntry]:
+        """Every config of `group`, whether or not there is such a group."""
+        from config.group import GROUP_PROPERTIES, default_of, group_documentation
+
+        own = self._state.overrides(RESOURCE_GROUP, group)
+        for known in GROUP_PROPERTIES.values():
+            defaults = self._broker_synonyms(known.synonyms[0]) if known.synonyms else ()
+            if known.name in own:
+                value = _normalized(known, own[known.name])
+                synonyms = (Synonym(known.name, value, ConfigSource.GROUP), *defaults)
+            else:
+                value = known.format(default_of(self._config, known.name))
+                synonyms = defaults
+            if not known.synonyms:
+                synonyms = (*synonyms, Synonym(known.name, known.format(known.default), ConfigSource.DEFAULT))
+            yield _entry(known, value, synonyms, is_read_only=False)._replace(describe=group_documentation)
+
+    def client_metrics_entries(self, subscription: str) -> Iterator[ConfigEntry]:
+        """Every config of the client metrics subscription, whether or not there is one of this name."""
+        from config.client_metrics import CLIENT_METRICS_DOCUMENTATION, CLIENT_METRICS_PROPERTIES
+
+        own = self._state.overrides(RESOURCE_CLIENT_METRICS, subscription)
+        for known in CLIENT_METRICS_PROPERTIES.values():
+            value = _normalized(known, own[known.name]) if known.name in own else known.format(known.default)
+            synonyms = (Synonym(known.name, value, ConfigSource.CLIENT_METRICS),) if known.name in own else ()
+            yield _entry(known, value, synonyms, is_read_only=False)._replace(describe=CLIENT_METRICS_DOCUMENTATION.__getitem__)
+
+    def logger_entries(self) -> Iterator[ConfigEntry]:
+        """The level of every logger of this broker."""
+        from broker.logger_levels import levels
+
+        for name, level in levels():
+            yield ConfigEntry(name, level, ConfigSource.BROKER_LOGGER, False, False, UNKNOWN_TYPE, (), lambda name: "")
 
     def _topic_entries(
         self, own: Mapping[str, str], overrides: Mapping[str, str], synonyms_of: Callable[[str], tuple[Synonym, ...]]

@@ -1,8 +1,7 @@
 """The broker configs that a running broker lets change, and what is set now: on the broker itself, else on all brokers.
 
-A name that is not in DYNAMIC_CONFIGS is refused by the controller rather than stored and ignored. What uses a config asks
-`find_dynamic_value` when MetadataDelta.changed_broker_configs says that some changed; defaults of topic configs come another way
-(broker/metadata/topic_defaults.py).
+What uses a config asks `find_dynamic_value` when MetadataDelta.changed_broker_configs says that some changed, or DynamicSettings when
+it needs it; defaults of topic configs come another way (broker/metadata/topic_defaults.py).
 
 Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker (KIP-226).
 """
@@ -15,14 +14,46 @@ from collections.abc import Mapping
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
 from config.properties import ConfigError, Property, Value
-from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES
+from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 
 logger = logging.getLogger("barnabas.metadata")
 
+LIVE_SETTINGS = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "max.connections",
+    "max.connections.per.ip",
+    "producer.id.expiration.ms",
+)
+"""Those that are taken over from DynamicSettings."""
+
 DYNAMIC_CONFIGS: Mapping[str, Property] = {
     **{name: SERVER_PROPERTIES[name] for name in DYNAMIC_TOPIC_DEFAULTS},
+    **{name: SERVER_PROPERTIES[name] for name in LIVE_SETTINGS},
     **DYNAMIC_ONLY_PROPERTIES,
 }
+
+
+class DynamicSettings:
+    """What the settings of one broker are now."""
+
+    __slots__ = ("_config", "_node_id", "_state")
+
+    def __init__(self, state: ClusterState, config: ServerConfig, node_id: int) -> None:
+        self._state = state
+        self._config = config
+        self._node_id = node_id
+
+    def number(self, name: str) -> float:
+        """The value of a property that is a number: what is set dynamically, else what server.properties say."""
+        value = find_dynamic_value(self._state, self._node_id, SERVER_PROPERTIES[name])
+        if value is None:
+            value = self._config.value_of(name)
+        assert isinstance(value, int | float), f"{name} is no number"
+        return value
 
 
 def find_dynamic_value(state: ClusterState, node_id: int, known: Property) -> Value:

@@ -89,6 +89,11 @@ class ConnectionRegistry:
         now = self.monotonic_ms()
         return min((now - connection.last_active_ms for connection in self._connections), default=now)
 
+    def set_limits(self, *, max_connections: int, max_connections_per_ip: int) -> None:
+        """For connections from now on; those that are open stay."""
+        self._max_connections = max_connections
+        self._max_connections_per_ip = max_connections_per_ip
+
     def admit(self, connection: Connection) -> bool:
         """Count `connection` in and number it, or refuse it by the limits."""
         host, listener = connection.facts.client_host, connection.facts.listener

@@ -221,6 +221,45 @@ def test_acls_command_is_told_that_there_is_no_authorizer(server: ServerProcess,
     assert "SecurityDisabledException: No Authorizer is configured" in printed.stdout + printed.stderr
 
 
+CONFIGS = "kafka.admin.ConfigCommand"
+
+
+@pytest.mark.parametrize(
+    ("entity", "config"),
+    [
+        ("--entity-type groups --entity-name tool-group", "consumer.session.timeout.ms=50000"),
+        ("--entity-type client-metrics --entity-name tool-metrics", "interval.ms=60000"),
+        ("--entity-type brokers --entity-default", "log.cleaner.backoff.ms=16000"),
+        ("--entity-type brokers --entity-name 1", "log.cleaner.backoff.ms=17000"),
+        ("--entity-type broker-loggers --entity-name 1", "root=WARN"),
+    ],
+)
+def test_configs_command_sets_and_shows(server: ServerProcess, java_host: JavaHost, entity: str, config: str) -> None:
+    words = ["--bootstrap-server", server.bootstrap, *entity.split()]
+    name, _, value = config.partition("=")
+
+    set_ = java_host.tool(CONFIGS, *words, "--alter", "--add-config", config).stdout
+    shown = java_host.tool(CONFIGS, *words, "--describe").stdout
+    if name == "root":
+        java_host.tool(CONFIGS, *words, "--alter", "--add-config", "root=INFO")
+    else:
+        java_host.tool(CONFIGS, *words, "--alter", "--delete-config", name)
+
+    assert "Completed updating config" in set_
+    assert f"{name}={value}" in shown
+
+
+def test_client_metrics_command_lists_subscriptions(server: ServerProcess, java_host: JavaHost) -> None:
+    words = ["--bootstrap-server", server.bootstrap]
+
+    java_host.tool("ClientMetricsCommand", *words, "--alter", "--name", "tool-list", "--metrics", "org.apache.", "--interval", "60000")
+    listed = java_host.tool("ClientMetricsCommand", *words, "--list").lines
+    java_host.tool("ClientMetricsCommand", *words, "--delete", "--name", "tool-list")
+
+    assert "tool-list" in listed
+    assert "tool-list" not in java_host.tool("ClientMetricsCommand", *words, "--list").lines
+
+
 def test_broker_api_versions_command_reads_every_range(server: ServerProcess, java_host: JavaHost) -> None:
     printed = java_host.tool("BrokerApiVersionsCommand", "--bootstrap-server", server.bootstrap).stdout
 

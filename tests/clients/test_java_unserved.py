@@ -15,7 +15,6 @@ PATIENCE_S = 25.0  # below the tools' own timeouts of 30 s and a minute
 
 TOOLS = [
     ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),
-    ("ClientMetricsCommand", "--list", "LIST_CONFIG_RESOURCES"),
     (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
     # The share consumer logs the error at once but throws it only when its poll is over.
     ("consumer.ConsoleShareConsumer", "--topic TOPIC --timeout-ms 1000", "SHARE_GROUP_HEARTBEAT"),

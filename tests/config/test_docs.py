@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.groups.group_config import GroupConfig
+from broker.metadata.dynamic_configs import LIVE_SETTINGS
 from config.docs import documentation, has_effect
 from config.documentation import own_properties_table
 from config.server import SERVER_PROPERTIES, ServerConfig
@@ -44,6 +45,7 @@ def test_broker_properties_are_read_by_the_broker_or_said_to_have_no_effect() ->
     of_topics = {synonym: known.name for known in TOPIC_PROPERTIES.values() for synonym in known.synonyms}
     used = {name for name in SERVER_PROPERTIES if is_read(SERVER_PROPERTIES[name].attribute, ServerConfig)}
     used |= {name for name, topic_name in of_topics.items() if topic_name in used_topic_properties()}
+    used |= set(LIVE_SETTINGS)
     used |= NOT_SUPPORTED.keys() | CHECKED
     used |= {twin for name in used for twin in ALSO_MADE_OF.get(name, ())}
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from protocol.messages.alter_configs import AlterableConfig as ReplacedConfig
+from protocol.messages.alter_configs import AlterConfigsRequest
+from protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
 from protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -13,6 +16,7 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.peers.odd_request import UNKNOWN_ID, Row, topic
 
@@ -76,6 +80,101 @@ CONFIGS: list[Row] = [
     ("alter a bad topic name", alter((2, "a/b", [("retention.ms", 0, "5")])), 1),
     ("alter, validate only", alter((2, "one", [("retention.ms", 0, "5")]), validate_only=True), 1),
 ]
+
+
+def replace(*resources: tuple[int, str, list[tuple[str, str | None]]], **fields: Any) -> AlterConfigsRequest:
+    return AlterConfigsRequest(
+        resources=[
+            ReplacedResource(
+                resource_type=kind, resource_name=name, configs=[ReplacedConfig(name=key, value=value) for key, value in configs]
+            )
+            for kind, name, configs in resources
+        ],
+        **fields,
+    )
+
+
+def _altering(kind: int, name: str, *changes: tuple[str, int, str | None]) -> IncrementalAlterConfigsRequest:
+    return alter((kind, name, list(changes)))
+
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SESSION, INTERVAL = "consumer.session.timeout.ms", "interval.ms"
+
+OTHER_CONFIGS: list[Row] = [
+    *((f"replace a topic's v{version}", replace((TOPIC, "three", [("retention.ms", "5000")])), version) for version in (0, 1, 2)),
+    ("what was replaced", describe((TOPIC, "three"), keys=SOME_KEYS, include_synonyms=True), 4),
+    ("replace with nothing", replace((TOPIC, "three", [])), 2),
+    ("what was replaced with nothing", describe((TOPIC, "three"), keys=SOME_KEYS), 4),
+    ("replace, validate only", replace((TOPIC, "three", [("retention.ms", "7")]), validate_only=True), 2),
+    ("replace a topic's twice", replace((TOPIC, "three", []), (TOPIC, "three", [])), 2),
+    ("replace a key twice", replace((TOPIC, "three", [("retention.ms", "5"), ("retention.ms", "6")])), 2),
+    ("replace by null", replace((TOPIC, "three", [("retention.ms", None)])), 2),
+    ("replace by an unknown key", replace((TOPIC, "three", [("no.such", "1")])), 2),
+    ("replace an unknown topic's", replace((TOPIC, "missing", [])), 2),
+    ("replace topic ''", replace((TOPIC, "", [("retention.ms", "1")])), 2),
+    ("replace a broker's", replace((BROKER, "1", [("log.cleaner.backoff.ms", "20000")])), 2),
+    ("what was replaced of a broker", describe((BROKER, "1"), keys=["log.cleaner.backoff.ms"], include_synonyms=True), 4),
+    ("replace a broker's with nothing", replace((BROKER, "1", [])), 2),
+    ("replace what is read-only", replace((BROKER, "1", [("node.id", "2")])), 2),
+    ("replace another broker's", replace((BROKER, "7", [("log.cleaner.backoff.ms", "2")])), 2),
+    *((f"replace a resource of type {kind}", replace((kind, "1", [("root", "INFO")])), 2) for kind in (0, 1, LOGGER, 99, -1)),
+    ("replace a group's", replace((GROUP, "g", [(SESSION, "48000")])), 2),
+    ("replace a subscription's", replace((METRICS, "m", [(INTERVAL, "200")])), 2),
+    ("replace nothing", replace(), 2),
+    *(
+        (f"a group's {key} {operation} {value}", _altering(GROUP, "g", (key, operation, value)), 1)
+        for key, operation, value in (
+            (SESSION, 0, "50000"), (SESSION, 0, "5"), (SESSION, 0, "5000000"), (SESSION, 0, "0"), (SESSION, 2, "5"), (SESSION, 0, None),
+            ("no.such", 0, "x"), ("no.such", 1, None), ("share.isolation.level", 0, "read"), ("share.auto.offset.reset", 0, "foo"),
+            ("share.auto.offset.reset", 0, "by_duration:PT1H"), ("share.auto.offset.reset", 0, "by_duration:-PT1H"),
+            ("share.renew.acknowledge.enable", 0, "x"), ("consumer.heartbeat.interval.ms", 0, "15000"),
+            ("consumer.heartbeat.interval.ms", 0, "15001"), ("streams.num.standby.replicas", 0, "3"),
+            ("share.delivery.count.limit", 0, "1"), ("share.partition.max.record.locks", 0, "1"),
+            ("share.assignment.interval.ms", 0, "900000"), ("consumer.assignment.interval.ms", 0, "-1"),
+        )
+    ),
+    ("a group without a name", _altering(GROUP, "", (SESSION, 0, "50000")), 1),
+    ("a group's configs", describe((GROUP, "g"), include_synonyms=True), 4),
+    ("another group's configs", describe((GROUP, "unheard-of"), include_synonyms=True), 4),
+    ("describe group ''", describe((GROUP, "")), 4),
+    *(
+        (f"a subscription's {key} {operation} {value}", _altering(METRICS, "m", (key, operation, value)), 1)
+        for key, operation, value in (
+            (INTERVAL, 0, "100"), (INTERVAL, 0, "99"), (INTERVAL, 0, "3600001"), (INTERVAL, 0, None), ("metrics", 0, "org.apache.,x"),
+            ("metrics", 2, "y"), ("metrics", 0, "y,,z"), ("metrics", 0, ""), ("no.such", 0, "y"), ("match", 0, "client_id"),
+            ("match", 0, "a=b"), ("match", 0, "client_id=["), ("match", 0, "client_id=a=b"), ("match", 0, "client_id= "),
+            ("match", 0, "client_id=a.*, client_software_version = 1.*"),
+        )
+    ),
+    ("a subscription without a name", _altering(METRICS, "", (INTERVAL, 0, "100")), 1),
+    ("a subscription's configs", describe((METRICS, "m"), include_synonyms=True, include_documentation=True), 4),
+    ("another subscription's configs", describe((METRICS, "unheard-of"), include_synonyms=True), 4),
+    ("describe subscription ''", describe((METRICS, "")), 4),
+    *(
+        (f"a logger's level {operation} {value}", _altering(LOGGER, "1", ("root", operation, value)), 1)
+        for operation, value in ((0, "LOUD"), (0, "info"), (1, ""), (2, "INFO"), (3, "INFO"), (0, None))
+    ),
+    ("an unknown logger", _altering(LOGGER, "1", ("nope", 0, "INFO")), 1),
+    *((f"loggers of {name!r}", _altering(LOGGER, name, ("root", 0, "INFO")), 1) for name in ("", "2", "x")),
+    *((f"describe loggers of {name!r}", describe((LOGGER, name)), 4) for name in ("", "2", "x")),
+    *(
+        (f"broker {broker!r} {key} {value}", alter((BROKER, broker, [(key, 0, value)]), validate_only=True), 1)
+        for broker in ("1", "")
+        for key, value in (
+            ("log.cleaner.backoff.ms", "1"), ("log.cleaner.dedupe.buffer.size", "1"), ("log.cleaner.io.max.bytes.per.second", "5.5"),
+            ("max.connections", "500"), ("max.connections.per.ip", "0"), ("ssl.keystore.location", "x"), ("no.such", "x"),
+            ("node.id", "3"), ("log.retention.hours", "5"), ("unclean.leader.election.enable", "x"), ("producer.id.expiration.ms", "5"),
+            ("num.network.threads", "2"), ("listener.name.plaintext.ssl.keystore.location", "x"), ("advertised.listeners", "x"),
+        )
+    ),
+    ("append to no list of a broker", _altering(BROKER, "", ("num.io.threads", 2, "x")), 1),
+    ("append to an unknown list of a broker", _altering(BROKER, "", ("no.list", 2, "x")), 1),
+    *(
+        (f"list types {types} v{version}", ListConfigResourcesRequest(resource_types=types), version)
+        for version, types in ((0, []), (1, [METRICS, GROUP]), (1, [BROKER]), (1, [LOGGER]), (1, [99]), (1, [0]))
+    ),
+]  # fmt: skip
 
 
 _NUMBERS = count()

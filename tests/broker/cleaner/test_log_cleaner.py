@@ -51,6 +51,15 @@ class Submitted(InlineWorker):
         return super().submit(name, arguments, buffers, is_short=is_short)
 
 
+def setting_of(config: ServerConfig) -> Callable[[str], float]:
+    def number(name: str) -> float:
+        value = config.value_of(name)
+        assert isinstance(value, int | float)
+        return value
+
+    return number
+
+
 class Cleaning:
     """A cleaner over logs that a test fills."""
 
@@ -60,7 +69,7 @@ class Cleaning:
         self.manager.open(config_of=lambda name: COMPACTED, now_ms=0)
         self.worker = Submitted()
         config: ServerConfig = server_config({"log.dirs": "/none", **settings})
-        self.cleaner = LogCleaner(config, self.clock, self.manager, [self.worker], SYSTEM_DISK)
+        self.cleaner = LogCleaner(setting_of(config), self.clock, self.manager, [self.worker], SYSTEM_DISK)
 
     def log(self, topic: str, *values: int, config: LogConfig = COMPACTED) -> Log:
         """A log of which each segment but the active one has these keys' records, one after the other."""

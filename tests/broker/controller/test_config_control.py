@@ -10,12 +10,13 @@ from broker.controller.config_control import AlterOperation
 from broker.controller.controller import Controller
 from broker.metadata.topic_defaults import effective_overrides
 from protocol.errors import ErrorCode
+from protocol.messages import alter_configs
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.stored.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 from tests.broker.controller.cluster import collected
 from tests.broker.metadata.room import creation, make_controller
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 
 
@@ -138,11 +139,34 @@ def test_any_negative_retention_time_of_a_broker_means_unlimited() -> None:
     assert effective_overrides(controller.state, 1, "other")["retention.ms"] == "-1"
 
 
-def test_a_dynamic_broker_config_that_would_have_no_effect_is_refused() -> None:
-    result = _alter(_controller(), _resource(BROKER, "1", ("background.threads", SET, "11")))
+@pytest.mark.parametrize(
+    ("broker", "name", "value"),
+    [
+        ("1", "num.replica.fetchers", "2"),  # Kafka would change it
+        ("1", "listeners", "PLAINTEXT://:1"),
+        ("", "listeners", "PLAINTEXT://:1"),
+        ("", "node.id", "2"),
+        ("1", "ssl.keystore.location", "/k"),
+        ("", "listener.name.x.ssl.keystore.location", "/k"),
+        ("", "log.cleaner.dedupe.buffer.size", "1"),
+        ("1", "max.connections.per.ip", "0"),
+        ("1", "max.connections", "x"),
+    ],
+)
+def test_a_broker_config_that_cannot_change_is_refused(broker: str, name: str, value: str) -> None:
+    result = _alter(_controller(), _resource(BROKER, broker, (name, SET, value)))
 
     assert result.records == []
     assert result.response.responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "name", ["background.threads", "no.such", "log.cleaner.io.max.bytes.per.second", "listener.name.x.ssl.keystore.location"]
+)
+def test_a_broker_config_is_stored_that_takes_effect_or_has_none_anyway(name: str) -> None:
+    result = _alter(_controller(), _resource(BROKER, "1", (name, SET, "11")))
+
+    assert [(record.name, record.value) for record in result.records] == [(name, "11")]
 
 
 def test_a_config_of_another_version_does_not_stand_in_the_way() -> None:
@@ -187,3 +211,92 @@ def test_with_eligible_leaders_all_brokers_keep_one_min_isr(name: str, change: t
     (response,) = result.response.responses
     assert (response.error_code, response.error_message, result.records) == (ErrorCode.INVALID_CONFIG, message, [])
     assert _alter(_controller(), _resource(BROKER, name, change)).response.responses[0].error_code == ErrorCode.NONE
+
+
+def _replace(controller: Controller, kind: int, name: str, validate_only: bool = False, **configs: str) -> Any:
+    entries = [alter_configs.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    resource = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=entries)
+    return collected(controller.configs.alter_configs(alter_configs.AlterConfigsRequest(resources=[resource], validate_only=validate_only)))
+
+
+def test_replaced_configs_leave_no_others() -> None:
+    result = _replace(_controller(), TOPIC, "t", retention_ms="7", flush_ms="5")
+
+    assert [(record.name, record.value) for record in result.records] == [("flush.ms", "5"), ("cleanup.policy", None)]
+    assert result.response.responses[0].error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "configs", "error"),
+    [
+        (TOPIC, "t", {"retention_ms": "x"}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, "gone", {"retention_ms": "1"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (BROKER, "1", {"node_id": "2"}, ErrorCode.INVALID_REQUEST),
+        (LOGGER, "1", {"root": "INFO"}, ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", {"retention_ms": None}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_configs_are_not_replaced_by_what_cannot_be(kind: int, name: str, configs: dict[str, Any], error: ErrorCode) -> None:
+    result = _replace(_controller(), kind, name, **configs)
+
+    assert result.records == []
+    assert result.response.responses[0].error_code == error
+
+
+def test_replacement_can_be_tried_out() -> None:
+    assert _replace(_controller(), TOPIC, "t", validate_only=True, flush_ms="5").records == []
+
+
+def test_replaced_configs_of_a_broker_are_all_of_them() -> None:
+    controller = _controller()
+    controller.replay(_alter(controller, _resource(BROKER, "1", ("log.retention.ms", SET, "5"), ("no.such", SET, "x"))).records)
+
+    result = _replace(controller, BROKER, "1", log_segment_bytes="2000000")
+
+    assert [(record.name, record.value) for record in result.records] == [
+        ("log.segment.bytes", "2000000"),
+        ("log.retention.ms", None),
+        ("no.such", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value", "error"),
+    [
+        (GROUP, "g", "consumer.session.timeout.ms", "50000", 0),
+        (GROUP, "g", "consumer.session.timeout.ms", "5", ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", "consumer.heartbeat.interval.ms", "x", ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", "share.auto.offset.reset", "by_duration:PT1H", 0),
+        (GROUP, "g", "share.auto.offset.reset", "by_duration:1h", ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", "retention.ms", "5", ErrorCode.INVALID_CONFIG),
+        (GROUP, "", "consumer.session.timeout.ms", "50000", ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", "interval.ms", "100", 0),
+        (METRICS, "m", "interval.ms", "99", ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", "interval.ms", "x", ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", "match", "client_id=a.*,client_software_version=1[.]2", 0),
+        (METRICS, "m", "match", "client_id=[", ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", "match", "colour=blue", ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", "no.such", "5", ErrorCode.INVALID_REQUEST),
+        (METRICS, "", "interval.ms", "100", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_configs_of_groups_and_client_metrics(kind: int, name: str, key: str, value: str, error: int) -> None:
+    result = _alter(_controller(), _resource(kind, name, (key, SET, value)))
+
+    assert result.response.responses[0].error_code == error
+    stored = [(record.resource_type, record.resource_name, record.name, record.value) for record in result.records]
+    assert stored == ([] if error else [(kind, name, key, value)])
+
+
+def test_what_is_appended_must_fit_into_a_record() -> None:
+    controller = _controller()
+    long = ",".join(f"{number}:1" for number in range(6_000))
+    controller.replay(
+        _alter(
+            controller, _resource(TOPIC, "t", ("follower.replication.throttled.replicas", SET, long[: long.rindex(",", 0, 32_000)]))
+        ).records
+    )
+
+    result = _alter(controller, _resource(TOPIC, "t", ("follower.replication.throttled.replicas", APPEND, "9:" + "1" * 2_000)))
+
+    assert result.response.responses[0].error_code == ErrorCode.INVALID_CONFIG

@@ -14,7 +14,7 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from tests.broker.metadata.room import Room, context, creation, open_room
 from tests.support.turns import finished
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 @pytest.fixture
@@ -68,20 +68,16 @@ async def test_secrets_are_not_told(room: Room) -> None:
         ),
         (BROKER, "7", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 or empty string, but received 7"),
         (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
+        (LOGGER, "7", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 7"),
+        (METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"),
+        (GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
     ],
 )
 async def test_resources_that_are_not_here(room: Room, kind: int, name: str, error: ErrorCode, message: str) -> None:
     result = _ask(room, kind, name).results[0]
 
     assert (result.error_code, result.error_message, result.configs) == (error, message, [])
-
-
-@pytest.mark.parametrize(("kind", "kind_name"), [(8, "BROKER_LOGGER"), (16, "CLIENT_METRICS"), (32, "GROUP")])
-async def test_kinds_of_resources_that_are_not_here_yet_are_refused_by_name(room: Room, kind: int, kind_name: str) -> None:
-    result = _ask(room, kind, "any").results[0]
-
-    assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert result.error_message == f"Unsupported resource type: {kind_name} configs are not supported yet."
 
 
 async def test_an_unknown_resource_type_fails_the_whole_request(room: Room) -> None:

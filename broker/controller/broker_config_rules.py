@@ -1,0 +1,92 @@
+"""Which configs of brokers may be altered while they run, and to what. Pure.
+
+As in Kafka, what is read-only is refused, and a name that nobody knows is stored: a plug-in may know it. What Kafka lets change, and this
+broker knows how to take over, is served (DYNAMIC_CONFIGS); so is what has no effect here anyway. The rest is refused rather than
+stored and ignored.
+
+Source: DynamicBrokerConfig.validate (KIP-226), ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.metadata.dynamic_configs import DYNAMIC_CONFIGS
+from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
+from config.properties import ConfigError, Property, UpdateMode
+from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
+from config.topic import TOPIC_PROPERTIES, in_topic_terms
+from protocol.errors import ErrorCode, KafkaError
+
+LISTENER_PREFIX = "listener.name."
+
+KEY_STORES = ("ssl.key.password", "ssl.keystore.", "ssl.truststore.")
+"""Kafka's DynamicSecurityConfigs, which are a listener's."""
+
+DEDUPE_BUFFER_BYTES_MIN = 1024 * 1024
+
+
+def find_property(name: str) -> Property | None:
+    """A broker's property, or one that is set dynamically alone."""
+    return SERVER_PROPERTIES.get(name) or DYNAMIC_ONLY_PROPERTIES.get(name)
+
+
+def is_stored(name: str) -> bool:
+    """Whether it is recorded that the config is deleted, though it was not set: so that brokers look at it again, as in Kafka."""
+    return name in DYNAMIC_CONFIGS
+
+
+def check_alterable(names: Sequence[str], set_names: Sequence[str], *, is_default: bool) -> None:
+    """Raises KafkaError INVALID_REQUEST unless all of `names` may be altered; `set_names` are those that are not deleted. `is_default`: for
+    all brokers at once."""
+    _refuse("Cannot update these configs dynamically", [name for name in names if _is_read_only(name)])
+    why = "These security configs can be dynamically updated only per-listener using the listener prefix"
+    _refuse(why, [name for name in set_names if name.startswith(KEY_STORES)])
+    if is_default:
+        why = "Cannot update these configs at default cluster level, broker id must be specified"
+        _refuse(why, [name for name in names if _is_per_broker(name)])
+    _refuse("This broker does not change these configs while it runs", [name for name in set_names if not _is_served(name)])
+
+
+def check_value(name: str, text: str, config: ServerConfig) -> None:
+    """Raises KafkaError INVALID_REQUEST unless a broker may have this value for a config that may be altered."""
+    known = find_property(name)
+    if known is None:
+        return
+    try:
+        value = known.parse(text)
+        if name in DYNAMIC_TOPIC_DEFAULTS:
+            TOPIC_PROPERTIES[DYNAMIC_TOPIC_DEFAULTS[name]].parse(in_topic_terms(name, text))
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    dedupe_buffer_bytes_min = DEDUPE_BUFFER_BYTES_MIN * max(config.log_cleaner_threads, 1)
+    if name == "log.cleaner.dedupe.buffer.size" and isinstance(value, int) and value < dedupe_buffer_bytes_min:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"requirement failed: {name} must be at least 1MB per cleaner thread.")
+    if name == "max.connections.per.ip" and value == 0 and not config.max_connections_per_ip_overrides:
+        why = f"requirement failed: {name} can be set to zero only if {name}.overrides property is set."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _refuse(why: str, names: Sequence[str]) -> None:
+    if names:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(names)}]")
+
+
+def _is_read_only(name: str) -> bool:
+    known = SERVER_PROPERTIES.get(name)
+    return known is not None and known.is_read_only
+
+
+def _is_per_broker(name: str) -> bool:
+    if name.startswith(LISTENER_PREFIX):
+        return True
+    known = SERVER_PROPERTIES.get(name)
+    return known is not None and known.update_mode is UpdateMode.PER_BROKER
+
+
+def _is_served(name: str) -> bool:
+    if name in DYNAMIC_CONFIGS or find_property(name) is None:
+        return True
+    from config.docs import has_effect  # the texts are loaded for a rare request alone
+
+    return not has_effect(name)

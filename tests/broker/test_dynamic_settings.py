@@ -1,0 +1,65 @@
+"""Broker configs that are altered while the broker runs: what concerns them has the new value at once, and the old one again later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.metadata.cluster_state import RESOURCE_BROKER, ClusterState
+from broker.metadata.dynamic_configs import LIVE_SETTINGS, DynamicSettings
+from config.server import ServerConfig
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.stored.metadata_records import ConfigRecord
+from tests.support.broker import BrokerProcess
+from tests.support.wire import WireClient
+
+
+def alter(client: WireClient, key: str, value: str | None) -> None:
+    config = AlterableConfig(name=key, config_operation=0 if value is not None else 1, value=value)
+    resource = AlterConfigsResource(resource_type=RESOURCE_BROKER, resource_name="1", configs=[config])
+    answer = client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def is_served(broker: BrokerProcess) -> bool:
+    with WireClient(broker.host, broker.port) as client:
+        try:
+            client.request(ApiVersionsRequest(), 0)
+        except (EOFError, ConnectionError):
+            return False
+    return True
+
+
+def test_a_lower_limit_of_connections_counts_at_once(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    try:
+        with WireClient(broker.host, broker.port) as client:
+            before = is_served(broker)
+            alter(client, "max.connections.per.ip", "1")
+            limited = is_served(broker)
+            alter(client, "max.connections.per.ip", None)
+            after = is_served(broker)
+    finally:
+        broker.stop()
+
+    assert (before, limited, after) == (True, False, True)
+
+
+def test_a_broker_s_own_value_wins_over_that_of_all_and_over_the_file() -> None:
+    state = ClusterState()
+    settings = DynamicSettings(state, ServerConfig(), 1)
+    name = "log.cleaner.backoff.ms"
+    values = [settings.number(name)]
+
+    for broker, text in (("", "2"), ("1", "3"), ("1", None), ("", None)):
+        state.replay(ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=broker, name=name, value=text))
+        values.append(settings.number(name))
+
+    assert values == [15_000, 2, 3, 2, 15_000]
+
+
+def test_every_live_setting_is_a_number() -> None:
+    settings = DynamicSettings(ClusterState(), ServerConfig(), 1)
+
+    assert all(settings.number(name) > 0 for name in LIVE_SETTINGS)
