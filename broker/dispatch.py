@@ -80,9 +80,9 @@ class _Route:
         self.api = api
         self.api_key = api.key
         self.version = version
-        self.decode = codec.decoder(api.request_class, version)
-        self.encode = codec.chunks_encoder(api.response_class, version)
-        # Those for long requests are compiled by the first one: most APIs never see any.
+        # Each codec is compiled by the first request that needs it: all of a Fetch together take 8 ms. Most APIs never see a long request.
+        self.decode: Callable[..., Any] = self._decode_first
+        self.encode: Callable[[Any], Any] = self._encode_first
         self._decode_in_turns: Callable[..., Any] | None = None
         self._encode_in_turns: Callable[..., Any] | None = None
         self.handler = handler
@@ -94,21 +94,39 @@ class _Route:
 
     def decode_in_turns(self, frame: memoryview, position: int) -> Any:
         if self._decode_in_turns is None:
-            # All that lives longer than the request is made before its many objects are: each of these would keep its megabyte of Python's
-            # allocator if it came about among them.
-            self._compile_encoder_in_turns()
             self._decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
         return self._decode_in_turns(frame, position)
 
-    def encode_in_turns(self, response: Any) -> Any:
-        return (self._encode_in_turns or self._compile_encoder_in_turns())(response)
+    def prepare_response(self) -> Generator[None, None, None]:
+        """Compile what the response of a long request needs. All that lives longer than the request is made before its many objects are:
+        each of these would keep its megabyte of Python's allocator if it came about among them."""
+        if self._encode_in_turns is None:
+            compile_constructors(self.api.response_class)
+            yield
+            self._encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
+            yield
 
-    def _compile_encoder_in_turns(self) -> Callable[..., Any]:
-        compile_constructors(self.api.response_class)
-        compiled = self._encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
-        return compiled
+    def encode_in_turns(self, response: Any) -> Generator[None, None, list[Any]]:
+        yield from self.prepare_response()
+        assert self._encode_in_turns is not None
+        chunks: list[Any] = yield from self._encode_in_turns(response)
+        return chunks
+
+    def _decode_first(self, frame: memoryview, position: int) -> Any:
+        self.decode = codec.decoder(self.api.request_class, self.version)
+        return self.decode(frame, position)
+
+    def _encode_first(self, response: Any) -> Any:
+        self.encode = codec.chunks_encoder(self.api.response_class, self.version)
+        return self.encode(response)
 
     def forget_codecs(self) -> None:
+        """Nobody finds this object any more. Requests that were decoded use it until they are answered; then nothing keeps it."""
+        if self.decode == self._decode_first:
+            del self.decode
+        if self.encode == self._encode_first:
+            api, version = self.api, self.version
+            self.encode = lambda response: codec.chunks_encoder(api.response_class, version)(response)
         codec.forget(self.api.request_class, self.version)
         codec.forget(self.api.response_class, self.version)
 
@@ -278,6 +296,7 @@ class KafkaApis:
 
     def _decode_and_run(self, answering: _Answering, decoding: Any, buffer: Any) -> Work:
         context = answering.context
+        yield from answering.route.prepare_response()
         answering.request, _ = yield from decoding
         del decoding  # and with it the views of the frame
         yield from freed_in_pieces(buffer)

@@ -15,6 +15,7 @@ from broker.context import CloseConnection, ConnectionFacts, ListenerFacts, Requ
 from broker.dispatch import LARGE_FRAME_SIZE, KafkaApis
 from broker.handlers import create_topics
 from broker.network.request_pipeline import RequestPipeline
+from broker.turns import Work
 from protocol import codec
 from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -274,6 +275,50 @@ def test_the_encoder_of_a_large_request_is_compiled_before_its_objects_are_made(
 
     assert not server.sent
     assert 12 in schema_of(FetchResponse).encoders_in_turns
+
+
+def test_a_large_request_compiles_a_codec_at_a_time_and_none_that_it_does_not_need(tmp_path: Path) -> None:
+    """All four of a Fetch took 8 ms at once."""
+    request, response = schema_of(FetchRequest), schema_of(FetchResponse)
+    server = Server(tmp_path)
+    facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1")
+    large = keep(memoryview(bytearray(frame(FETCH_KEY, 12, codec.encode(large_fetch(), 12)))))
+    codec.forget(FetchRequest, 12)
+    codec.forget(FetchResponse, 12)
+    server.loop.turns.start(endless())  # so that nothing of the request is done before its turn
+
+    server.apis.handle(large, facts)
+    compiled = [12 in codecs for codecs in (request.decoders_in_turns, response.encoders_in_turns)]
+    for _ in range(4):
+        server.loop.turn()
+
+    assert compiled == [True, False]
+    assert 12 in response.encoders_in_turns
+    assert 12 not in request.decoders
+    assert 12 not in response.encoders
+
+
+def endless() -> Work:
+    while True:
+        yield
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_a_forgotten_route_is_gone_without_the_collector(tmp_path: Path, count: int) -> None:
+    server = Server(tmp_path)
+    server.offer(large_fetch(count), 12)
+    server.loop.run()
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(type(found).__name__ == "_Route" for found in gc.get_objects())
+        for _ in range(2):
+            server.apis.forget_unused_routes()
+        after = sum(type(found).__name__ == "_Route" for found in gc.get_objects())
+    finally:
+        gc.enable()
+
+    assert after == before - 1
 
 
 def test_codecs_that_nobody_asked_for_between_two_looks_are_forgotten(tmp_path: Path) -> None:
