@@ -61,8 +61,8 @@ def trim_heap() -> None:
 
 
 class UnusedMemory:
-    """The schedule. `forget` is called on the loop, each of them in turn, then `sweep`, the first of several times, and
-    `run_blocking(trim_heap)`."""
+    """The schedule. `forget` is called on the loop, then `sweep`, the first of several times, and `run_blocking(trim_heap)`: each of them
+    in a turn of the loop of its own, for one may take 2 ms."""
 
     def __init__(
         self,
@@ -77,6 +77,8 @@ class UnusedMemory:
         self._sweep = sweep
         self._sweeps_left = 0
         self._sweep_timer: Timer | None = None
+        self._steps: list[Callable[[], object]] = []  # the next one last
+        self._step_timer: Timer | None = None
         self._run_blocking = run_blocking
         self._anonymous_bytes = anonymous_bytes
         self._timer: Timer | None = None
@@ -91,7 +93,7 @@ class UnusedMemory:
             self._timer = self._clock.call_later(INTERVAL_MS, self._trim_if_changed)
 
     def stop(self) -> None:
-        for timer in (self._timer, self._sweep_timer):
+        for timer in (self._timer, self._step_timer, self._sweep_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -108,11 +110,14 @@ class UnusedMemory:
             return
         self._waited_ms = 0
         self._interval_ms = min(2 * self._interval_ms, INTERVAL_MAX_MS)
-        for forget in self._forget:
-            forget()
         self._sweeps_left = SWEEPS
-        self._sweep_once()
-        self._run_blocking(trim_heap)
+        self._steps = [lambda: self._run_blocking(trim_heap), self._sweep_once, *reversed(self._forget)]
+        self._do_step()
+
+    def _do_step(self) -> None:
+        self._steps.pop()()
+        if self._steps:
+            self._step_timer = self._clock.call_later(0, self._do_step)
 
     def _sweep_once(self) -> None:
         self._sweep()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.unused_memory import CHANGE_BYTES, INTERVAL_MAX_MS, INTERVAL_MS, SPARE_BYTES, SWEEPS, UnusedMemory, anonymous_bytes
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, ManualTimer
 
 START_BYTES = 30 << 20
 LARGE_BYTES = START_BYTES + SPARE_BYTES + CHANGE_BYTES
@@ -20,8 +20,8 @@ LARGE_BYTES = START_BYTES + SPARE_BYTES + CHANGE_BYTES
 class Process:
     """A clock, the size of the process, and how often memory was given back."""
 
-    def __init__(self, size: int = START_BYTES) -> None:
-        self.clock = ManualClock()
+    def __init__(self, size: int = START_BYTES, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
         self.size = size
         self.done: list[str] = []
         forget = [lambda: self.done.append("hashes"), lambda: self.done.append("codecs")]
@@ -49,6 +49,38 @@ def test_process_that_has_grown_forgets_in_order_and_trims_then() -> None:
     process.clock.advance(INTERVAL_MS)
 
     assert process.done == ["hashes", "codecs", "lists", "trim_heap"]
+
+
+def test_each_step_has_a_turn_of_its_own() -> None:
+    """Five caches at once, and what lets go of the codecs' objects, took 5 ms."""
+    turns: list[int] = []
+
+    class Clock(ManualClock):
+        def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
+            def fire() -> None:
+                turns.append(len(process.done))
+                callback(*arguments)
+
+            return super().call_later(delay_ms, fire)
+
+    process = Process(clock=Clock())
+    process.size = LARGE_BYTES
+
+    process.clock.advance(INTERVAL_MS)
+
+    assert process.done == ["hashes", "codecs", "lists", "trim_heap"]
+    assert turns == [0, 1, 2, 3]
+
+
+def test_a_stop_between_two_steps_is_the_end_of_them() -> None:
+    process = Process()
+    process.size = LARGE_BYTES
+    process.clock.call_later(INTERVAL_MS, process.unused_memory.stop)
+
+    process.clock.advance(INTERVAL_MS)
+
+    assert process.done == ["hashes"]
+    assert process.clock.pending_timers == []
 
 
 def test_free_places_are_dropped_again_and_again_until_the_next_look() -> None:
