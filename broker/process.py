@@ -11,6 +11,8 @@ import socket
 import time
 from collections.abc import Callable
 
+import uvloop
+
 from broker.coordination.java_hash import forget_hashes
 from broker.garbage import THRESHOLDS, GarbageCollection
 from broker.groups.record_table import forget_offset_keys
@@ -44,8 +46,6 @@ def run(
 
     `on_start` is called before the broker starts, `ready_line` once it serves: for the line on stdout. Both on the loop.
     """
-    import uvloop
-
     console = open_console(log_level, log_format)
     try:
         log_warnings(config)
