@@ -17,6 +17,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.faults.load import GROUP, PARTITIONS, SEGMENT_BYTES, TOPIC, Load, Operation, poll_operation
+from tests.support.commits import committed
 from tests.support.history_checker import check
 from tests.support.process import ServerProcess
 
@@ -116,7 +117,7 @@ class Campaign:
         partitions = [confluent_kafka.TopicPartition(TOPIC, partition) for partition in acked]
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self._server.bootstrap, "group.id": GROUP})
         try:
-            stored = {answer.partition: answer.offset for answer in consumer.committed(partitions, timeout=ADMIN_TIMEOUT_S)}
+            stored = {answer.partition: answer.offset for answer in committed(consumer, partitions, ADMIN_TIMEOUT_S)}
         finally:
             consumer.close()
         lost = [(partition, offset, stored[partition]) for partition, offset in acked.items() if stored[partition] < offset]

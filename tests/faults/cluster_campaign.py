@@ -23,6 +23,7 @@ from tests.faults.nemesis import OF_NETWORK, Nemesis, Strike
 from tests.faults.replicas import differences
 from tests.support.cluster import Cluster
 from tests.support.cluster_network import ClusterNetwork
+from tests.support.commits import committed
 from tests.support.history_checker import check, reads
 from tests.support.power import PowerCutDisk
 
@@ -221,16 +222,16 @@ class ClusterCampaign:
         """Partitions whose committed offset is behind one that was acked."""
         partitions = [confluent_kafka.TopicPartition(TOPIC, partition) for partition in acked]
         with _reader(self._cluster, group=GROUP) as consumer:
-            stored = {answer.partition: answer.offset for answer in consumer.committed(partitions, timeout=ADMIN_TIMEOUT_S)}
+            stored = {answer.partition: answer.offset for answer in committed(consumer, partitions, ADMIN_TIMEOUT_S)}
         lost = [(partition, offset, stored[partition]) for partition, offset in acked.items() if stored[partition] < offset]
         return {"commit-lost": lost} if lost else {}
 
     def _group_behind(self, ends: Mapping[int, int]) -> list[Any]:
         """Partitions whose end the group does not reach in time."""
         deadline_s = time.monotonic() + HEAL_TIMEOUT_S
-        while (committed := self.load.committed()) != ends:
+        while (reached := self.load.committed()) != ends:
             if time.monotonic() > deadline_s:
-                return [(partition, committed.get(partition), end) for partition, end in ends.items() if committed.get(partition) != end]
+                return [(partition, reached.get(partition), end) for partition, end in ends.items() if reached.get(partition) != end]
             time.sleep(WAIT_INTERVAL_S)
         return []
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.clients.adapters import CODECS, ConfluentKafka
 from tests.clients.members import ConfluentMember, poll_until
 from tests.clients.topics import as_sent, create_topic, in_order
+from tests.support.commits import committed
 from tests.support.java_host import JavaHost
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
@@ -53,9 +54,9 @@ def topic_facts(server: ServerProcess, topic: str) -> tuple[str, int, dict[str, 
     return str(described.topic_id), len(described.partitions), {name: configs[name].value for name in SMALL_SEGMENTS}
 
 
-def committed(server: ServerProcess, topic: str) -> list[int]:
+def committed_offsets(server: ServerProcess, topic: str) -> list[int]:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": topic})
-    answer = consumer.committed([confluent_kafka.TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=TIMEOUT_S)
+    answer = committed(consumer, [confluent_kafka.TopicPartition(topic, number) for number in range(PARTITIONS)], TIMEOUT_S)
     consumer.close()
     return [partition.offset for partition in answer]
 
@@ -129,5 +130,5 @@ def test_apache_kafka_serves_the_topic_directories_of_barnabas(
     kafka.start()
 
     assert topic_facts(kafka, topic_name) == facts
-    assert committed(kafka, topic_name) == [COUNT // PARTITIONS] * PARTITIONS
+    assert committed_offsets(kafka, topic_name) == [COUNT // PARTITIONS] * PARTITIONS
     assert in_order(ConfluentKafka().consume(kafka, topic_name, COUNT)) == as_sent(sample())

@@ -15,12 +15,14 @@ from kafka import KafkaProducer
 
 from tests.clients.topics import create_topic
 from tests.support.broker import OnKafkasProperties
+from tests.support.commits import committed
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
 RECORDS = 300
 GROUP = "readers"
 COMMITTED = 123
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def read_partition(server: ServerProcess, partition: int, count: int) -> list[Me
     consumer.assign([TopicPartition("orders", partition, 0)])
     found: list[Message] = []
     while len(found) < count:
-        batch = consumer.consume(count - len(found), timeout=60)
+        batch = consumer.consume(count - len(found), timeout=TIMEOUT_S)
         assert batch, f"{len(found)} of {count} records arrived"
         found += batch
     consumer.close()
@@ -98,7 +100,7 @@ def test_topic_configs_are_kafkas(left: Left) -> None:
 def test_committed_offsets_are_kafkas(left: Left) -> None:
     consumer = Consumer({"bootstrap.servers": left.barnabas.bootstrap, "group.id": GROUP})
 
-    (found,) = consumer.committed([TopicPartition("orders", 0)], timeout=60)
+    (found,) = committed(consumer, [TopicPartition("orders", 0)], TIMEOUT_S)
     consumer.close()
 
     assert found.offset == COMMITTED

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from storage.checkpoint import read_offset_checkpoint
 from tests.support.broker import BrokerProcess
+from tests.support.commits import committed
 from tests.support.process import ServerProcess
 
 TIMEOUT_S = 60.0
@@ -93,7 +94,7 @@ def test_committed_offsets_stay_few_and_are_found_after_a_kill(tmp_path: Path) -
     broker.start()
     try:
         create_topic(broker, "read")
-        assert committed(broker) < 0
+        assert committed_offset(broker) < 0
         set_config(broker, "__consumer_offsets", "internal.segment.bytes", "20000")
         commit(broker, range(1, 1001))
         until(lambda: clean_end(broker, "__consumer_offsets") > 700)
@@ -103,7 +104,7 @@ def test_committed_offsets_stay_few_and_are_found_after_a_kill(tmp_path: Path) -
         broker.kill()
         broker.start()
 
-        assert committed(broker) == 1000
+        assert committed_offset(broker) == 1000
     finally:
         broker.kill()
 
@@ -122,9 +123,9 @@ def commit(server: ServerProcess, offsets: range) -> None:
     consumer.close()
 
 
-def committed(server: ServerProcess) -> int:
+def committed_offset(server: ServerProcess) -> int:
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
-    (found,) = consumer.committed([TopicPartition("read", 0)], timeout=TIMEOUT_S)
+    (found,) = committed(consumer, [TopicPartition("read", 0)], TIMEOUT_S)
     consumer.close()
     return int(found.offset)
 
