@@ -132,6 +132,8 @@ DECLARED: dict[int, Api] = {
         Api(63, "BrokerHeartbeat", "broker_heartbeat", (0, 2), flexible=0, listeners=CONTROLLER),
         Api(64, "UnregisterBroker", "unregister_broker", (0, 0), flexible=0, listeners=BOTH),
         Api(67, "AllocateProducerIds", "allocate_producer_ids", (0, 0), flexible=0, listeners=CONTROLLER),
+        Api(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", (0, 1), flexible=0),
+        Api(69, "ConsumerGroupDescribe", "consumer_group_describe", (0, 1), flexible=0),
         Api(70, "ControllerRegistration", "controller_registration", (0, 0), flexible=0, listeners=CONTROLLER),
         Api(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", (0, 0), flexible=0, listeners=CONTROLLER),
         Api(74, "ListConfigResources", "list_config_resources", (0, 1), flexible=0),

@@ -48,8 +48,9 @@ bug.
 - Transactions: InitProducerId with a transactional id and FindCoordinator for one answer UNSUPPORTED_VERSION with a message. Java,
   kafka-python and aiokafka report it at once; librdkafka asks again until its `init_transactions` timeout and reports that.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
-- Groups of KIP-848, share groups and streams groups. Their records in `__consumer_offsets` are left alone. A Java consumer with
-  `group.protocol=consumer` fails with UnsupportedVersionException; librdkafka's waits, without a word, for a broker that has them.
+- Share groups and streams groups. Their records in `__consumer_offsets` are left alone.
+- Groups of KIP-848 have no regular expressions yet: a heartbeat with one is INVALID_REGULAR_EXPRESSION. A group does not move between
+  the classic and the consumer protocol while it has members.
 - Admin APIs that are not in the table.
 
 ### Bytes that are refused

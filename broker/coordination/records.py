@@ -87,17 +87,35 @@ class RecordType(Generic[Machine]):
 
 
 class RecordTable(Generic[Machine]):
-    """The record types of one topic."""
+    """The record types of one topic. `load_more` gives rows that a broker may never need; it is called at the first record of a type that
+    is not among `rows`."""
 
-    def __init__(self, rows: Iterable[RecordType[Machine]]) -> None:
-        self._rows = tuple(rows)
-        self._by_number = {number: row for row in self._rows for number in row.numbers}
-        self._by_key = {row.key_class: row for row in self._rows}
+    def __init__(self, rows: Iterable[RecordType[Machine]], load_more: Callable[[], Iterable[RecordType[Machine]]] | None = None) -> None:
+        self._by_number: dict[int, RecordType[Machine]] = {}
+        self._by_key: dict[type[Any], RecordType[Machine]] = {}
+        self._load_more = load_more
+        self._add(rows)
+
+    def _add(self, rows: Iterable[RecordType[Machine]]) -> None:
+        for row in rows:
+            self._by_key[row.key_class] = row
+            self._by_number.update(dict.fromkeys(row.numbers, row))
+
+    def _add_more(self) -> None:
+        load_more, self._load_more = self._load_more, None
+        if load_more is not None:
+            self._add(load_more())
+
+    def row_of(self, key_class: type[Any]) -> RecordType[Machine]:
+        """The row of the records with keys of that class."""
+        if key_class not in self._by_key:
+            self._add_more()
+        return self._by_key[key_class]
 
     def encode(self, record: CoordinatorRecord, now_ms: int) -> SimpleRecord:
         """The record as it is stored. ValueError for what no stored field can hold."""
         key, value = record.key, record.value
-        row = self._by_key[type(key)]
+        row = self.row_of(type(key))
         key_bytes = encode_key(key) if row.encode_key is None else row.encode_key(key)
         if value is None:
             return SimpleRecord(key_bytes, None, timestamp=now_ms)
@@ -108,6 +126,8 @@ class RecordTable(Generic[Machine]):
         if key is None or len(key) < VERSION.size:
             raise DecodeError("the key of a coordinator's record has no type")
         number = VERSION.unpack_from(key)[0]
+        if number not in self._by_number:
+            self._add_more()
         row = self._by_number.get(number)
         if row is None:
             raise UnknownRecordTypeError(number)
@@ -115,8 +135,20 @@ class RecordTable(Generic[Machine]):
         return CoordinatorRecord(record_key, None if value is None else decode_with_version(row.value_class, value)[0])
 
     def bind(self, machine: Machine) -> dict[type[Any], Replay]:
-        """Who replays the records of each class of keys."""
-        return {row.key_class: row.owner(machine) for row in self._rows}
+        """Who replays the records of each class of keys; found at the first such record."""
+        return _Owners(self, machine)
+
+
+class _Owners(dict[type[Any], Replay], Generic[Machine]):
+    """The owners of one state machine, by the class of keys."""
+
+    def __init__(self, table: RecordTable[Machine], machine: Machine) -> None:
+        self._table = table
+        self._machine = machine
+
+    def __missing__(self, key_class: type[Any]) -> Replay:
+        self[key_class] = owner = self._table.row_of(key_class).owner(self._machine)
+        return owner
 
 
 def encode_key(key: object) -> bytes:

@@ -23,6 +23,7 @@ from broker.deferred import Deferred
 from broker.groups.record_table import GROUP_RECORDS
 from broker.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.log_fields import Fields
+from broker.metadata.features import GROUP_VERSION_FEATURE
 from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
 from broker.pieces import pieces
 from protocol.errors import ErrorCode, KafkaError
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
     from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
     from broker.groups.group_config import GroupConfig
+    from broker.groups.modern.topics import GroupTopics
     from broker.groups.offset_reads import OffsetReads
     from broker.groups.requester import Requester
     from broker.groups.shard import GroupCoordinatorShard
     from broker.metadata.metadata_cache import MetadataCache
     from broker.turns import Work
+    from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
     from protocol.messages.join_group import JoinGroupRequest
     from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from protocol.messages.sync_group import SyncGroupRequest
@@ -70,6 +73,7 @@ class GroupCoordinator:
         self._random = random_source
         self._metadata = metadata
         self._expiry_timer: Timer | None = None
+        self._topics: GroupTopics | None = None
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -86,7 +90,9 @@ class GroupCoordinator:
     def _make_machine(self, shard: Shard[GroupCoordinatorShard]) -> GroupCoordinatorShard:
         from broker.groups.shard import GroupCoordinatorShard  # a broker without groups does not need it
 
-        return GroupCoordinatorShard(shard, self._clock, self._random, self._config, self._topic_id_of, self._limited_log)
+        return GroupCoordinatorShard(
+            shard, self._clock, self._random, self._config, self._topic_id_of, self._limited_log, self._group_topics
+        )
 
     # Life.
 
@@ -102,17 +108,28 @@ class GroupCoordinator:
         self.runtime.stop()
 
     def on_metadata_delta(self, delta: MetadataDelta) -> None:
-        """Follow the leadership of the offsets partitions, and forget the offsets of deleted topics."""
+        """Follow the leadership of the offsets partitions, forget the offsets of deleted topics, and tell KIP-848 groups of theirs."""
         self.runtime.on_metadata_delta(delta)
+        if self._topics is not None:
+            changed = self._topics.on_metadata_delta(delta)
+            for shard in self.runtime.shards():
+                shard.machine.on_topics_changed(changed)
         deleted_topics = frozenset(topic.name for topic in delta.deleted_topics)
         if deleted_topics:
             for shard in self.runtime.shards():
                 shard.when_loaded(partial(shard.machine.delete_topics, deleted_topics))
 
     def _log_loaded(self) -> None:
-        counts = [count for shard in self.runtime.active_shards() if (count := len(shard.machine.group_manager.groups))]
+        counts = [count for shard in self.runtime.active_shards() if (count := shard.machine.group_count)]
         if counts:
             self._limited_log.info("groups loaded", "groups loaded %s", Fields(groups=sum(counts), partitions=len(counts)))
+
+    def _group_topics(self) -> GroupTopics:
+        if self._topics is None:
+            from broker.groups.modern.topics import GroupTopics
+
+            self._topics = GroupTopics(self._metadata)
+        return self._topics
 
     def _topic_id_of(self, name: str) -> bytes:
         topic = self._metadata.find_topic(name)
@@ -139,6 +156,8 @@ class GroupCoordinator:
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         shard = self.runtime.get_shard(request.group_id)
+        if shard.machine.find_consumer_group(request.group_id) is not None:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         reply = Deferred()
         shard.run(shard.machine.group_manager.join(requester, request, reply))
         return reply
@@ -170,6 +189,26 @@ class GroupCoordinator:
             return _written(shard, [], response, _leave_error) if shard.has_writes else response
         return _written(shard, result.records, response, _leave_error, result.on_committed)
 
+    # Members of KIP-848 groups.
+
+    @property
+    def has_consumer_protocol(self) -> bool:
+        """Whether KIP-848 groups are served: the broker offers them, and the cluster has finalized that it may."""
+        return self._config.has_consumer_protocol and self._metadata.state.features.get(GROUP_VERSION_FEATURE, 0) >= 1
+
+    def consumer_group_heartbeat(
+        self, requester: Requester, request: ConsumerGroupHeartbeatRequest
+    ) -> Deferred | ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed."""
+        from broker.groups.modern.requests import check_request, error_response
+
+        check_request(requester, request, self._config.consumer_assignors)
+        shard = self._member_shard(request.group_id)
+        result = shard.machine.consumer_group_manager.heartbeat(requester, request)
+        if not result.records and not shard.has_writes:
+            return result.response
+        return _written(shard, result.records, result.response, error_response)
+
     # Offsets.
 
     def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Deferred | OffsetCommitResponse:
@@ -198,15 +237,32 @@ class GroupCoordinator:
         """All groups here, a piece at a time. KafkaError while some are not known yet: a partial list would look whole."""
         from broker.groups.descriptions import listing
 
-        return ([listing(group) for group in piece] for piece in pieces(self._groups()))
+        shards = self.runtime.get_active_shards()
+        classic = ([listing(group) for group in piece] for piece in pieces(self._groups()))
+        consumer = (shard.machine.list_consumer_groups() for shard in shards if shard.machine.has_consumer_groups)
+        return chain(classic, chain.from_iterable(consumer))
 
     def count_states(self) -> Counter[str]:
         """How many groups are in each state. KafkaError as above."""
-        return Counter(group.state.value for group in self._groups())
+        counts = Counter(group.state.value for group in self._groups())
+        for shard in self.runtime.active_shards():
+            if shard.machine.has_consumer_groups:
+                counts.update(group.state for piece in shard.machine.list_consumer_groups() for group in piece)
+        return counts
 
     def _groups(self) -> list[ClassicGroup]:
         shards = self.runtime.get_active_shards()
         return list(chain.from_iterable(shard.timeline.committed_values(shard.machine.group_manager.groups) for shard in shards))
+
+    def describe_consumer_group(self, group_id: str) -> Work:
+        """DescribedConsumerGroup. KafkaError, GROUP_ID_NOT_FOUND among others, for one that this broker does not know."""
+        from broker.groups.modern.descriptions import described, not_described
+
+        shard = self._member_shard(group_id)
+        group = shard.machine.find_committed_consumer_group(group_id)
+        if group is None:
+            raise not_described(group_id, is_classic=group_id in shard.timeline.committed(shard.machine.group_manager.groups))
+        return (yield from described(group, shard.timeline, self._group_topics(), self._config.consumer_assignors[0]))
 
     def describe(self, group_id: str) -> Work:
         """GroupDescription, None if there is no group of that id; KafkaError if it is not this broker that knows."""
@@ -231,7 +287,7 @@ class GroupCoordinator:
             deque(
                 (shard, group_ids[start : start + EXPIRED_GROUPS_PER_STEP])
                 for shard in self.runtime.active_shards()
-                if (group_ids := list(shard.machine.group_manager.groups))
+                if (group_ids := shard.machine.group_ids())
                 for start in range(0, len(group_ids), EXPIRED_GROUPS_PER_STEP)
             )
         )

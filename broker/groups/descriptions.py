@@ -9,13 +9,18 @@ from broker.groups.classic_group import ClassicGroup, GroupState
 from broker.groups.classic_group_member import ClassicGroupMember
 from broker.pieces import PIECE_ELEMENTS, pieces
 
+CLASSIC_TYPE = "classic"
+CONSUMER_TYPE = "consumer"
+"""The types of groups, as clients are told them."""
+
 
 class GroupListing(NamedTuple):
-    """A group in a list."""
+    """A group in a list. `state` and `group_type` are the names that clients are told."""
 
     group_id: str
     protocol_type: str
-    state: GroupState
+    state: str
+    group_type: str
 
 
 class MemberDescription(NamedTuple):
@@ -38,7 +43,7 @@ class GroupDescription(NamedTuple):
 
 
 def listing(group: ClassicGroup) -> GroupListing:
-    return GroupListing(group.group_id, group.protocol_type or "", group.state)
+    return GroupListing(group.group_id, group.protocol_type or "", group.state.value, CLASSIC_TYPE)
 
 
 def description(group: ClassicGroup) -> Generator[None, None, GroupDescription]:

@@ -38,6 +38,12 @@ class GroupConfig(NamedTuple):
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_size: int = 4096
     commit_timeout_ms: int = 5_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_assignment_interval_ms: int = 1_000
+    has_consumer_protocol: bool = True
 
     @classmethod
     def from_server(cls, config: ServerConfig) -> GroupConfig:
@@ -50,4 +56,10 @@ class GroupConfig(NamedTuple):
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
             offset_metadata_max_size=config.offset_metadata_max_bytes,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_assignors=config.group_consumer_assignors,
+            consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            has_consumer_protocol="consumer" in config.group_coordinator_rebalance_protocols,
         )

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable
 
 from broker.clock import Clock
-from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord, CoordinatorResult
 from broker.coordination.timeline import Timeline
 from broker.coordination.timers import CoordinatorTimers
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
@@ -31,7 +31,7 @@ from broker.groups.group_config import (
     GroupConfig,
 )
 from broker.groups.rebalance import Rebalance
-from broker.groups.records import empty_group_record, group_metadata_record
+from broker.groups.records import empty_group_record, group_metadata_record, group_tombstone
 from broker.groups.requester import Requester
 from broker.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
@@ -385,6 +385,17 @@ class GroupMetadataManager:
     def create_simple_group(self, group_id: str) -> None:
         """The group under which offsets without membership are kept; replaying an offset makes it."""
         self._timeline.put(self.groups, group_id, ClassicGroup(group_id, self._clock.now_ms(), is_appended=True))
+
+    def forget_simple_group(self, group_id: str) -> None:
+        """A KIP-848 group comes to be under the id, whose offsets may have been replayed before it."""
+        self._timeline.remove(self.groups, group_id)
+
+    def delete_empty_group(self, group_id: str) -> list[CoordinatorRecord] | None:
+        """What ends a classic group that is empty, so that a KIP-848 group can have its id; None if there is one with members."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return []
+        return [group_tombstone(group_id)] if group.is_empty else None
 
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
         """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""

@@ -10,7 +10,7 @@ Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.answer_size import AnswerSize
 from broker.clock import Clock
@@ -35,6 +35,9 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
+
+if TYPE_CHECKING:
+    from broker.groups.modern.group import ConsumerGroup
 
 NO_OFFSET = -1
 NO_RETENTION_MS = -1
@@ -67,7 +70,8 @@ OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
 
 
 class OffsetMetadataManager:
-    """The offsets of all groups of one shard; group membership is asked of `group_manager`."""
+    """The offsets of all groups of one shard; group membership is asked of `group_manager`, and that of KIP-848 groups of
+    `find_consumer_group` and, as far as it is committed, `find_committed_consumer_group`."""
 
     def __init__(
         self,
@@ -76,7 +80,11 @@ class OffsetMetadataManager:
         clock: Clock,
         config: GroupConfig,
         topic_id_of: Callable[[str], bytes],
+        find_consumer_group: Callable[[str], ConsumerGroup | None],
+        find_committed_consumer_group: Callable[[str], ConsumerGroup | None],
     ) -> None:
+        self._find_consumer_group = find_consumer_group
+        self._find_committed_consumer_group = find_committed_consumer_group
         self._topic_id_of = topic_id_of
         self._group_manager = group_manager
         self._timeline = timeline
@@ -125,6 +133,11 @@ class OffsetMetadataManager:
     def _validate_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
         group = self._group_manager.groups.get(request.group_id)
         generation = request.generation_id_or_member_epoch
+        if group is None and (consumer_group := self._find_consumer_group(request.group_id)) is not None:
+            from broker.groups.modern.offsets import check_commit
+
+            check_commit(consumer_group, request, api_version, self._topic_id_of)
+            return
         if group is None:
             if generation < 0:
                 return  # A consumer without membership, or a tool: replaying the offset makes a simple group.
@@ -142,8 +155,14 @@ class OffsetMetadataManager:
     ) -> Generator[None, None, OffsetFetchResponseGroup]:
         """The group's offsets for the named partitions, or all it has. No offset is -1, not an error.
 
-        Yields now and then when there are many: a commit meanwhile shows in what comes after it. KafkaError when they do not fit."""
+        Yields now and then when there are many: a commit meanwhile shows in what comes after it. KafkaError when they do not fit, or
+        for a member of a KIP-848 group that is not in the epoch that it says."""
         group_id = request.group_id
+        consumer_group = self._find_committed_consumer_group(group_id)
+        if consumer_group is not None:
+            from broker.groups.modern.offsets import check_fetch
+
+            check_fetch(self._timeline.committed(consumer_group.members), request)
         response = OffsetFetchResponseGroup(group_id=group_id)
         pace = Pace()
         for named in list(self._committed_topics(group_id)) if request.topics is None else request.topics:
@@ -169,7 +188,7 @@ class OffsetMetadataManager:
     def _committed_topics(self, group_id: str) -> Mapping[str, dict[int, CommittedOffset]]:
         """The group's committed offsets by topic; none for a group that does not exist."""
         committed = self._timeline.committed
-        if group_id not in committed(self._group_manager.groups):
+        if group_id not in committed(self._group_manager.groups) and self._find_committed_consumer_group(group_id) is None:
             return {}
         return committed(committed(self._offsets).get(group_id, {}))
 
@@ -192,13 +211,13 @@ class OffsetMetadataManager:
     def expire(self, group_id: str) -> list[CoordinatorRecord]:
         """Tombstones for the group's expired offsets, and for the group itself if it is empty and has none left."""
         records: list[CoordinatorRecord] = []
-        group = self._group_manager.groups.get(group_id)
+        group = self._group_manager.groups.get(group_id) or self._find_consumer_group(group_id)
         if group is None:
             return records
         now_ms = self._clock.now_ms()
         retention_ms = self._config.offsets_retention_ms
         offsets = self._offsets.get(group_id, {})
-        base_is_known, group_base_ms = _expiration_base(group)
+        base_is_known, group_base_ms = _expiration_base(group) if isinstance(group, ClassicGroup) else (True, None)
         if offsets and not base_is_known:
             return records
         is_any_kept = any(group_id in pending for pending in self._pending.values())
@@ -214,8 +233,8 @@ class OffsetMetadataManager:
                     is_any_kept = True
                 else:
                     records.append(offset_tombstone(group_id, topic, partition))
-        if not is_any_kept and group.is_empty and not group.pending_join_members:
-            records.append(group_tombstone(group_id))
+        if not is_any_kept:
+            records += _tombstones_if_empty(group)
         return records
 
     def delete_topics(self, topics: frozenset[str]) -> list[CoordinatorRecord]:
@@ -256,7 +275,7 @@ class OffsetMetadataManager:
             for pending in self._pending.values():
                 self._remove(pending, key)
             return
-        if key.group not in self._group_manager.groups:
+        if key.group not in self._group_manager.groups and self._find_consumer_group(key.group) is None:
             self._group_manager.create_simple_group(key.group)
         self._sequence += 1
         offsets = self._offsets if producer_id == NO_PRODUCER_ID else self._inner(self._pending, producer_id)
@@ -296,6 +315,16 @@ class OffsetMetadataManager:
             self._timeline.remove(topics, key.topic)
         if not topics:
             self._timeline.remove(offsets, key.group)
+
+
+def _tombstones_if_empty(group: ClassicGroup | ConsumerGroup) -> list[CoordinatorRecord]:
+    if not group.is_empty:
+        return []
+    if isinstance(group, ClassicGroup):
+        return [] if group.pending_join_members else [group_tombstone(group.group_id)]
+    from broker.groups.modern.records import group_tombstones
+
+    return group_tombstones(group)
 
 
 def _expiration_base(group: ClassicGroup) -> tuple[bool, int | None]:

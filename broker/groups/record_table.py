@@ -1,20 +1,24 @@
 """The types of the records of `__consumer_offsets`: how each is coded, and who replays it.
 
-Types that are not in the table, those of the newer group protocols (KIP-848, KIP-932) among them, are skipped with a warning.
+Types that are not in the table, those of share groups (KIP-932) among them, are skipped with a warning.
 
 Versions are those that Apache Kafka 4.3 writes: GroupMetadataValue 3; OffsetCommitValue 4 with the topic's id, or 1 for a commit
-with an explicit retention time, the only version that has room for it.
+with an explicit retention time, the only version that has room for it; 0 for all that KIP-848 groups have.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.coordination.records import RecordTable, RecordType, encode_key
 from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.coordination.records import Replay
+    from broker.groups.modern.store import ConsumerGroupStore
     from broker.groups.shard import GroupCoordinatorShard
 
 LEGACY_OFFSET_COMMIT = 0
@@ -23,6 +27,8 @@ LEGACY_OFFSET_COMMIT = 0
 GROUP_METADATA_VALUE_VERSION = 3
 OFFSET_COMMIT_VALUE_VERSION = 4
 EXPIRING_OFFSET_COMMIT_VALUE_VERSION = 1
+
+CONSUMER_GROUP_VALUE_VERSION = 0
 
 OFFSET_KEYS_CACHED = 10_000
 """Encoded keys of offsets that are remembered: the same partitions are committed again and again, and encoding costs 4 µs."""
@@ -41,6 +47,47 @@ def _offset_commit_version(value: OffsetCommitValue) -> int:
     return OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else EXPIRING_OFFSET_COMMIT_VALUE_VERSION
 
 
+def _consumer_group_rows() -> Iterable[RecordType[GroupCoordinatorShard]]:
+    """The types of KIP-848 groups, which are imported with the first such record."""
+    from protocol.messages.stored import consumer_group_records as values
+    from protocol.messages.stored import group_records as keys
+
+    def row(
+        key_class: type[Any], value_class: type[Any], owner: Callable[[ConsumerGroupStore], Replay]
+    ) -> RecordType[GroupCoordinatorShard]:
+        return RecordType(key_class, value_class, lambda value: CONSUMER_GROUP_VALUE_VERSION, lambda shard: owner(shard.consumer_groups))
+
+    return (
+        row(keys.ConsumerGroupMetadataKey, values.ConsumerGroupMetadataValue, lambda groups: groups.replay_group),
+        row(
+            keys.ConsumerGroupPartitionMetadataKey,
+            values.ConsumerGroupPartitionMetadataValue,
+            lambda groups: groups.replay_partition_metadata,
+        ),
+        row(keys.ConsumerGroupMemberMetadataKey, values.ConsumerGroupMemberMetadataValue, lambda groups: groups.replay_member),
+        row(
+            keys.ConsumerGroupTargetAssignmentMetadataKey,
+            values.ConsumerGroupTargetAssignmentMetadataValue,
+            lambda groups: groups.replay_target_epoch,
+        ),
+        row(
+            keys.ConsumerGroupTargetAssignmentMemberKey,
+            values.ConsumerGroupTargetAssignmentMemberValue,
+            lambda groups: groups.replay_target,
+        ),
+        row(
+            keys.ConsumerGroupCurrentMemberAssignmentKey,
+            values.ConsumerGroupCurrentMemberAssignmentValue,
+            lambda groups: groups.replay_assignment,
+        ),
+        row(
+            keys.ConsumerGroupRegularExpressionKey,
+            values.ConsumerGroupRegularExpressionValue,
+            lambda groups: groups.replay_regular_expression,
+        ),
+    )
+
+
 GROUP_RECORDS: RecordTable[GroupCoordinatorShard] = RecordTable(
     [
         RecordType(
@@ -57,6 +104,7 @@ GROUP_RECORDS: RecordTable[GroupCoordinatorShard] = RecordTable(
             value_version=lambda value: GROUP_METADATA_VALUE_VERSION,
             owner=lambda shard: shard.group_manager.replay,
         ),
-    ]
+    ],
+    load_more=_consumer_group_rows,
 )
 """Every type of record that is served here."""

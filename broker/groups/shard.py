@@ -1,13 +1,15 @@
 """The groups and offsets of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard): the state machine that a
 CoordinatorRuntime's Shard gives its life.
 
-Owns the partition's groups and offsets. GroupCoordinator is the only caller.
+Owns the partition's groups and offsets. What KIP-848 groups need is made, and imported, with the first of them. GroupCoordinator is the
+only caller.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from broker.clock import Clock
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
@@ -16,7 +18,15 @@ from broker.groups.group_config import GroupConfig
 from broker.groups.group_metadata_manager import GroupMetadataManager
 from broker.groups.offset_metadata_manager import OffsetMetadataManager
 from broker.limited_log import LimitedLog
+from broker.pieces import pieces
 from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.groups.descriptions import GroupListing
+    from broker.groups.modern.group import ConsumerGroup
+    from broker.groups.modern.manager import ConsumerGroupManager
+    from broker.groups.modern.store import ConsumerGroupStore
+    from broker.groups.modern.topics import GroupTopics
 
 EXPIRED_RECORDS_PER_BATCH = 1000
 """Tombstones in one append: a batch far below max.message.bytes."""
@@ -33,17 +43,91 @@ class GroupCoordinatorShard:
         config: GroupConfig,
         topic_id_of: Callable[[str], bytes],
         limited_log: LimitedLog,
+        group_topics: Callable[[], GroupTopics],
     ) -> None:
         self._shard = shard
         self._limited_log = limited_log
+        self._clock = clock
+        self._random = random_source
+        self._config = config
+        self._group_topics = group_topics
+        self._consumer_groups: ConsumerGroupStore | None = None
+        self._consumer_group_manager: ConsumerGroupManager | None = None
         self.group_manager = GroupMetadataManager(shard.timers, shard.timeline, clock, random_source, config, limited_log)
-        self.offset_manager = OffsetMetadataManager(self.group_manager, shard.timeline, clock, config, topic_id_of)
+        self.offset_manager = OffsetMetadataManager(
+            self.group_manager, shard.timeline, clock, config, topic_id_of, self.find_consumer_group, self.find_committed_consumer_group
+        )
 
     def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         self.offset_manager.replay_end_transaction(producer_id, is_commit=is_commit)
 
+    @property
+    def consumer_groups(self) -> ConsumerGroupStore:
+        """The KIP-848 groups."""
+        if self._consumer_groups is None:
+            from broker.groups.modern.store import ConsumerGroupStore
+
+            self._consumer_groups = ConsumerGroupStore(self._shard.timeline, self.group_manager.forget_simple_group)
+        return self._consumer_groups
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether there may be any."""
+        return self._consumer_groups is not None
+
+    @property
+    def consumer_group_manager(self) -> ConsumerGroupManager:
+        """What is done to the KIP-848 groups."""
+        if self._consumer_group_manager is None:
+            from broker.groups.modern.manager import ConsumerGroupManager
+
+            self._consumer_group_manager = ConsumerGroupManager(
+                self.consumer_groups,
+                self._group_topics(),
+                self._shard.timers,
+                self._clock,
+                self._random,
+                self._config,
+                self._limited_log,
+                self.group_manager.delete_empty_group,
+            )
+        return self._consumer_group_manager
+
+    @property
+    def group_count(self) -> int:
+        """All groups, of either protocol."""
+        return len(self.group_manager.groups) + (len(self.consumer_groups.groups) if self.has_consumer_groups else 0)
+
+    def group_ids(self) -> list[str]:
+        """Of all groups."""
+        return [*self.group_manager.groups, *(self.consumer_groups.groups if self.has_consumer_groups else ())]
+
+    def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The KIP-848 group of that id, as written."""
+        return self.consumer_groups.groups.get(group_id) if self.has_consumer_groups else None
+
+    def find_committed_consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The same as far as it is committed; what is in the group is read through the shard's timeline."""
+        return self._shard.timeline.committed(self.consumer_groups.groups).get(group_id) if self.has_consumer_groups else None
+
+    def list_consumer_groups(self) -> Iterator[list[GroupListing]]:
+        """The KIP-848 groups as far as they are committed, a piece at a time."""
+        from broker.groups.modern.descriptions import listing
+
+        timeline = self._shard.timeline
+        for piece in pieces(timeline.committed_values(self.consumer_groups.groups)):
+            yield [listing(group, timeline) for group in piece]
+
     def on_loaded(self) -> None:
         self.group_manager.on_loaded(self._shard.run)
+        if self.has_consumer_groups:
+            self.consumer_group_manager.on_loaded()
+
+    def on_topics_changed(self, names: set[str]) -> None:
+        """The groups that read these topics look at them with the next heartbeat."""
+        for name in names if self.has_consumer_groups else ():
+            for group in self.consumer_groups.subscribed_to(name):
+                group.refresh_soon()
 
     def on_unloaded(self) -> None:
         self.group_manager.on_unloaded()

@@ -11,7 +11,7 @@ Version notes:
 - v3: authorized_operations when asked for; everything is allowed as long as there is no authorizer. v4: static members.
 - v6: a group that does not exist is GROUP_ID_NOT_FOUND as well, with a message (KIP-1043).
 
-Not done: groups of other types.
+Not done: groups of other types, which are told as not found; Kafka does so too.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Behaviour:
 
 Version notes:
 - v4: states_filter, letter case aside, and group_state (KIP-518).
-- v5: types_filter and group_type; every group here is "classic" (KIP-848).
+- v5: types_filter and group_type, "classic" or "consumer" (KIP-848).
 
 Not done: share and streams groups.
 """
@@ -19,17 +19,12 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.groups.classic_group import GroupState
-from broker.groups.descriptions import GroupListing
+from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, GroupListing
 from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-
-CLASSIC_TYPE = "classic"
-ALL_TYPES = frozenset({CLASSIC_TYPE})
-ALL_STATES = frozenset(state.value.lower() for state in GroupState)
 
 
 def build(services: Services) -> Handler:
@@ -39,32 +34,36 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(request))
 
     def _answer(request: ListGroupsRequest) -> Work:
-        states = yield from _known(request.states_filter, ALL_STATES)
-        types = yield from _known(request.types_filter, ALL_TYPES)
+        states = yield from _lowered(request.states_filter)
+        types = yield from _lowered(request.types_filter)
         try:
             listings = coordinator.list_groups()
         except KafkaError as e:
             return ListGroupsResponse(error_code=e.code)
-        if CLASSIC_TYPE not in types:
+        if types and not types & {CLASSIC_TYPE, CONSUMER_TYPE}:
             return ListGroupsResponse()
         listed = []
         for piece in listings:
-            listed += [_listed(group) for group in piece if group.state.value.lower() in states]
+            listed += [
+                _listed(group)
+                for group in piece
+                if (not types or group.group_type in types) and (not states or group.state.lower() in states)
+            ]
             yield
         return ListGroupsResponse(groups=listed)
 
     return handle
 
 
-def _known(names: list[str], known: frozenset[str]) -> Generator[None, None, frozenset[str]]:
-    """Which of `known` the names of a filter ask for: all of them if it is empty."""
+def _lowered(names: list[str]) -> Generator[None, None, frozenset[str]]:
+    """The names of a filter, letter case aside; none if it lets everything pass."""
     found = set[str]()
     for piece in text_pieces(names):
-        found |= known.intersection([name.strip().lower() for name in piece])
+        found.update([name.strip().lower() for name in piece])
         if len(piece) == PIECE_ELEMENTS:
             yield
-    return frozenset(found) if names else known
+    return frozenset(found)
 
 
 def _listed(group: GroupListing) -> ListedGroup:
-    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value, group_type=CLASSIC_TYPE)
+    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=group.group_type)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from broker.metadata.features import (
     ELR_FEATURE,
+    GROUP_VERSION_FEATURE,
     KRAFT_VERSION_FEATURE,
     METADATA_VERSION_FEATURE,
     METADATA_VERSION_MAX,
@@ -58,7 +59,7 @@ FEATURES: Mapping[str, Feature] = {
     for feature in (
         Feature(KRAFT_VERSION_FEATURE, (METADATA_VERSION_MAX + 1,)),
         Feature("transaction.version", (24, 24)),
-        Feature("group.version", (22,)),
+        Feature(GROUP_VERSION_FEATURE, (22,)),
         Feature(ELR_FEATURE, (26,), {1: 23}),
         Feature("share.version", (28,)),
         Feature("streams.version", (29,)),

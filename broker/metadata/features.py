@@ -21,6 +21,9 @@ METADATA_VERSION_MAX = 30
 KRAFT_VERSION_FEATURE = "kraft.version"
 KRAFT_VERSION_MAX = 1
 
+GROUP_VERSION_FEATURE = "group.version"
+"""At level 1 groups may use the consumer protocol (KIP-848)."""
+
 ELR_FEATURE = "eligible.leader.replicas.version"
 
 NOT_SUPPORTED = (0, 0)
@@ -28,6 +31,7 @@ NOT_SUPPORTED = (0, 0)
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     KRAFT_VERSION_FEATURE: (0, KRAFT_VERSION_MAX),
+    GROUP_VERSION_FEATURE: (0, 1),
     ELR_FEATURE: (0, 1),
 }
 """Lowest and highest level of what is here, both inclusive. What is not named has level 0 alone."""

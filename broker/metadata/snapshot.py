@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from broker.metadata.features import GROUP_VERSION_FEATURE, METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from broker.metadata.record_format import read_metadata_batches
 from broker.quorum.log import check_is_whole
 from broker.quorum.opening import BOOTSTRAP_FILE
@@ -84,7 +84,10 @@ def read_bootstrap_records(directory: Path, disk: Disk = SYSTEM_DISK) -> list[An
     """What a new cluster starts with: the records that `format` left, else our own."""
     path = directory / BOOTSTRAP_FILE
     if not disk.exists(path):
-        return [FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION_LEVEL)]
+        return [
+            FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION_LEVEL),
+            FeatureLevelRecord(name=GROUP_VERSION_FEATURE, feature_level=1),
+        ]
     return _read_records(path, disk)
 
 

@@ -181,5 +181,5 @@ def test_voters_are_read_with_their_directories() -> None:
 
 
 def test_a_feature_that_is_not_here_cannot_be_finalized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(format_arguments(tmp_path / "d", "--feature", "group.version=1")) == 1
-    assert "group.version 1 is not supported" in capsys.readouterr().err and not (tmp_path / "d").exists()
+    assert main(format_arguments(tmp_path / "d", "--feature", "share.version=1")) == 1
+    assert "share.version 1 is not supported" in capsys.readouterr().err and not (tmp_path / "d").exists()

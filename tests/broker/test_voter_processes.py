@@ -109,4 +109,4 @@ def test_features_are_finalized_for_all(quorum: DynamicQuorum) -> None:
 
     assert update(26, 1) == 0
     assert update(25, 2) == 0
-    assert update(1, 1, "group.version") == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(1, 1, "share.version") == ErrorCode.INVALID_UPDATE_VERSION

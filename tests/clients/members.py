@@ -172,10 +172,27 @@ class ConfluentMember(Member):
         self._consumer.close()
 
 
+class ConfluentConsumerProtocolMember(ConfluentMember):
+    """Speaks KIP-848: the broker assigns, uniformly."""
+
+    def __init__(self, server: ServerProcess, topic: str, group: str) -> None:
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": server.bootstrap,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.subscribe([topic])
+
+
 MEMBERS: dict[str, Callable[[ServerProcess, str, str], Member]] = {
     "kafka-python": KafkaPythonMember,
     "aiokafka": AioKafkaMember,
     "confluent-kafka": ConfluentMember,
+    "confluent-kafka-consumer-protocol": ConfluentConsumerProtocolMember,
 }
 
 

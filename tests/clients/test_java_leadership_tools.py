@@ -55,7 +55,7 @@ def test_features_are_described(server: ServerProcess, java_host: JavaHost) -> N
 
 def test_a_feature_that_is_not_here_is_not_upgraded(server: ServerProcess, java_host: JavaHost) -> None:
     result = java_host.tool(
-        "FeatureCommand", "--bootstrap-server", server.bootstrap, "upgrade", "--feature", "group.version=1", expected_status=None
+        "FeatureCommand", "--bootstrap-server", server.bootstrap, "upgrade", "--feature", "share.version=1", expected_status=None
     )
 
-    assert "Could not upgrade group.version to 1." in result.stdout + result.stderr
+    assert "Could not upgrade share.version to 1." in result.stdout + result.stderr

@@ -67,7 +67,7 @@ def test_features_are_described_upgraded_and_downgraded(java_host: JavaHost, quo
     before = finalized()
     upgraded = java_host.tool("FeatureCommand", *by_broker(quorum), "upgrade", "--feature", "metadata.version=29").stdout
     java_host.tool("FeatureCommand", *by_broker(quorum), "upgrade", "--feature", "metadata.version=30", "--dry-run")
-    java_host.tool("FeatureCommand", *by_broker(quorum), "upgrade", "--feature", "group.version=1", expected_status=1)
+    java_host.tool("FeatureCommand", *by_broker(quorum), "upgrade", "--feature", "share.version=1", expected_status=1)
     between = finalized()
     java_host.tool("FeatureCommand", *by_controller(quorum), "downgrade", "--feature", "metadata.version=25")
 

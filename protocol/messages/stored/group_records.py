@@ -1,4 +1,6 @@
-"""Records of `__consumer_offsets`: committed offsets, classic groups, and the keys of KIP-848 groups, which nobody reads yet.
+"""Records of `__consumer_offsets`: committed offsets, classic groups, and the keys of KIP-848 groups.
+
+The values of KIP-848 groups are in consumer_group_records.py, which a broker without such groups does not need.
 
 `broker/coordination/records.py` frames them. Key types 0 and 1 once were two versions of one key, which is why both are offset commits.
 

@@ -89,7 +89,7 @@ def test_the_metadata_version_changes_where_nothing_is_lost(before: int, after: 
         (30, ("metadata.version", 29, SAFE_DOWNGRADE), "Refusing to perform the requested downgrade"),
         (25, ("metadata.version", 22, UNSAFE_DOWNGRADE), "Unsafe metadata downgrade is not supported"),
         (25, ("metadata.version", 27, 9), "The controller does not support the given upgrade type."),
-        (25, ("group.version", 1, UPGRADE), "Local controller 1 does not support this feature."),
+        (25, ("share.version", 1, UPGRADE), "Local controller 1 does not support this feature."),
         (25, ("no.such.version", 1, UPGRADE), "Local controller 1 does not support this feature."),
         (22, ("eligible.leader.replicas.version", 1, UPGRADE), "because it depends on metadata.version level 23"),
     ],
@@ -115,7 +115,7 @@ def test_a_voter_that_has_not_registered_keeps_it_away() -> None:
 
 
 def test_one_refusal_is_for_all() -> None:
-    response, records = update(cluster(), ("metadata.version", 30, UPGRADE), ("group.version", 1, UPGRADE))
+    response, records = update(cluster(), ("metadata.version", 30, UPGRADE), ("share.version", 1, UPGRADE))
 
     assert (response.error_code, records) == (ErrorCode.INVALID_UPDATE_VERSION, [])
 
@@ -149,7 +149,7 @@ def test_the_quorum_s_refusal_is_the_answer_and_its_version_never_goes_down() ->
 def test_a_refused_update_leaves_the_quorum_as_it_was() -> None:
     quorum = Quorum()
 
-    update(cluster(), ("kraft.version", 1, UPGRADE), ("group.version", 1, UPGRADE), quorum=quorum)
+    update(cluster(), ("kraft.version", 1, UPGRADE), ("share.version", 1, UPGRADE), quorum=quorum)
 
     assert quorum.asked == []
 

@@ -66,7 +66,7 @@ def test_key_of_very_old_brokers_is_an_offsets_key():
     assert record.key == OffsetCommitKey(group="simple", topic="t1", partition=0)
 
 
-@pytest.mark.parametrize("record_type", [3, 4, 5, 6, 7, 8, 15, 16, 99])
+@pytest.mark.parametrize("record_type", [10, 15, 17, 99])
 def test_records_of_other_kinds_are_told_apart(record_type: int):
     key = record_type.to_bytes(2, "big") + b"\0\1g\0\1m"
 

@@ -47,7 +47,7 @@ from tests.support.turns import started
 class Transcript:
     """See the module's docstring. Keyword arguments are GroupConfig's."""
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, **config: Any) -> None:
         self.clock = ManualClock()
         self.log = MemoryLog()
         self.config = GroupConfig(**({"initial_rebalance_delay_ms": 0} | config))
@@ -156,7 +156,7 @@ class Transcript:
             group_id="g", generation_id=generation, member_id=self.member_ids.get(name, name), group_instance_id=instance
         )
         self._call(
-            lambda: self.coordinator.heartbeat(request), lambda response: self._line(f"{name} heartbeat {_error(response.error_code)}")
+            lambda: self.coordinator.heartbeat(request), lambda response: self._line(f"{name} heartbeat {error_name(response.error_code)}")
         )
 
     def leave(self, *names: str, instances: tuple[str, ...] = ()) -> None:
@@ -166,7 +166,7 @@ class Transcript:
         self._call(
             lambda: self.coordinator.leave(request),
             lambda response: self._line(
-                f"leave {_error(response.error_code)} " + " ".join(_error(member.error_code) for member in response.members)
+                f"leave {error_name(response.error_code)} " + " ".join(error_name(member.error_code) for member in response.members)
             ),
         )
 
@@ -191,7 +191,7 @@ class Transcript:
         )
         self._call(
             lambda: self.coordinator.commit_offsets(request, version),
-            lambda response: self._line(f"commit {offset} {_error(response.topics[0].partitions[0].error_code)}"),
+            lambda response: self._line(f"commit {offset} {error_name(response.topics[0].partitions[0].error_code)}"),
         )
 
     def fetch(self, *partitions: int, require_stable: bool = False) -> None:
@@ -269,7 +269,7 @@ class Transcript:
         if response.member_id:
             self.member_ids[name] = response.member_id
         if response.error_code:
-            self._line(f"{name} join {_error(response.error_code)}")
+            self._line(f"{name} join {error_name(response.error_code)}")
             return
         members = ",".join(member.member_id for member in response.members)
         self._line(
@@ -280,12 +280,12 @@ class Transcript:
         )
 
     def _show_sync(self, name: str, response: SyncGroupResponse) -> None:
-        outcome = _error(response.error_code) if response.error_code else f"assignment={response.assignment.decode()}"
+        outcome = error_name(response.error_code) if response.error_code else f"assignment={response.assignment.decode()}"
         self._line(f"{name} sync {outcome}")
 
     def _show_fetch(self, response: Any) -> None:
         offsets = [
-            f"{topic.name}-{found.partition_index}={_error(found.error_code) if found.error_code else found.committed_offset}"
+            f"{topic.name}-{found.partition_index}={error_name(found.error_code) if found.error_code else found.committed_offset}"
             + (f"({found.metadata})" if found.metadata else "")
             for topic in response.topics
             for found in topic.partitions
@@ -298,8 +298,7 @@ class Transcript:
             for stored in iterate_records(batch):
                 self._lines.append("log: " + self._show_record(stored.key, stored.value))
 
-    @staticmethod
-    def _show_record(key: bytes | None, value: bytes | None) -> str:
+    def _show_record(self, key: bytes | None, value: bytes | None) -> str:
         record = GROUP_RECORDS.decode(key, value)
         if isinstance(record.key, OffsetCommitKey):
             offset = "deleted" if record.value is None else record.value.offset
@@ -310,7 +309,7 @@ class Transcript:
         return " ".join([f"group generation={record.value.generation}", *members])
 
 
-def _error(code: int) -> str:
+def error_name(code: int) -> str:
     return "OK" if code == 0 else ErrorCode(code).name
 
 

@@ -16,7 +16,7 @@ from protocol.messages.stored.metadata_records import FeatureLevelRecord
 from tests.broker.metadata.room import context
 from tests.support.services import services
 
-FINALIZED = {"metadata.version": 25, "group.version": 1, "eligible.leader.replicas.version": 1}
+FINALIZED = {"metadata.version": 25, "group.version": 1, "share.version": 1, "eligible.leader.replicas.version": 1}
 
 
 def _metadata() -> MetadataCache:
@@ -49,14 +49,15 @@ def test_produce_and_join_group_are_told_from_version_0() -> None:
 
 
 def test_features_that_are_here_are_told_with_their_finalized_levels() -> None:
-    """group.version is finalized by somebody else, and not here: clients would use its protocol."""
+    """share.version is finalized by somebody else, and not here: clients would use its protocol."""
     request = ApiVersionsRequest(client_software_name="ok", client_software_version="1.0")
     answer = _handler(kraft_version=lambda: 1)(context(4), request)
 
     supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
     finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
-    assert supported == {"metadata.version": (7, 30), "kraft.version": (0, 1), "eligible.leader.replicas.version": (0, 1)}
-    assert finalized == {"metadata.version": (25, 25), "kraft.version": (1, 1), "eligible.leader.replicas.version": (1, 1)}
+    levels_of_two = ("kraft.version", "group.version", "eligible.leader.replicas.version")
+    assert supported == {"metadata.version": (7, 30)} | dict.fromkeys(levels_of_two, (0, 1))
+    assert finalized == {"metadata.version": (25, 25)} | dict.fromkeys(levels_of_two, (1, 1))
     assert answer.finalized_features_epoch == 7
 
 

@@ -1,0 +1,38 @@
+"""The range assignor: each topic's partitions in one range for each member, so that topics of equal partition counts are split alike
+(Kafka's RangeAssignor of the group coordinator).
+
+Members are in the order of their instance ids, those without one by their ids behind them. Nothing is sticky.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.groups.assignors.specification import GroupSpecification, MemberSpecification, Partitions
+
+NAME = "range"
+
+
+def assign(group: GroupSpecification) -> dict[str, Partitions]:
+    members = dict(sorted(group.members.items(), key=_order))
+    subscriber_counts = Counter(topic_id for member in members.values() for topic_id in member.topic_ids)
+    quotas = {topic_id: divmod(group.partition_counts[topic_id], count) for topic_id, count in subscriber_counts.items()}
+    given: Counter[bytes] = Counter()  # to how many members so far
+    targets: dict[str, Partitions] = {}
+    for member_id, member in members.items():
+        target: dict[bytes, frozenset[int]] = {}
+        for topic_id in member.topic_ids:
+            quota, extra_count = quotas[topic_id]
+            place = given[topic_id]
+            given[topic_id] += 1
+            start = place * quota + min(place, extra_count)
+            end = start + quota + (place < extra_count)
+            if start < end:
+                target[topic_id] = frozenset(range(start, end))
+        targets[member_id] = target
+    return targets
+
+
+def _order(item: tuple[str, MemberSpecification]) -> tuple[bool, str]:
+    member_id, member = item
+    return (True, member_id) if member.instance_id is None else (False, member.instance_id)

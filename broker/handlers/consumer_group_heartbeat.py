@@ -1,0 +1,43 @@
+"""ConsumerGroupHeartbeat (key 68): a member of a KIP-848 group joins, lives, is given partitions, and leaves.
+
+Serves v0–v1.
+
+Behaviour:
+- Epoch 0 joins, -1 leaves, -2 is a static member that will be back. In between each heartbeat tells the member its epoch and, if it
+  changed, its assignment; what it must give up is no longer in it.
+- Answered once what the heartbeat changed is committed.
+- UNSUPPORTED_VERSION while group.version is finalized at 0, or `group.coordinator.rebalance.protocols` lacks `consumer`.
+
+Version notes:
+- v0: the coordinator makes a member id if there is none. v1: members make their own (KIP-1082); subscribed_topic_regex.
+
+Not done: regular expressions.
+"""
+
+from __future__ import annotations
+
+from broker.context import RequestContext
+from broker.deferred import Deferred
+from broker.groups.requester import Requester
+from broker.services import Handler, Services
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
+        if not coordinator.has_consumer_protocol:
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        requester = Requester(context.api_version, context.client_id, context.connection.client_host)
+        try:
+            return coordinator.consumer_group_heartbeat(requester, request)
+        except KafkaError as e:
+            return error_response(request, e)
+
+    return handle
+
+
+def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

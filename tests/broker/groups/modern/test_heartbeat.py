@@ -1,0 +1,311 @@
+"""Members of a KIP-848 group: joining, sharing, leaving; what is stored and what each is told."""
+
+from __future__ import annotations
+
+from protocol.messages.consumer_group_heartbeat import HeartbeatTopicPartitions
+from tests.broker.groups.modern.consumers import REBALANCE_TIMEOUT_MS, Consumers
+
+
+def two_settled(**config: int) -> Consumers:
+    """a and b, each with one partition of t."""
+    consumers = Consumers(**config)
+    consumers.join_consumer("a")
+    consumers.join_consumer("b")
+    consumers.settle("a", "b")
+    return consumers
+
+
+def test_first_member_is_given_everything_in_one_heartbeat():
+    consumers = Consumers()
+
+    consumers.join_consumer("a")
+
+    consumers.expect(
+        "log: member a t",
+        "log: group epoch=2",
+        "log: target a t:0,1",
+        "log: targets epoch=2",
+        "log: assignment a STABLE epoch=2 after=0 owns t:0,1",
+        "a epoch=2 owns t:0,1",
+    )
+
+
+def test_partition_moves_once_its_owner_has_given_it_up():
+    consumers = Consumers()
+    consumers.join_consumer("a")
+    consumers.skip()
+
+    consumers.join_consumer("b")
+    consumers.expect(
+        "log: member b t",
+        "log: group epoch=3",
+        "log: target a t:0",
+        "log: target b t:1",
+        "log: targets epoch=3",
+        "log: assignment b UNRELEASED_PARTITIONS epoch=3 after=0 owns nothing",
+        "b epoch=3 owns nothing",
+    )
+    consumers.beat("a")
+    consumers.expect("log: assignment a UNREVOKED_PARTITIONS epoch=2 after=2 owns t:0 revokes t:1", "a epoch=2 owns t:0")
+    consumers.beat("b")
+    consumers.expect("log: assignment b UNRELEASED_PARTITIONS epoch=3 after=3 owns nothing", "b epoch=3")
+    consumers.acknowledge("a")
+    consumers.expect("log: assignment a STABLE epoch=3 after=2 owns t:0", "a epoch=3")
+    consumers.beat("b")
+    consumers.expect("log: assignment b STABLE epoch=3 after=3 owns t:1", "b epoch=3 owns t:1")
+
+
+def test_heartbeat_without_news_stores_nothing():
+    consumers = two_settled()
+
+    consumers.beat("a")
+
+    consumers.expect("a epoch=3")
+
+
+def test_leaving_member_s_partitions_go_to_the_others():
+    consumers = two_settled()
+
+    consumers.leave_consumer("b")
+    consumers.expect("log: assignment b gone", "log: target b gone", "log: member b gone", "log: group epoch=4", "b epoch=-1")
+    consumers.beat("a")
+
+    consumers.expect(
+        "log: target a t:0,1",
+        "log: targets epoch=4",
+        "log: assignment a STABLE epoch=4 after=3 owns t:0,1",
+        "a epoch=4 owns t:0,1",
+    )
+
+
+def test_member_without_heartbeats_is_fenced_when_its_session_ends():
+    consumers = two_settled(consumer_session_timeout_ms=45_000)
+    consumers.advance(44_000)
+    consumers.beat("a")
+    consumers.skip()
+
+    consumers.advance(1_000)
+
+    consumers.expect("log: assignment b gone", "log: target b gone", "log: member b gone", "log: group epoch=4")
+    consumers.beat("b")
+    consumers.expect("error UNKNOWN_MEMBER_ID")
+
+
+def test_member_that_gives_nothing_up_is_fenced_after_its_rebalance_timeout():
+    consumers = Consumers(consumer_session_timeout_ms=2 * REBALANCE_TIMEOUT_MS)
+    consumers.join_consumer("a")
+    consumers.join_consumer("b")
+    consumers.beat("a")
+    consumers.skip()
+
+    consumers.advance(REBALANCE_TIMEOUT_MS - 1)
+    consumers.beat("a")
+    consumers.expect("a epoch=2")
+    consumers.advance(1)
+
+    consumers.expect("log: assignment a gone", "log: target a gone", "log: member a gone", "log: group epoch=4")
+
+
+def test_giving_up_in_time_ends_the_rebalance_timeout():
+    consumers = Consumers(consumer_session_timeout_ms=10 * REBALANCE_TIMEOUT_MS)
+    consumers.join_consumer("a")
+    consumers.join_consumer("b")
+    consumers.settle("a", "b")
+
+    consumers.advance(REBALANCE_TIMEOUT_MS)
+
+    consumers.expect()
+
+
+def test_epochs_that_are_not_the_member_s_are_fenced():
+    consumers = two_settled()
+
+    consumers.beat("a", member_epoch=4)
+    consumers.beat("a", member_epoch=1)
+
+    consumers.expect("error FENCED_MEMBER_EPOCH", "error FENCED_MEMBER_EPOCH")
+
+
+def test_member_that_never_got_its_new_epoch_may_ask_again_with_the_old_one():
+    consumers = Consumers()
+    consumers.join_consumer("a")
+    consumers.leave_consumer("b")
+    consumers.join_consumer("b")
+    consumers.beat("a")
+    consumers.acknowledge("a")
+    consumers.skip()
+    topic_id = consumers.metadata.topics["t"].topic_id
+
+    consumers.beat("a", member_epoch=2, topic_partitions=[HeartbeatTopicPartitions(topic_id=topic_id, partitions=[0])])
+
+    consumers.expect("a epoch=3")
+
+
+def test_rejoining_member_keeps_its_place():
+    consumers = two_settled()
+
+    consumers.join_consumer("a", member_epoch=0)
+
+    consumers.expect("error FENCED_MEMBER_EPOCH")
+
+
+def test_unknown_member_and_unknown_group():
+    consumers = Consumers()
+    consumers.beat("a", member_epoch=1)
+    consumers.join_consumer("a")
+    consumers.skip()
+    consumers.beat("nobody", member_epoch=1)
+    consumers.leave_consumer("nobody")
+
+    consumers.expect("error UNKNOWN_MEMBER_ID", "error UNKNOWN_MEMBER_ID")
+
+
+def test_full_group_takes_no_more_members():
+    consumers = Consumers(consumer_max_size=1)
+    consumers.join_consumer("a")
+    consumers.skip()
+
+    consumers.join_consumer("b")
+    consumers.beat("a")
+
+    consumers.expect("error GROUP_MAX_SIZE_REACHED", "a epoch=2")
+
+
+def test_assignor_that_is_not_configured_is_refused():
+    consumers = Consumers(consumer_assignors=("uniform",))
+
+    consumers.join_consumer("a", server_assignor="range")
+
+    consumers.expect("error UNSUPPORTED_ASSIGNOR")
+
+
+def test_assignment_waits_for_its_interval_and_the_next_heartbeat():
+    """Members that come at about the same time share one assignment (KIP-1263)."""
+    consumers = Consumers(consumer_assignment_interval_ms=1_000)
+    consumers.join_consumer("a")
+    consumers.skip()
+
+    consumers.join_consumer("b")
+    consumers.expect(
+        "log: member b t", "log: group epoch=3", "log: assignment b STABLE epoch=2 after=0 owns nothing", "b epoch=2 owns nothing"
+    )
+    consumers.advance(1_000)
+    consumers.beat("a")
+
+    consumers.expect(
+        "log: target a t:0",
+        "log: target b t:1",
+        "log: targets epoch=3",
+        "log: assignment a UNREVOKED_PARTITIONS epoch=2 after=2 owns t:0 revokes t:1",
+        "a epoch=2 owns t:0",
+    )
+
+
+def test_new_subscription_takes_away_what_is_not_in_it_at_once():
+    consumers = Consumers(consumer_assignment_interval_ms=1_000)
+    consumers.create_topic("u")
+    consumers.join_consumer("a", "t,u")
+    consumers.skip()
+
+    consumers.beat("a", subscribed_topic_names=["u"])
+
+    consumers.expect(
+        "log: member a u",
+        "log: group epoch=3",
+        "log: assignment a UNREVOKED_PARTITIONS epoch=2 after=2 owns u:0 revokes t:0,1",
+        "a epoch=2 owns u:0",
+    )
+
+
+def test_topic_that_comes_to_be_or_grows_or_goes_moves_the_group_on():
+    consumers = Consumers()
+    consumers.join_consumer("a", "t,u")
+    consumers.skip()
+
+    consumers.create_topic("u", partitions=2)
+    consumers.acknowledge("a")
+    consumers.expect(
+        "log: group epoch=3",
+        "log: target a t:0,1 u:0,1",
+        "log: targets epoch=3",
+        "log: assignment a STABLE epoch=3 after=2 owns t:0,1 u:0,1",
+        "a epoch=3 owns t:0,1 u:0,1",
+    )
+    consumers.delete_topic("u")
+    consumers.beat("a")
+    consumers.expect(
+        "log: group epoch=4",
+        "log: target a t:0,1",
+        "log: targets epoch=4",
+        "log: assignment a UNREVOKED_PARTITIONS epoch=3 after=3 owns t:0,1 revokes ?:0,1",
+        "a epoch=3 owns t:0,1",
+    )
+
+
+def test_topic_that_nobody_reads_moves_nothing():
+    consumers = two_settled()
+
+    consumers.create_topic("other")
+    consumers.beat("a")
+
+    consumers.expect("a epoch=3")
+
+
+def test_group_is_as_it_was_after_a_restart():
+    consumers = Consumers()
+    consumers.join_consumer("a")
+    consumers.join_consumer("b")
+    consumers.beat("a")
+    consumers.skip()
+
+    consumers.restart()
+    consumers.acknowledge("a")
+    consumers.beat("b")
+
+    consumers.expect(
+        "log: assignment a STABLE epoch=3 after=2 owns t:0",
+        "a epoch=3",
+        "log: assignment b STABLE epoch=3 after=3 owns t:1",
+        "b epoch=3 owns t:1",
+    )
+
+
+def test_sessions_and_rebalance_timeouts_begin_anew_after_a_restart():
+    consumers = Consumers(consumer_session_timeout_ms=2 * REBALANCE_TIMEOUT_MS)
+    consumers.join_consumer("a")
+    consumers.join_consumer("b")
+    consumers.beat("a")
+    consumers.advance(REBALANCE_TIMEOUT_MS - 1)
+    consumers.restart()
+    consumers.skip()
+
+    consumers.advance(REBALANCE_TIMEOUT_MS - 1)
+    consumers.expect()
+    consumers.advance(1)
+    consumers.expect("log: assignment a gone", "log: target a gone", "log: member a gone", "log: group epoch=4")
+    consumers.advance(REBALANCE_TIMEOUT_MS)
+
+    consumers.expect("log: assignment b gone", "log: target b gone", "log: member b gone", "log: group epoch=5")
+
+
+def test_uncommitted_change_is_answered_when_it_is_committed():
+    consumers = Consumers()
+    consumers.log.is_holding = True
+
+    consumers.join_consumer("a")
+    assert consumers.unanswered_count == 1
+    consumers.log.commit()
+
+    consumers.expect_last("a epoch=2 owns t:0,1")
+
+
+def test_empty_classic_group_makes_room():
+    consumers = Consumers()
+    consumers.commit(5)
+    consumers.skip()
+
+    consumers.join_consumer("a")
+
+    consumers.expect_last("a epoch=2 owns t:0,1")
+    consumers.fetch(0)
+    consumers.expect("fetch t-0=5")
