@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.limited_log import LimitedLog
-from broker.replication.fetch_data import NO_EPOCH
+from broker.replication.fetch_data import NO_EPOCH, NO_REPLICA
+from broker.replication.fetcher.fetch_of_one import FetchOfOne, find_of_one
 from broker.replication.fetcher.fetch_state import NOT_DELAYED, FetchState, PartitionKey, Phase
 from broker.replication.fetcher.leader_session import LeaderSession, SessionStep, is_session_error
 from broker.replication.fetcher.truncation import find_truncation_offset
@@ -45,6 +46,7 @@ LEADER_WAIT_DOUBLINGS_MAX = 10
 LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 THROTTLE_WAIT_MS = 100  # until a throttled partition that waits is looked at again
 DISK_WAIT_MAX_MS = 5  # how long the leader may keep a fetch while other partitions wait for this broker's disk
+ALL_TAKEN: Iterator[None] = iter(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class LeaderFetcher:
         self._truncating: dict[PartitionKey, FetchState] = {}
         self._out_of_range: dict[PartitionKey, FetchState] = {}
         self._looked_up: dict[tuple[str, int], FetchState] = {}  # by the ListOffsets that is under way
+        self._of_one: FetchOfOne | None = None
 
     def __len__(self) -> int:
         """How many partitions it fetches. One that failed is not among them: newer metadata brings it back."""
@@ -143,6 +146,12 @@ class LeaderFetcher:
         if self._out_of_range:
             return self._list_offsets(list_offsets_version)
         session = self._session
+        last, changed = self._of_one, self._changed
+        if last is not None and len(changed) == 1 and (key := last.state.key) in changed and self._states.get(key) is last.state:
+            request = None if self._delayed or self._waiting_for_disk else last.fill_in(session, fetch_version, broker_epoch)
+            if request is not None:
+                changed.clear()
+                return request
         keys = self._states if session.is_new else self._changed
         step = session.next_step({key: self._asked(key) for key in keys})
         self._changed.clear()
@@ -150,7 +159,9 @@ class LeaderFetcher:
             return None
         may_wait_long = not self._delayed and not self._waiting_for_disk
         max_wait_ms = self._settings.max_wait_ms if may_wait_long else self._max_wait_ms(now_ms)
-        return self._fetch(step, fetch_version, broker_epoch, max_wait_ms)
+        request = self._fetch(step, fetch_version, broker_epoch, max_wait_ms)
+        self._of_one = find_of_one(request, step, self._states, fetch_version, broker_epoch) if may_wait_long else None
+        return request
 
     def _max_wait_ms(self, now_ms: int) -> int:
         """How long the leader may keep the fetch: not longer than partitions that it does not name have to wait."""
@@ -164,7 +175,10 @@ class LeaderFetcher:
 
     def _fetch(self, step: SessionStep, version: int, broker_epoch: int, max_wait_ms: int) -> FetchRequest:
         settings = self._settings
-        request = FetchRequest(
+        has_state = version >= REPLICA_STATE_VERSION_MIN
+        return FetchRequest(
+            replica_id=NO_REPLICA if has_state else settings.node_id,
+            replica_state=ReplicaState(replica_id=settings.node_id, replica_epoch=broker_epoch) if has_state else ReplicaState(),
             max_wait_ms=max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
@@ -173,11 +187,6 @@ class LeaderFetcher:
             topics=step.topics,
             forgotten_topics_data=step.forgotten,
         )
-        if version < REPLICA_STATE_VERSION_MIN:
-            request.replica_id = settings.node_id
-        else:
-            request.replica_state = ReplicaState(replica_id=settings.node_id, replica_epoch=broker_epoch)
-        return request
 
     def _asked(self, key: PartitionKey) -> FetchPartition | None:
         """What a Fetch asks of a partition; None while it leaves the partition out."""
@@ -259,11 +268,11 @@ class LeaderFetcher:
     def take_answer(
         self, request: FetchRequest | ListOffsetsRequest, response: FetchResponse | ListOffsetsResponse, *, now_ms: int, wall_ms: int
     ) -> Iterator[None]:
-        """Act on an answer, a partition at a time: others may be served at each yield, and `add` and `remove` be called."""
+        """Act on an answer, a partition at a time: others may be served at each step, and `add` and `remove` be called. An answer of one
+        partition, for which producers wait, is acted on before this returns."""
         if isinstance(request, ListOffsetsRequest):
             assert isinstance(response, ListOffsetsResponse)
-            yield from self._take_offsets(response, now_ms)
-            return
+            return self._take_offsets(response, now_ms)
         assert isinstance(response, FetchResponse)
         parts = {(topic.topic_id, data.partition_index): data for topic in response.responses for data in topic.partitions}
         if self._quota.throttled:
@@ -275,18 +284,30 @@ class LeaderFetcher:
                 self.begin_anew()
                 for each in tuple(self._states.values()):
                     self._delay(each, now_ms)
-            return
+            return ALL_TAKEN
+        if len(parts) == 1:
+            ((key, data),) = parts.items()
+            self._maybe_take_part(key, sent.get(key), data, now_ms, wall_ms)
+            return ALL_TAKEN
+        return self._take_parts(parts, sent, now_ms, wall_ms)
+
+    def _take_parts(
+        self, parts: Mapping[PartitionKey, PartitionData], sent: Mapping[PartitionKey, FetchPartition], now_ms: int, wall_ms: int
+    ) -> Iterator[None]:
         for key, data in parts.items():
-            state, asked = self._states.get(key), sent.get(key)
-            if (
-                state is not None
-                and asked is not None
-                and state.is_ready
-                and asked.fetch_offset == state.fetch_offset
-                and asked.current_leader_epoch == state.leader_epoch
-            ):
-                self._take_part(state, data, now_ms, wall_ms)
-                yield
+            self._maybe_take_part(key, sent.get(key), data, now_ms, wall_ms)
+            yield
+
+    def _maybe_take_part(self, key: PartitionKey, asked: FetchPartition | None, data: PartitionData, now_ms: int, wall_ms: int) -> None:
+        state = self._states.get(key)
+        if (
+            state is not None
+            and asked is not None
+            and state.is_ready
+            and asked.fetch_offset == state.fetch_offset
+            and asked.current_leader_epoch == state.leader_epoch
+        ):
+            self._take_part(state, data, now_ms, wall_ms)
 
     def _record_throttled(self, parts: Mapping[PartitionKey, PartitionData]) -> None:
         """Count what throttled partitions got, those in sync too."""

@@ -31,21 +31,21 @@ class SessionStep(NamedTuple):
 
 
 class LeaderSession:
-    """`sent` is what the last Fetch that named a partition asked of it, for each partition in the session."""
+    """`sent` is what the last Fetch that named a partition asked of it, for each partition in the session. `epoch` is the next Fetch's."""
 
     def __init__(self) -> None:
         self.sent: dict[PartitionKey, FetchPartition] = {}
         self._session_id = NO_SESSION
-        self._epoch = INITIAL_EPOCH
+        self.epoch = INITIAL_EPOCH
 
     @property
     def is_new(self) -> bool:
         """Whether the next request has to name all partitions."""
-        return self._epoch == INITIAL_EPOCH
+        return self.epoch == INITIAL_EPOCH
 
     def begin_anew(self) -> None:
         """The next request names all partitions, and ends the session that may still be at the leader."""
-        self._epoch = INITIAL_EPOCH
+        self.epoch = INITIAL_EPOCH
 
     def next_step(self, changes: Mapping[PartitionKey, FetchPartition | None]) -> SessionStep:
         """The session's part of the next Fetch. `changes` says what to ask of each partition that may have changed, None for one that
@@ -62,7 +62,7 @@ class LeaderSession:
                     forgotten.append(key)
             elif not _is_same(asked, sent.get(key)):
                 named[key] = sent[key] = asked
-        return SessionStep(self._session_id, self._epoch, _by_topic(named), _forgotten(forgotten))
+        return SessionStep(self._session_id, self.epoch, _by_topic(named), _forgotten(forgotten))
 
     def note_answer(self, response: FetchResponse, answered: KeysView[PartitionKey]) -> bool:
         """Whether the answer can be used. If not, the next request begins a new session."""
@@ -81,7 +81,7 @@ class LeaderSession:
         if self._session_id == NO_SESSION:
             self.begin_anew()
         else:
-            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
+            self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         return True
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from broker.clock import Clock, Timer
-from broker.replication.fetcher.leader_fetcher import LeaderFetcher
+from broker.replication.fetcher.leader_fetcher import ALL_TAKEN, LeaderFetcher
 from broker.replication.fetcher.versions import LeaderVersions
 from broker.replication.fetcher_control import FollowedPartition, InitialFetch
 from protocol.framing import keep
@@ -188,7 +188,7 @@ class ReplicaFetcher:
             self._end_exchange()
             return
         steps = self._fetcher.take_answer(request, response, now_ms=now_ms, wall_ms=self._clock.now_ms())
-        if not self._is_done_in_time(steps):
+        if steps is not ALL_TAKEN and not self._is_done_in_time(steps):
             if isinstance(response, FetchResponse):
                 _keep_records(response)
             self._clock.call_later(0, self._take_more, exchange, steps)

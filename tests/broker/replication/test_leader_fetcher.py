@@ -165,6 +165,28 @@ def test_later_fetches_name_what_changed(exchange: Exchange) -> None:
     assert busy.log.high_watermark == 1
 
 
+def test_fetch_after_fetch_of_one_partition_says_from_where_each_is_by_now(exchange: Exchange) -> None:
+    quiet, busy = exchange.follow("a"), exchange.follow("b")
+    exchange.answer(exchange.ask(), (quiet, data()), (busy, data("x")))
+    said = []
+    for offset in (1, 2, 3):
+        request = exchange.ask()
+        said.append((request.session_epoch, [topic.topic_id for topic in request.topics], asked(request)))
+        starts_at = offset - 1  # the leader deletes records
+        exchange.answer(request, (busy, data("y", offset=offset, high_watermark=offset, log_start_offset=starts_at)))
+
+    idle = exchange.ask()
+    exchange.answer(idle, (busy, data(log_start_offset=2)))
+    exchange.fetcher.remove(quiet)
+    without = exchange.ask()
+    exchange.answer(without, (busy, data("z", offset=4)), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    assert said == [(epoch, [busy.topic_id], [(epoch, 3, max(0, epoch - 2))]) for epoch in (1, 2, 3)]
+    assert (idle.session_epoch, asked(idle)) == (4, [(4, 3, 2)])
+    assert (without.session_epoch, asked(without), [each.topic_id for each in without.forgotten_topics_data]) == (5, [], [quiet.topic_id])
+    assert (exchange.ask().session_epoch, busy.log.log_end_offset) == (0, 4)
+
+
 def test_a_removed_partition_is_forgotten_and_its_answer_dropped(exchange: Exchange) -> None:
     stays, goes = exchange.follow("a"), exchange.follow("b")
     request = exchange.ask()

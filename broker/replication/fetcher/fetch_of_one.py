@@ -1,0 +1,52 @@
+"""FetchOfOne: a Fetch that names one partition of its session, and the same again from where that partition is by now.
+
+Producers that use acks=all wait for it: to fill it in anew takes 1.5 µs, to make it takes 8. A LeaderFetcher owns it. The request before
+is over when the next one is asked for, so nobody else holds on to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.replication.fetcher.fetch_state import FetchState, PartitionKey
+from broker.replication.fetcher.leader_session import INITIAL_EPOCH, LeaderSession, SessionStep
+from protocol.messages.fetch import FetchPartition, FetchRequest
+
+
+class FetchOfOne(NamedTuple):
+    """`asked` is the request's part for the partition of `state`."""
+
+    request: FetchRequest
+    asked: FetchPartition
+    state: FetchState
+    version: int
+    broker_epoch: int
+
+    def fill_in(self, session: LeaderSession, version: int, broker_epoch: int) -> FetchRequest | None:
+        """The next Fetch, if the partition, which the caller fetches still, is all that has changed. None if a new one has to be made."""
+        request, asked, state, last_version, last_broker_epoch = self
+        if (
+            session.sent.get(state.key) is not asked
+            or session.is_new
+            or not state.is_ready
+            or state.fetch_offset == asked.fetch_offset
+            or state.waits_for_disk
+            or version != last_version
+            or broker_epoch != last_broker_epoch
+        ):
+            return None
+        asked.fetch_offset, asked.last_fetched_epoch = state.fetch_offset, state.last_fetched_epoch
+        asked.log_start_offset = state.partition.log.log_start_offset
+        request.session_epoch = session.epoch
+        return request
+
+
+def find_of_one(
+    request: FetchRequest, step: SessionStep, states: dict[PartitionKey, FetchState], version: int, broker_epoch: int
+) -> FetchOfOne | None:
+    """`request`, which is the session's `step`, if it names one partition only."""
+    if step.epoch == INITIAL_EPOCH or step.forgotten or len(step.topics) != 1 or len(step.topics[0].partitions) != 1:
+        return None
+    (topic,) = step.topics
+    (asked,) = topic.partitions
+    return FetchOfOne(request, asked, states[topic.topic_id, asked.partition], version, broker_epoch)
