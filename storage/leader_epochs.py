@@ -53,6 +53,7 @@ class LeaderEpochFileCache:
         self._disk = disk
         self.is_corrupt = False
         self._epochs: list[int] = []
+        self.latest_epoch: int | None = None  # the last of them; read several times for each fetch of a follower
         self._start_offsets: list[int] = []
         self._is_stale_on_disk = False
         self.is_unsynced = False  # since this start it was written without fsync
@@ -69,10 +70,6 @@ class LeaderEpochFileCache:
 
     def __len__(self) -> int:
         return len(self._epochs)
-
-    @property
-    def latest_epoch(self) -> int | None:
-        return self._epochs[-1] if self._epochs else None
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
@@ -113,6 +110,7 @@ class LeaderEpochFileCache:
         keep = bisect_left(self._start_offsets, end_offset)
         if end_offset >= 0 and keep < len(self._epochs):
             del self._epochs[keep:], self._start_offsets[keep:]
+            self.latest_epoch = self._epochs[-1] if self._epochs else None
             self._is_stale_on_disk = True
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -128,6 +126,7 @@ class LeaderEpochFileCache:
         """Drops every entry, in memory and on disk."""
         self._epochs.clear()
         self._start_offsets.clear()
+        self.latest_epoch = None
         self._is_stale_on_disk = True
         self.flush()
 
@@ -150,6 +149,7 @@ class LeaderEpochFileCache:
             self._start_offsets.pop()
         self._epochs.append(epoch)
         self._start_offsets.append(start_offset)
+        self.latest_epoch = epoch
         return True
 
 

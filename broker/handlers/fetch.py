@@ -124,14 +124,16 @@ class FetchHandler:
         if replica_id >= 0:
             session.is_from_follower = context.connection.sends_at_once = True  # producers wait for what the follower asks next
         if len(session.targets) > PARTITIONS_AT_ONCE:
-            return self._fetch_in_turns(session, self._params(request, replica_id, version, listener_name), version, listener_name)
+            return self._fetch_in_turns(
+                session, self._params(request, replica_id, isolation, version, listener_name), version, listener_name
+            )
         readable, unknown = self._split_targets(session.targets)
         if session.watching is not None:
             for read in unknown:
                 session.watching.unwatch(read.target)
         if not readable and not session.has_quiet_partitions:
             return self._respond(session, unknown, version, listener_name)
-        params = self._params(request, replica_id, version, listener_name)
+        params = self._params(request, replica_id, isolation, version, listener_name)
         try:
             return self._fetch(params, session, readable, unknown, version, listener_name, self._run_blocking is None)
         except ColdRead as cold:
@@ -169,7 +171,7 @@ class FetchHandler:
             deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
 
-    def _params(self, request: FetchRequest, replica_id: int, version: int, listener_name: str) -> FetchParams:
+    def _params(self, request: FetchRequest, replica_id: int, isolation: FetchIsolation, version: int, listener_name: str) -> FetchParams:
         max_bytes = max(0, min(request.max_bytes, self._max_bytes))
         max_wait_ms = min(request.max_wait_ms, MAX_WAIT_MS_LIMIT)
         if replica_id >= 0 and self._awaited_followers.by_follower:
@@ -180,7 +182,7 @@ class FetchHandler:
             max_wait_ms=max_wait_ms,
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
-            isolation=_isolation(request, replica_id),
+            isolation=isolation,
             fetch_only_leader=replica_id >= 0 or version < FOLLOWER_READS_VERSION_MIN,
         )
         if request.rack_id and self._selects_replicas and replica_id < 0:
@@ -193,6 +195,7 @@ class FetchHandler:
 
     def _handle_in_turns(self, context: RequestContext, request: FetchRequest, replica_id: int, uses_topic_ids: bool) -> Work:
         """As `handle`, for a request that names many."""
+        isolation = _isolation(request, replica_id)
         targets = yield from self._targets_in_turns(request, uses_topic_ids)
         forgotten: list[PartitionKey] = []
         keys = _forgotten(request, uses_topic_ids)
@@ -206,7 +209,7 @@ class FetchHandler:
             forgotten,
             context.connection,
             uses_topic_ids=uses_topic_ids,
-            isolation=_isolation(request, replica_id),
+            isolation=isolation,
             is_from_follower=replica_id >= 0,
             now_ms=self._clock.monotonic_ms(),
         )
@@ -214,7 +217,7 @@ class FetchHandler:
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
         session.is_from_follower = replica_id >= 0
-        params = self._params(request, replica_id, context.api_version, context.connection.listener.name)
+        params = self._params(request, replica_id, isolation, context.api_version, context.connection.listener.name)
         return (yield from self._fetch_in_turns(session, params, context.api_version, context.connection.listener.name))
 
     def _fetch_in_turns(self, session: FetchContext, params: FetchParams, version: int, listener_name: str) -> Work:

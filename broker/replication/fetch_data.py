@@ -257,14 +257,4 @@ class FetchablePartition(Protocol):
 
     def is_level(self, target: FetchTarget, node_id: int, broker_epoch: int) -> bool: ...
 
-    def update_follower(
-        self,
-        node_id: int,
-        *,
-        current_leader_epoch: int,
-        fetch_offset: int,
-        log_start_offset: int,
-        leader_end_offset: int,
-        broker_epoch: int,
-        now_ms: int,
-    ) -> bool: ...
+    def note_level(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool: ...

@@ -281,19 +281,13 @@ class FetchReader:
         advanced: list[FetchablePartition] = []
         for partition, target in level.items():
             partition.metrics.total_fetch_requests += 1
-            if partition.update_follower(
-                replica_id,
-                current_leader_epoch=target.current_leader_epoch,
-                fetch_offset=target.fetch_offset,
-                log_start_offset=target.log_start_offset,
-                leader_end_offset=target.fetch_offset,
-                broker_epoch=broker_epoch,
-                now_ms=now_ms,
-            ):
+            if partition.note_level(target, replica_id, broker_epoch, now_ms):
                 advanced.append(partition)
+        if not advanced:
+            return True
         for partition in advanced:
             self._waiting.wake(partition)
-        return not advanced or all(partition.is_level(target, replica_id, broker_epoch) for partition, target in level.items())
+        return all(partition.is_level(target, replica_id, broker_epoch) for partition, target in level.items())
 
     def _read(self, params: FetchParams, targets: list[FetchTarget], is_arrival: bool = False) -> list[PartitionRead]:
         """Read each target, the first batch of the first non-empty one even if it is larger than every limit (KIP-74).

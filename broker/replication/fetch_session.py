@@ -215,7 +215,8 @@ def partition_key(topic: str | None, topic_id: bytes, partition: int) -> Partiti
 
 
 def key_of(target: FetchTarget) -> PartitionKey:
-    return partition_key(target.topic, target.topic_id, target.partition)
+    topic, topic_id = target.topic, target.topic_id  # as `partition_key`, without the call
+    return (topic_id, target.partition) if topic is None or topic_id != ZERO_UUID else (topic, target.partition)
 
 
 def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:

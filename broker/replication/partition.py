@@ -307,7 +307,8 @@ class Partition:
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER for an answer that a change of leadership overtook, and
         OFFSET_OUT_OF_RANGE for one to another fetch than the last; what Log.append_as_follower refuses: nothing has changed then.
         StorageError: the disk failed."""
-        self.check_leader_epoch(leader_epoch)
+        if leader_epoch != self.leader_epoch:
+            self.check_leader_epoch(leader_epoch)
         if self.role is not FOLLOWER:
             raise KafkaError(self.absence_error())
         log = self.log
@@ -352,7 +353,7 @@ class Partition:
             result.diverging_epoch = find_diverging_epoch(log, target)
             if result.diverging_epoch is not None:
                 return result
-        end_offset = self.end_offset(params.isolation)
+        end_offset = log.log_end_offset if params.isolation is FetchIsolation.LOG_END else self.end_offset(params.isolation)
         if offset < log.log_start_offset or offset > log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset >= end_offset:
@@ -411,6 +412,16 @@ class Partition:
         if broker_epoch != NO_EPOCH and self._environment.is_broker_epoch_stale(node_id, broker_epoch):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         follower = self.get_follower(node_id, current_leader_epoch)
+        return self._update(follower, fetch_offset, log_start_offset, leader_end_offset, broker_epoch, now_ms)
+
+    def note_level(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool:
+        """As `update_follower`, for a fetch of which `is_level` was true a moment ago."""
+        offset = target.fetch_offset
+        return self._update(self.followers[node_id], offset, target.log_start_offset, offset, broker_epoch, now_ms)
+
+    def _update(
+        self, follower: Follower, fetch_offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int
+    ) -> bool:
         previous_end_offset, previous_start_offset = follower.log_end_offset, follower.log_start_offset
         follower.update(
             fetch_offset=fetch_offset,
@@ -419,7 +430,7 @@ class Partition:
             broker_epoch=broker_epoch,
             now_ms=now_ms,
         )
-        if node_id not in self.in_sync.state.isr:
+        if follower.node_id not in self.in_sync.state.isr:
             self._send(self.in_sync.maybe_expand(self.topic_id, self.partition, follower))
         is_advanced = follower.log_end_offset != previous_end_offset and self.maybe_advance_high_watermark(now_ms)
         return is_advanced or log_start_offset != previous_start_offset
