@@ -154,6 +154,7 @@ class Metrics:
         self._spare_requests = [RequestMetrics() for _ in range(REQUESTS_PER_BATCH)]
         self._request_errors: dict[tuple[int, int], int] = {}
         self._gauges: dict[str, Gauge] = {}
+        self._collectors: list[Callable[[], Iterable[GaugeSample]]] = []
         self.connections: dict[str, int] = {}
         """Open connections by listener name."""
         self.connections_created: dict[str, int] = {}
@@ -211,6 +212,10 @@ class Metrics:
         """
         self._gauges[name] = Gauge(name, documentation, label_names, read)
 
+    def add_collector(self, collect: Callable[[], Iterable[GaugeSample]]) -> None:
+        """Ask `collect` at every scrape for gauges of names that are not known before."""
+        self._collectors.append(collect)
+
     def snapshot(self) -> MetricsSnapshot:
         """A copy for another thread to render. Runs on the loop; 10 µs and 2 µs for each topic."""
         return MetricsSnapshot(
@@ -222,7 +227,10 @@ class Metrics:
             request_errors=self._request_errors.copy(),
             connections=self.connections.copy(),
             connections_created=self.connections_created.copy(),
-            gauges=[_sample(gauge) for gauge in self._gauges.values()],
+            gauges=[
+                *(_sample(gauge) for gauge in self._gauges.values()),
+                *(sample for collect in self._collectors for sample in collect()),
+            ],
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker.background import Background
 from broker.cleaner.log_cleaner import LogCleaner
@@ -37,6 +38,9 @@ from protocol.compression import Compression
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 
+if TYPE_CHECKING:
+    from broker.telemetry.client_metrics import ClientMetricsManager
+
 
 class ClientServer:
     """See the module's docstring. `quorum` has started; `listeners` are bound to their ports, which others are told."""
@@ -59,6 +63,7 @@ class ClientServer:
         self._replica_manager: ReplicaManager | None = None
         self._cleaner: LogCleaner | None = None
         self._group_coordinator: GroupCoordinator | None = None
+        self._client_metrics: ClientMetricsManager | None = None
         self._apis: KafkaApis | None = None
 
     async def start(self) -> None:
@@ -95,6 +100,7 @@ class ClientServer:
             worker=self._make_worker(),
             controller_versions=lambda: self._quorum.controller_versions,
             suspects=self._suspects,
+            client_metrics=self._find_client_metrics,
             kraft_version=lambda: self._quorum.driver.kraft_version,
         )
         self._apis = KafkaApis(services, node.turns)
@@ -261,6 +267,17 @@ class ClientServer:
             return None
         workers = [self._make_worker() for _ in range(node.config.log_cleaner_threads)]
         return LogCleaner(self._settings.number, node.clock, self._log_manager, workers, node.platform.disk)
+
+    def _find_client_metrics(self) -> ClientMetricsManager:
+        if self._client_metrics is None:
+            from broker.telemetry.client_metrics import ClientMetricsManager  # few clusters ever ask clients for metrics
+
+            node = self._node
+            self._client_metrics = ClientMetricsManager(
+                self._metadata.state, node.clock, lambda: new_id(node.platform.entropy), node.config.telemetry_max_bytes
+            )
+            node.metrics.add_collector(self._client_metrics.samples)
+        return self._client_metrics
 
     def _cleaner_backoff_ms(self) -> int:
         return max(int(self._settings.number("log.cleaner.backoff.ms")), 1)

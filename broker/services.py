@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from broker.quorum.quorum import Quorum
     from broker.replication.replica_manager import ReplicaManager
+    from broker.telemetry.client_metrics import ClientMetricsManager
     from broker.worker.jobs import Worker
     from config.server import ServerConfig
     from storage.log_manager import LogManager
@@ -60,6 +61,8 @@ class Services(NamedTuple):
     """What the active controller speaks, where that is another node and known: API key → (lowest, highest version)."""
     suspects: Suspects | None = None
     """Brokers that may be gone; None where barnabas.fast.fencing is off."""
+    client_metrics: Callable[[], ClientMetricsManager] | None = None
+    """What knows of clients' metrics, made when it is first asked for; None (some tests): nothing does."""
     kraft_version: Callable[[], int] = _kraft_version_0
     """The finalized level of kraft.version, which the quorum knows and the metadata do not tell."""
 

@@ -110,8 +110,6 @@ metric.reporters  Java metrics reporters
 metrics.num.samples  Kafka's metrics sampling
 metrics.recording.level  Kafka's metrics sampling
 metrics.sample.window.ms  Kafka's metrics sampling
-= clients' own metrics are not collected
-telemetry.max.bytes  Largest batch of client metrics
 = there is nothing unfinished to offer
 unstable.api.versions.enable  Whether unfinished API versions are offered
 unstable.feature.versions.enable  Whether unfinished feature versions are allowed
@@ -265,6 +263,7 @@ socket.listen.backlog.size  Connections that the system holds before they are ac
 socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
 socket.request.max.bytes  Largest request.
 socket.send.buffer.bytes  Socket send buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
+telemetry.max.bytes  Largest push of client metrics, as it is sent.
 transaction.state.log.min.isr  Replicas of __transaction_state that must have a record.
 transaction.state.log.num.partitions  Partitions of __transaction_state.
 transaction.state.log.replication.factor  Replicas of __transaction_state.

@@ -256,6 +256,7 @@ class ServerConfig:
     quota_window_size_seconds: int = 1
     replication_quota_window_num: int = 11
     replication_quota_window_size_seconds: int = 1
+    telemetry_max_bytes: int = 1_048_576
 
     # Ours; config/server_table.py says what each is for.
     barnabas_auto_format: bool = False

@@ -135,6 +135,8 @@ DECLARED: dict[int, Api] = {
         Api(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", (0, 1), flexible=0),
         Api(69, "ConsumerGroupDescribe", "consumer_group_describe", (0, 1), flexible=0),
         Api(70, "ControllerRegistration", "controller_registration", (0, 0), flexible=0, listeners=CONTROLLER),
+        Api(71, "GetTelemetrySubscriptions", "get_telemetry_subscriptions", (0, 0), flexible=0),
+        Api(72, "PushTelemetry", "push_telemetry", (0, 0), flexible=0),
         Api(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", (0, 0), flexible=0, listeners=CONTROLLER),
         Api(74, "ListConfigResources", "list_config_resources", (0, 1), flexible=0),
         Api(75, "DescribeTopicPartitions", "describe_topic_partitions", (0, 0), flexible=0),

@@ -35,7 +35,8 @@ uncompressed without a word (KAFKA-18659). A request below version 3 closes the 
 
 Any other API or version closes the connection, as with Kafka; an ApiVersions request of an unknown version is answered in version 0 with
 UNSUPPORTED_VERSION. The header of an ApiVersions response never has tagged fields. Features that are here are told with their finalized
-levels, others never. There is no telemetry.
+levels, others never. The two APIs of client metrics (KIP-714) are told where `barnabas.metrics.listener` is set, for that is where the
+metrics come out; Kafka tells them where a plug-in receives the metrics.
 """
 
 _DIFFERENCES = f"""
@@ -125,6 +126,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   happen: `listeners`, `num.replica.fetchers`, `max.connections.per.ip.overrides` and the like.
 - A number of threads that has no effect here may be any; Kafka takes no more than double and no less than half of what it is.
 - Broker loggers are ours, `barnabas.…`; a logger's level can also be set under the names of Kafka's classes that do the same work.
+- Of client metrics numbers are kept, 2,000 of a client and 100,000 of all; a push has 2 MB at most when it is decompressed. Kafka leaves
+  that to the plug-in.
 - The patterns of a client metrics subscription have neither back references nor lookaround, and 200 parts at most.
 - DescribeConfigs also lists our own `barnabas.…` properties.
 

@@ -22,7 +22,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.messages.stored",
     "protocol.codec",
 )
-REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.transactions")
+REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.telemetry", "broker.transactions")
 TURNS = ("broker.turns", "broker.pieces", "broker.spread_dict", "broker.loop_job", "broker.answer_size")
 STATE_MACHINE_FACTS = ("broker.clock", "broker.deferred", "broker.limited_log", "broker.log_fields", *TURNS)
 FACTS = (*STATE_MACHINE_FACTS, "broker.blocking", "broker.context", "broker.logger_levels", "broker.metrics")
@@ -101,6 +101,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
+    "broker.telemetry": ("broker.telemetry", "broker.metadata", *FACTS, "protocol", "config"),
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",

@@ -34,11 +34,15 @@ FIRST_VERSION_WITH_FEATURES_FROM_0 = 4
 
 NO_VERSIONS = (0, -1)
 
+TELEMETRY_KEYS = frozenset((71, 72))
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def build(services: Services) -> Handler:
-    return build_for(ListenerKind.CLIENT, services.metadata, services.kraft_version, services.controller_versions)
+    # Kafka tells of these only where a plug-in receives what clients push; here it is the endpoint for metrics.
+    untold = TELEMETRY_KEYS if services.config.metrics_address is None else frozenset[int]()
+    return build_for(ListenerKind.CLIENT, services.metadata, services.kraft_version, services.controller_versions, untold)
 
 
 def build_for(
@@ -46,12 +50,14 @@ def build_for(
     metadata: MetadataCache,
     kraft_version: Callable[[], int],
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None,
+    untold: frozenset[int] = frozenset(),
 ) -> Handler:
     """The handler for one kind of listeners. `controller_versions()` is what the active controller speaks, None while requests are not
-    forwarded or nothing is known of it."""
+    forwarded or nothing is known of it. `untold` are keys of APIs that clients should not use."""
     api_keys = [
         ApiVersion(api_key=api.key, min_version=api.advertised_min_version, max_version=api.max_version)
         for api in sorted(apis_of(kind).values(), key=lambda api: api.key)
+        if api.key not in untold
     ]
     # Built once: nobody changes what is in a response.
     supported = [SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high) in SUPPORTED.items()]

@@ -107,7 +107,6 @@ OTHER_CONFIGS: list[Row] = [
     ("replace with nothing", replace((TOPIC, "three", [])), 2),
     ("what was replaced with nothing", describe((TOPIC, "three"), keys=SOME_KEYS), 4),
     ("replace, validate only", replace((TOPIC, "three", [("retention.ms", "7")]), validate_only=True), 2),
-    ("replace a topic's twice", replace((TOPIC, "three", []), (TOPIC, "three", [])), 2),
     ("replace a key twice", replace((TOPIC, "three", [("retention.ms", "5"), ("retention.ms", "6")])), 2),
     ("replace by null", replace((TOPIC, "three", [("retention.ms", None)])), 2),
     ("replace by an unknown key", replace((TOPIC, "three", [("no.such", "1")])), 2),

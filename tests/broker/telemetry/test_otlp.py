@@ -1,0 +1,68 @@
+"""MetricsData is read as it was written, and whatever else comes ends in DecodeError."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.telemetry.otlp import Point, read_points
+from protocol.errors import DecodeError
+from tests.broker.telemetry.pushed import double_point, embedded, gauge, int_point, metrics_data, text, total
+from tests.support.turns import run
+
+SAMPLE = metrics_data(
+    gauge("latency", double_point(1.5, topic="t"), double_point(2.5, topic="u")),
+    total("sent", int_point(-3)),
+    total("all", int_point(7), temporality=2),
+)
+
+
+def read(data: bytes) -> list[Point]:
+    points: list[Point] = run(read_points(memoryview(data)))[0]  # type: ignore[arg-type]
+    return points
+
+
+def test_gauges_and_sums_are_read() -> None:
+    assert read(SAMPLE) == [
+        Point("latency", (("topic", "t"),), 1.5, False, False),
+        Point("latency", (("topic", "u"),), 2.5, False, False),
+        Point("sent", (), -3, True, True),
+        Point("all", (), 7, True, False),
+    ]
+
+
+def test_unknown_fields_and_histograms_are_skipped() -> None:
+    histogram = text(1, "h") + embedded(9, embedded(1, b"\x08\x01"))
+
+    assert [point.metric for point in read(metrics_data(histogram, gauge("g", double_point(1.0))) + embedded(99, b"?"))] == ["g"]
+
+
+def test_every_prefix_and_any_change_is_read_or_refused() -> None:
+    source = random.Random(7)
+    inputs = [SAMPLE[:end] for end in range(len(SAMPLE))]
+    for _ in range(2_000):
+        changed = bytearray(SAMPLE)
+        changed[source.randrange(len(changed))] = source.randrange(256)
+        inputs.append(bytes(changed))
+
+    refused_count = 0
+    for data in inputs:
+        try:
+            read(data)
+        except DecodeError:
+            refused_count += 1
+
+    assert 0 < refused_count < len(inputs)
+
+
+@pytest.mark.parametrize("data", [b"\x0a", b"\x0a\xff", b"\xff" * 11, b"\x0b", b"\x09\x00", b"\x0a\x05\x12\x7f"])
+def test_what_is_cut_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        read(data)
+
+
+def test_many_numbers_are_read_in_turns() -> None:
+    _, pieces_count = run(read_points(memoryview(metrics_data(gauge("g", *(double_point(1.0) for _ in range(500)))))))  # type: ignore[arg-type]
+
+    assert pieces_count > 10
