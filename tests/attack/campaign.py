@@ -23,6 +23,8 @@ BEGIN_NS = 1_000_000  # the tick before a request may be so much older than the 
 FULL_SECONDS = 900
 """From this length on a campaign is a full one."""
 SETTLE_FULL_S, SETTLE_SHORT_S = 60.0, 10.0
+SETTLED_FULL_MB = 5.0
+"""A full campaign waits until memory is back but for this, not only until it is no fault any more: else it would not tell what stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Plan:
     is_shared: bool = False
     """One broker for all attacks without settings of their own, so that what one leaves is there at the next."""
     with_stacks: bool = False
+    settled_mb: float = RETURNED_MB
+    """Memory is back when no more is left of what an attack took, beside what the broker may keep."""
     with_census: bool = False
     """The broker writes what its memory consists of, once the row is made."""
 
@@ -45,7 +49,8 @@ class Plan:
         scale = min(seconds / FULL_SECONDS, 1.0)
         settle_s = SETTLE_FULL_S if is_full else SETTLE_SHORT_S
         # Most attacks are over long before their time is: who takes long may have what the others leave.
-        return cls(seed, scale, max(seconds / attacks * 8, 3.0), settle_s, is_shared, with_stacks)
+        settled_mb = SETTLED_FULL_MB if is_full else RETURNED_MB
+        return cls(seed, scale, max(seconds / attacks * 8, 3.0), settle_s, is_shared, with_stacks, settled_mb)
 
 
 class Campaign:
@@ -102,7 +107,7 @@ class Campaign:
             attacker.failures.append(f"the attack ended early: {error!r:.200}")
         end_ns = time.monotonic_ns()
         self._clear(broker, attacker)
-        settled_s = self._settle(broker, before.rss_mb + attack.kept_mb + RETURNED_MB, before.descriptors + DESCRIPTORS_SPARE)
+        settled_s = self._settle(broker, before.rss_mb + attack.kept_mb + plan.settled_mb, before.descriptors + DESCRIPTORS_SPARE)
         self._keep_suspects(broker, attacker)
         row = self._row(broker, attack, attacker, before, start_ns, end_ns, settled_s)
         if plan.with_census and broker.is_running:

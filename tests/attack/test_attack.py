@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.attack.attacks import ATTACKS, Attack
-from tests.attack.campaign import Campaign, Plan
-from tests.attack.report import Row
+from tests.attack.campaign import FULL_SECONDS, Campaign, Plan
+from tests.attack.report import RETURNED_MB, Row
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="reads the broker's state from /proc, as Linux has it")
 
@@ -24,6 +24,14 @@ def test_the_broker_withstands_a_short_campaign(tmp_path: Path) -> None:
 
     assert {row.name: row.faults for row in rows if row.faults} == {}
     assert all(row.answered + row.closed + row.silent for row in rows), "an attack sent nothing"
+
+
+def test_a_full_campaign_waits_for_more_than_that_memory_is_no_fault() -> None:
+    """It ended its wait at 20 MB above the start, and every figure of memory a minute after was just below that."""
+    full, short = (Plan.of_length(seconds, len(ATTACKS), seed=8) for seconds in (FULL_SECONDS, FULL_SECONDS / 30))
+
+    assert full.settled_mb < RETURNED_MB / 2
+    assert short.settled_mb == RETURNED_MB
 
 
 def test_a_broker_that_gives_way_is_found(tmp_path: Path) -> None:
