@@ -38,6 +38,7 @@ from protocol.messages.stored.control_records import KRaftVersionRecord
 from protocol.messages.stored.metadata_records import FeatureLevelRecord
 from protocol.records import ControlRecordType
 from protocol.uuids import uuid_from_text
+from storage.disk import SYSTEM_DISK, Disk
 from storage.files import make_directory, partition_directory_name, replace_file
 
 VOTERS_KEY = "controller.quorum.voters"
@@ -59,7 +60,13 @@ class FormatOptions(NamedTuple):
 
 
 def format_node(
-    config: ServerConfig, options: FormatOptions, *, random_bytes: Callable[[int], bytes], now_ms: int, say: Callable[[str], None]
+    config: ServerConfig,
+    options: FormatOptions,
+    *,
+    random_bytes: Callable[[int], bytes],
+    now_ms: int,
+    say: Callable[[str], None],
+    disk: Disk = SYSTEM_DISK,
 ) -> None:
     """Format the log directories of `config` that are not formatted, and `say` what Kafka's tool prints. Raises FormatError before
     anything is written, StorageError."""
@@ -77,15 +84,15 @@ def format_node(
         is_for_metadata = directory == Path(config.metadata_log_dir)
         say(f"Formatting {_kind_of(is_for_metadata, voters, config.node_id)} {directory} with {METADATA_VERSION_FEATURE} {release.name}.")
         content = b"".join(snapshot_batches(records, epoch=0, last_timestamp=0, now_ms=now_ms))
-        replace_file(directory / BOOTSTRAP_FILE, content)
+        replace_file(directory / BOOTSTRAP_FILE, content, disk=disk)
         if not is_for_metadata or voters is None:
             return None
-        _write_voters(directory, voters, levels[KRAFT_VERSION_FEATURE], now_ms)
+        _write_voters(directory, voters, levels[KRAFT_VERSION_FEATURE], now_ms, disk)
         me = voters.find(config.node_id)
         return None if me is None else me.key.directory_id
 
     formatted = format_directories(
-        config, options.cluster_id, ignore_formatted=options.ignore_formatted, random_bytes=random_bytes, prepare=prepare
+        config, options.cluster_id, ignore_formatted=options.ignore_formatted, random_bytes=random_bytes, disk=disk, prepare=prepare
     )
     if not formatted:
         say("All of the log directories are already formatted.")
@@ -261,16 +268,16 @@ def _parse_place(text: str) -> tuple[str, int, bytes]:
 # -- what is written and said --------------------------------------------------------------------------------------
 
 
-def _write_voters(directory: Path, voters: VoterSet, kraft_version: int, now_ms: int) -> None:
+def _write_voters(directory: Path, voters: VoterSet, kraft_version: int, now_ms: int, disk: Disk) -> None:
     """The first snapshot of the metadata log: the quorum's own records and nothing else."""
     log_directory = directory / partition_directory_name(METADATA_TOPIC, PARTITION)
-    make_directory(log_directory)
+    make_directory(log_directory, disk)
     quorum_records = [
         (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=kraft_version)),
         (ControlRecordType.KRAFT_VOTERS, voters.to_record()),
     ]
     content = b"".join(snapshot_batches((), epoch=0, last_timestamp=now_ms, now_ms=now_ms, quorum_records=quorum_records))
-    write_snapshot(log_directory, content, *BOOTSTRAP_SNAPSHOT)
+    write_snapshot(log_directory, content, *BOOTSTRAP_SNAPSHOT, disk)
 
 
 def _kind_of(is_for_metadata: bool, voters: VoterSet | None, node_id: int) -> str:

@@ -1,21 +1,27 @@
-"""An admin of a cluster: beside topics that come and go it moves replicas and leaders of those that clients write to."""
+"""An admin of a cluster: beside topics that come and go it moves replicas and leaders of those that clients write to, and votes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from protocol.errors import ErrorCode
+from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulation.admin import TIMEOUT_MS, Admin
 from tests.simulation.clients import RETRIED
 from tests.simulation.history import Key
 
 REASSIGN_VERSION, ELECT_VERSION = 0, 2
+ADD_VOTER_VERSION, REMOVE_VOTER_VERSION, DESCRIBE_QUORUM_VERSION = 1, 0, 2
+METADATA_TOPIC = "__cluster_metadata"
+VOTERS_COUNT_MIN = 2
 REPLICAS_COUNTS = (2, 3)  # not fewer than min.insync.replicas
 
 _MOVE_ANSWERS = RETRIED | {ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
@@ -25,15 +31,19 @@ _ELECTION_ANSWERS = RETRIED | {
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
+_VOTER_ANSWERS = RETRIED | {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND}
 
 
 class ClusterAdmin(Admin):
-    """`keys` are the partitions that it moves among `node_ids`."""
+    """`keys` are the partitions that it moves among `node_ids`. The nodes vote at `controller_port`;
+    which of them do may change if `moves_votes`."""
 
-    def __init__(self, *arguments: Any, keys: list[Key], node_ids: list[int]) -> None:
+    def __init__(self, *arguments: Any, keys: list[Key], node_ids: list[int], controller_port: int, moves_votes: bool) -> None:
         super().__init__(*arguments)
         self._keys = keys
         self._node_ids = node_ids
+        self._controller_port = controller_port
+        self._moves_votes = moves_votes
 
     async def _step(self) -> None:
         what = self.draw.random()
@@ -41,6 +51,8 @@ class ClusterAdmin(Admin):
             await self._reassign(self.draw.choice(self._keys))
         elif what < 0.3:
             await self._elect(self.draw.choice(self._keys))
+        elif what < 0.5 and self._moves_votes:
+            await self._move_vote()
         else:
             await super()._step()
 
@@ -69,6 +81,36 @@ class ClusterAdmin(Admin):
         self.note(f"elected the preferred leader of {key[0]}-{key[1]}: {error}")
         if error not in _ELECTION_ANSWERS:
             self.unexpected(f"ElectLeaders {key}", error)
+
+    async def _move_vote(self) -> None:
+        """A node that does not vote becomes a voter, or a voter ceases to be one (KIP-853), perhaps the active controller."""
+        asked = DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartitionData()])
+        described = await self.ask(DescribeQuorumRequest(topics=[asked]), DESCRIBE_QUORUM_VERSION)
+        partition = described.topics[0].partitions[0] if described.topics else None
+        if partition is None or described.error_code or partition.error_code:
+            return
+        voters = {each.replica_id: each.replica_directory_id for each in partition.current_voters}
+        observers = {each.replica_id: each.replica_directory_id for each in partition.observers}
+        is_addition = bool(observers) and (len(voters) <= VOTERS_COUNT_MIN or self.draw.random() < 0.5)
+        if not is_addition and len(voters) <= VOTERS_COUNT_MIN:
+            return
+        node_id = self.draw.choice(sorted(observers if is_addition else voters))
+        self.operations_count += 1
+        if is_addition:
+            listener = Listener(name="CONTROLLER", host=f"node{node_id}", port=self._controller_port)
+            addition = AddRaftVoterRequest(
+                cluster_id=None, timeout_ms=TIMEOUT_MS, voter_id=node_id, voter_directory_id=observers[node_id], listeners=[listener]
+            )
+            response = await self.ask(addition, ADD_VOTER_VERSION)
+        else:
+            removal = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=voters[node_id])
+            response = await self.ask(removal, REMOVE_VOTER_VERSION)
+        error = response.error_code
+        what = "voter added" if is_addition else "voter removed"
+        self.note(f"{what} {node_id}: {error} {response.error_message or ''}")
+        self._covered(what, error)
+        if error not in _VOTER_ANSWERS:
+            self.unexpected(f"{what} {node_id}", error)
 
     def _covered(self, what: str, error: int) -> None:
         if error == ErrorCode.NONE:

@@ -10,8 +10,10 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+from broker.formatting import new_id
 from broker.metadata.image import PartitionImage
 from broker.metadata.snapshot_writer import state_records
+from protocol.uuids import uuid_to_text
 from tests.simulation.admin import Admin
 from tests.simulation.clients import Client, Producer
 from tests.simulation.cluster_admin import ClusterAdmin
@@ -30,7 +32,6 @@ SETTLE_MAX_S = 60.0  # after the clients came to rest every replica is in sync b
 WATCHED_PARTITIONS_COUNT = 2
 RACKS_COUNT = 3
 
-
 SMALL_METADATA_LOG = {
     "metadata.log.max.record.bytes.between.snapshots": "1000",
     "internal.metadata.log.segment.bytes": "1000",
@@ -44,6 +45,7 @@ class ClusterWorld(World):
 
     NODES_COUNT = 3
     OPTIONS = " --nodes 3"
+    MOVED_VOTES_SHARE = 0.5  # of the seeds have their voters in the log, and change them
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         super().__init__(seed, keep_all=keep_all)
@@ -54,8 +56,18 @@ class ClusterWorld(World):
     def _make_nodes(self) -> list[Node]:
         settings = self._draw_settings()
         node_ids = range(1, self.NODES_COUNT + 1)
-        voters = ",".join(f"{node_id}@node{node_id}:{CONTROLLER_PORT}" for node_id in node_ids)
-        return [self._make_node(node_id, {**settings, "controller.quorum.voters": voters}) for node_id in node_ids]
+        addresses = {node_id: f"node{node_id}:{CONTROLLER_PORT}" for node_id in node_ids}
+        draw = self._stream("voter changes")
+        self._moves_votes = draw.random() < self.MOVED_VOTES_SHARE
+        if not self._moves_votes:
+            voters = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
+            return [self._make_node(node_id, {**settings, "controller.quorum.voters": voters}) for node_id in node_ids]
+        settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
+        voters = ",".join(f"{node_id}@{address}:{uuid_to_text(new_id(draw.randbytes))}" for node_id, address in addresses.items())
+        nodes = [self._make_node(node_id, settings) for node_id in node_ids]
+        for node in nodes:
+            node.format(voters)
+        return nodes
 
     def _make_node(self, node_id: int, settings: dict[str, str]) -> Node:
         host = f"node{node_id}"
@@ -105,7 +117,9 @@ class ClusterWorld(World):
 
     def _make_admin(self) -> Admin:
         node_ids = list(range(1, self.NODES_COUNT + 1))
-        return self._client(ClusterAdmin, "admin", keys=self.keys, node_ids=node_ids)  # type: ignore[no-any-return]
+        return self._client(  # type: ignore[no-any-return]
+            ClusterAdmin, "admin", keys=self.keys, node_ids=node_ids, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes
+        )
 
     def _fault_kinds(self) -> list[str]:
         return list(CLUSTER_PROFILES[self.profile])

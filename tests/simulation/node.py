@@ -13,18 +13,21 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from broker.cli.formatter import FormatOptions, format_node
 from broker.node import StartError
 from broker.platform import Platform
 from broker.server import Broker
 from broker.worker.inline import InlineWorker
 from broker.worker.lines import Lines
 from config.loading import load_server_config
+from config.server import ServerConfig
 from tests.simulation.clients import EPOCH_S
 from tests.simulation.disk import DiskView, ProcessDiedError, SimulatedDisk
 from tests.simulation.loop import Life, SimulatedLoop, current_life
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node_network import NodeNetwork
 
+CLUSTER_ID = "simulated"
 DRIFT_MAX = 0.000_2  # of a second in a second: bad quartz
 OFFSET_MAX_S = 5.0
 THREADS_MAX = 4
@@ -135,6 +138,13 @@ class Node:
 
     # -- what a run does to it ---------------------------------------------------------------------------------------
 
+    def format(self, initial_controllers: str) -> None:
+        """As `barnabas format` does before the first start: the voters are in the metadata log (kraft.version 1)."""
+        options = FormatOptions(CLUSTER_ID, ignore_formatted=True, initial_controllers=initial_controllers)
+        randbytes = random.Random(f"{self._seed}:format").randbytes
+        view = self.disk.boot()
+        format_node(self._config(), options, random_bytes=randbytes, now_ms=self.clock.now_ms(), say=lambda _: None, disk=view)
+
     def start(self) -> None:
         """Start the broker, and start it again whenever it ends by itself."""
         self._is_wanted = True
@@ -210,8 +220,7 @@ class Node:
             network=NodeNetwork(self.network, self.host, view),
             make_worker=lambda _: InlineWorker(self.loop.call_soon, Lines(lambda: self.loop.now_us * 1000)),
         )
-        config = load_server_config(None, {}, [f"{name}={value}" for name, value in self._settings.items()])
-        broker = Broker(config, new_cluster_id="simulated", platform=platform)
+        broker = Broker(self._config(), new_cluster_id=CLUSTER_ID, platform=platform)
         try:
             await broker.start()
         except StartError as error:
@@ -221,6 +230,9 @@ class Node:
             self.loop.note(self.host, f"stops: {broker.stop_reason} ({exit_code})")
             await broker.stop()
         self.loop.call_in(None, self._ended, life)
+
+    def _config(self) -> ServerConfig:
+        return load_server_config(None, {}, [f"{name}={value}" for name, value in self._settings.items()])
 
     def _ended(self, life: Life) -> None:
         """The process exited."""

@@ -32,8 +32,8 @@ KEPT = {
 
 REACHED = frozenset(
     {
-        "reassignment", "reassignment cancelled", "preferred election", "snapshot fetched", "crash proven", "replica truncated",
-        "told of a nearer replica", "fetch from a follower",
+        "reassignment", "reassignment cancelled", "voter added", "voter removed", "preferred election", "snapshot fetched",
+        "crash proven", "replica truncated", "told of a nearer replica", "fetch from a follower",
     }
 )  # fmt: skip
 """What a campaign has to reach, beside its faults."""
