@@ -34,15 +34,18 @@ USERS_OF_SPARK = ("tests/pipeline/", "tests/clients/test_spark_", "tests/barnaba
 # Lanes in the order in which they begin; other folders come after them. A file that is named here is a lane of its own.
 LONGEST = (
     SPARK,
+    "tests/simulation",
+    "tests/peers",
+    "tests/broker",
+    "tests/faults",
+    "tests/clients",
+    "tests/barnabas",
+    "tests/storage",
     "tests/mixed/test_takeover.py",
     "tests/mixed",
-    "tests/faults",
-    "tests/peers",
-    "tests/clients",
-    "tests/simulation",
-    "tests/broker",
+    "tests/broker/replication",
+    "tests/bench",
     "tests/attack",
-    "tests/barnabas",
 )
 LANE_MAX_S = 1_800
 """Longer than every lane takes on a slow machine; pytest-timeout ends a single test before."""
