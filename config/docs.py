@@ -49,13 +49,6 @@ offsets.load.buffer.size  Bytes read at a time when committed offsets are loaded
 = the coordinator appends at once
 group.coordinator.append.linger.ms  How long the coordinator gathers records before it appends them, -1 to decide by itself
 group.coordinator.cached.buffer.max.bytes  Largest append buffer that the coordinator keeps
-= groups have no settings of their own yet
-group.consumer.max.assignment.interval.ms  Longest group.consumer.assignment.interval.ms that a group may set
-group.consumer.max.heartbeat.interval.ms  Longest heartbeat interval that a group may set
-group.consumer.max.session.timeout.ms  Longest session timeout that a group may set
-group.consumer.min.assignment.interval.ms  Shortest group.consumer.assignment.interval.ms that a group may set
-group.consumer.min.heartbeat.interval.ms  Shortest heartbeat interval that a group may set
-group.consumer.min.session.timeout.ms  Shortest session timeout that a group may set
 = patterns are not supported yet
 group.consumer.regex.refresh.interval.ms  Time between evaluations of a group's subscribed patterns
 = groups do not move between protocols while they have members yet
@@ -171,6 +164,12 @@ group.max.session.timeout.ms  Longest session timeout that a classic member may 
 group.consumer.assignment.interval.ms  Shortest time between two assignments of a consumer group; members that come within it share one.
 group.consumer.assignors  Assignors of the consumer group protocol, the default first: uniform and range are here.
 group.consumer.heartbeat.interval.ms  Heartbeat interval that members of a consumer group are told.
+group.consumer.max.assignment.interval.ms  Longest group.consumer.assignment.interval.ms that a group may set.
+group.consumer.max.heartbeat.interval.ms  Longest heartbeat interval that a group may set.
+group.consumer.max.session.timeout.ms  Longest session timeout that a group may set.
+group.consumer.min.assignment.interval.ms  Shortest group.consumer.assignment.interval.ms that a group may set.
+group.consumer.min.heartbeat.interval.ms  Shortest heartbeat interval that a group may set.
+group.consumer.min.session.timeout.ms  Shortest session timeout that a group may set.
 group.consumer.max.size  Most members of one consumer group.
 group.consumer.session.timeout.ms  Time without heartbeats after which a member of a consumer group is removed.
 group.coordinator.rebalance.protocols  Group protocols that are offered: without consumer there are no groups of KIP-848.

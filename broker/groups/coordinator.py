@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from broker.deferred import Deferred
 from broker.groups.record_table import GROUP_RECORDS
 from broker.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.log_fields import Fields
+from broker.metadata.cluster_state import RESOURCE_GROUP
 from broker.metadata.features import GROUP_VERSION_FEATURE
 from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
 from broker.pieces import pieces
@@ -91,7 +92,7 @@ class GroupCoordinator:
         from broker.groups.shard import GroupCoordinatorShard  # a broker without groups does not need it
 
         return GroupCoordinatorShard(
-            shard, self._clock, self._random, self._config, self._topic_id_of, self._limited_log, self._group_topics
+            shard, self._clock, self._random, self._config, self._topic_id_of, self._limited_log, self._group_topics, self._group_overrides
         )
 
     # Life.
@@ -130,6 +131,10 @@ class GroupCoordinator:
 
             self._topics = GroupTopics(self._metadata)
         return self._topics
+
+    def _group_overrides(self, group_id: str) -> Mapping[str, str]:
+        """The configs that the group has set (KIP-848's dynamic group configs)."""
+        return self._metadata.state.overrides(RESOURCE_GROUP, group_id)
 
     def _topic_id_of(self, name: str) -> bytes:
         topic = self._metadata.find_topic(name)
@@ -271,6 +276,10 @@ class GroupCoordinator:
         shard = self.runtime.get_shard(group_id)
         group = shard.timeline.committed(shard.machine.group_manager.groups).get(group_id)
         return None if group is None else (yield from description(group))
+
+    def is_consumer_group(self, group_id: str) -> bool:
+        """Whether a KIP-848 group, as far as is committed, has that id. KafkaError as above."""
+        return self.runtime.get_shard(group_id).machine.find_committed_consumer_group(group_id) is not None
 
     def find_member_ids(self, group_id: str) -> Collection[str]:
         """Who is in the group, as long as nothing else runs. KafkaError as above."""

@@ -12,16 +12,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import Shard
 from broker.deferred import Deferred
 from broker.groups.classic_group import ClassicGroup
-from broker.groups.records import group_tombstone
 from broker.groups.shard import GroupCoordinatorShard
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
 from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.groups.modern.group import ConsumerGroup
 
 log = logging.getLogger("barnabas.groups")
 
@@ -54,7 +57,7 @@ class Deletions:
             yield
         facts = Fields(group=group_id, offsets=offsets_count)
         self._limited_log.info("group deleted", "group deleted on request %s", facts)
-        return _written(shard, [*records, group_tombstone(group_id)])
+        return _written(shard, [*records, *shard.machine.tombstones_of(group_id)])
 
     def delete_offsets(self, group_id: str, partitions: list[tuple[str, int]]) -> tuple[list[ErrorCode], Deferred]:
         """Write the tombstones of a group's offsets for `partitions`, RECORDS_PER_BATCH at most: what is answered for each if the write
@@ -74,8 +77,8 @@ class Deletions:
         return errors, _written(shard, records)
 
 
-def _get_group(shard: Shard[GroupCoordinatorShard], group_id: str) -> ClassicGroup:
-    group = shard.machine.group_manager.groups.get(group_id)
+def _get_group(shard: Shard[GroupCoordinatorShard], group_id: str) -> ClassicGroup | ConsumerGroup:
+    group = shard.machine.find_group(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     return group

@@ -8,7 +8,7 @@ only caller.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock
@@ -17,11 +17,13 @@ from broker.coordination.shard import Shard
 from broker.groups.group_config import GroupConfig
 from broker.groups.group_metadata_manager import GroupMetadataManager
 from broker.groups.offset_metadata_manager import OffsetMetadataManager
+from broker.groups.records import group_tombstone
 from broker.limited_log import LimitedLog
 from broker.pieces import pieces
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from broker.groups.classic_group import ClassicGroup
     from broker.groups.descriptions import GroupListing
     from broker.groups.modern.group import ConsumerGroup
     from broker.groups.modern.manager import ConsumerGroupManager
@@ -44,6 +46,7 @@ class GroupCoordinatorShard:
         topic_id_of: Callable[[str], bytes],
         limited_log: LimitedLog,
         group_topics: Callable[[], GroupTopics],
+        group_overrides: Callable[[str], Mapping[str, str]],
     ) -> None:
         self._shard = shard
         self._limited_log = limited_log
@@ -51,6 +54,7 @@ class GroupCoordinatorShard:
         self._random = random_source
         self._config = config
         self._group_topics = group_topics
+        self._group_overrides = group_overrides
         self._consumer_groups: ConsumerGroupStore | None = None
         self._consumer_group_manager: ConsumerGroupManager | None = None
         self.group_manager = GroupMetadataManager(shard.timers, shard.timeline, clock, random_source, config, limited_log)
@@ -88,6 +92,7 @@ class GroupCoordinatorShard:
                 self._clock,
                 self._random,
                 self._config,
+                self._group_overrides,
                 self._limited_log,
                 self.group_manager.delete_empty_group,
             )
@@ -101,6 +106,19 @@ class GroupCoordinatorShard:
     def group_ids(self) -> list[str]:
         """Of all groups."""
         return [*self.group_manager.groups, *(self.consumer_groups.groups if self.has_consumer_groups else ())]
+
+    def find_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """The group of that id, of either protocol, as written."""
+        return self.group_manager.groups.get(group_id) or self.find_consumer_group(group_id)
+
+    def tombstones_of(self, group_id: str) -> list[CoordinatorRecord]:
+        """What ends a group, but for its offsets."""
+        group = self.find_consumer_group(group_id)
+        if group is None:
+            return [group_tombstone(group_id)]
+        from broker.groups.modern.records import group_tombstones
+
+        return group_tombstones(group)
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """The KIP-848 group of that id, as written."""

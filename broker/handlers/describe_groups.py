@@ -94,7 +94,7 @@ def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) ->
         group_id=group_id,
         group_state=GroupState.DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id} {'is not a classic group' if coordinator.is_consumer_group(group_id) else 'not found'}.",
     )
     return not_found, 0
 

@@ -32,6 +32,10 @@ CHECKED = {
     "listener.security.protocol.map",
 }
 REFUSED_TOPIC_PROPERTIES = {"remote.storage.enable"}
+GROUP_BOUNDS = {
+    f"group.consumer.{end}.{what}.ms" for end in ("min", "max") for what in ("assignment.interval", "heartbeat.interval", "session.timeout")
+}
+"""Between them lie a group's own configs; config/group.py makes the names."""
 TURNED_INTO_ANOTHER = {"internal.segment.bytes": "segment.bytes"}
 
 
@@ -46,7 +50,7 @@ def test_broker_properties_are_read_by_the_broker_or_said_to_have_no_effect() ->
     used = {name for name in SERVER_PROPERTIES if is_read(SERVER_PROPERTIES[name].attribute, ServerConfig)}
     used |= {name for name, topic_name in of_topics.items() if topic_name in used_topic_properties()}
     used |= set(LIVE_SETTINGS)
-    used |= NOT_SUPPORTED.keys() | CHECKED
+    used |= NOT_SUPPORTED.keys() | CHECKED | GROUP_BOUNDS
     used |= {twin for name in used for twin in ALSO_MADE_OF.get(name, ())}
 
     assert {name for name in SERVER_PROPERTIES if has_effect(name)} == used

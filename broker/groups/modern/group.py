@@ -17,6 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from broker.groups.modern.member import NO_PARTITIONS, ConsumerGroupMember, Owned, Partitions
+from protocol.errors import ErrorCode, KafkaError
 
 FIRST_EPOCH = 1
 """Of a group and of its assignment, before anything is stored of either (Kafka 4.3)."""
@@ -120,6 +121,14 @@ class ConsumerGroup:
         if self.is_empty:
             return any(True for _ in names)
         return any(self.classic_protocol_counts[name] == self.classic_member_count for name in names)
+
+    def check_deletable(self) -> None:
+        """Raise NON_EMPTY_GROUP while the group has members."""
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_offsets_deletable(self) -> None:
+        """Which topics the members read is known: they are asked of `is_subscribed_to`."""
 
     # When its subscribed topics are looked at anew. Soft state.
 

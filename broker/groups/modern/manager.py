@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -95,6 +95,7 @@ class ConsumerGroupManager:
         clock: Clock,
         random_source: random.Random,
         config: GroupConfig,
+        group_overrides: Callable[[str], Mapping[str, str]],
         limited_log: LimitedLog,
         delete_empty_classic_group: Callable[[str], list[CoordinatorRecord] | None],
     ) -> None:
@@ -104,6 +105,7 @@ class ConsumerGroupManager:
         self._clock = clock
         self._random = random_source
         self._config = config
+        self._group_overrides = group_overrides
         self._limited_log = limited_log
         self._delete_empty_classic_group = delete_empty_classic_group
 
@@ -238,7 +240,8 @@ class ConsumerGroupManager:
 
     def _may_assign(self, group: ConsumerGroup, now_ms: int) -> bool:
         """Several members that come at about the same time share one assignment (KIP-1263). The first never waits."""
-        last_ms, interval_ms = group.assignment_timestamp_ms, self._config.consumer_assignment_interval_ms
+        last_ms = group.assignment_timestamp_ms
+        interval_ms = self._setting(group.group_id, "consumer.assignment.interval.ms", self._config.consumer_assignment_interval_ms)
         return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
 
     def _reconcile(
@@ -277,7 +280,9 @@ class ConsumerGroupManager:
         response = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._config.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._setting(
+                request.group_id, "consumer.heartbeat.interval.ms", self._config.consumer_heartbeat_interval_ms
+            ),
         )
         if request.member_epoch == JOIN_EPOCH or is_full or not same_partitions(before.assigned, member.assigned):
             response.assignment = HeartbeatAssignment(
@@ -287,6 +292,11 @@ class ConsumerGroupManager:
                 ]
             )
         return response
+
+    def _setting(self, group_id: str, name: str, default: int) -> int:
+        """What the group has set, else the broker's."""
+        overrides = self._group_overrides(group_id)
+        return int(overrides[name]) if name in overrides else default
 
     # Leaving.
 
@@ -340,7 +350,8 @@ class ConsumerGroupManager:
 
     def schedule_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
         """The member is alive."""
-        timeout_ms = self._config.consumer_session_timeout_ms if timeout_ms is None else timeout_ms
+        if timeout_ms is None:
+            timeout_ms = self._setting(group_id, "consumer.session.timeout.ms", self._config.consumer_session_timeout_ms)
         self._timers.schedule(_session_key(group_id, member_id), timeout_ms, partial(self._expire_session, group_id, member_id))
 
     def _expire_session(self, group_id: str, member_id: str) -> CoordinatorResult | None:
