@@ -1,7 +1,7 @@
 """The one table of APIs: key, versions, where the messages are declared, and which kinds of listeners serve each.
 
-The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1), but those between brokers at the metadata.version of 4.3:
-Fetch 18 and ListOffsets 11. The declarations may reach further. Message modules are
+The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1), but those of 4.3 where its brokers and clients use them:
+Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, ListConfigResources 1. The declarations may reach further. Message modules are
 imported at the first use of their API, so that a broker starts without them.
 """
 
@@ -89,8 +89,8 @@ DECLARED: dict[int, Api] = {
         Api(1, "Fetch", "fetch", (4, 18), flexible=12, listeners=BOTH),
         Api(2, "ListOffsets", "list_offsets", (1, 11), flexible=6),
         Api(3, "Metadata", "metadata", (0, 13), flexible=9),
-        Api(8, "OffsetCommit", "offset_commit", (2, 9), flexible=8),
-        Api(9, "OffsetFetch", "offset_fetch", (1, 9), flexible=6),
+        Api(8, "OffsetCommit", "offset_commit", (2, 10), flexible=8),
+        Api(9, "OffsetFetch", "offset_fetch", (1, 10), flexible=6),
         Api(10, "FindCoordinator", "find_coordinator", (0, 6), flexible=3),
         Api(11, "JoinGroup", "join_group", (0, 9), flexible=6),
         Api(12, "Heartbeat", "heartbeat", (0, 4), flexible=4),

@@ -1,19 +1,18 @@
 """OffsetFetch (key 9): a group's kept positions.
 
-Serves v1–v9.
+Serves v1–v10.
 
 Behaviour:
 - A partition without a committed offset, in a group known or unknown, is offset -1 with no error. Null topics means all.
 - What is read is committed. require_stable waits for what was appended before, and answers UNSTABLE_OFFSET_COMMIT for offsets of an
   open transaction (KIP-447).
 - A group named twice is answered twice, as by Kafka. A group whose offsets do not fit into an answer's size is POLICY_VIOLATION.
-- Topics are not looked up: offsets of topics that are gone may be read until they expire.
+- Topics are not looked up by name: offsets of topics that are gone may be read until they expire.
 
 Version notes:
 - v1: errors of the group are given for each partition; v2: once, in error_code. v5: leader epochs. v7: require_stable.
 - v8: several groups, each with its own error. v9: members of KIP-848 groups name themselves; ignored for classic groups.
-
-Not done: v10, with topic ids.
+- v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition. Offsets of topics that are gone are left out of all.
 """
 
 from __future__ import annotations
@@ -23,11 +22,13 @@ from typing import Any, cast
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
+from broker.groups.offset_reads import OffsetReads
+from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.codec_in_turns import clear_arrays_in_turns
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -40,8 +41,10 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+UNKNOWN_PARTITION_BYTES = 30
 VERSION_GROUPS = 8
 VERSION_TOP_LEVEL_ERROR = 2
+VERSION_TOPIC_IDS = 10
 NO_OFFSET = -1
 
 
@@ -55,17 +58,59 @@ def build(services: Services) -> Handler:
         is_batch = context.api_version >= VERSION_GROUPS
         groups = request.groups if is_batch else [_single_group(request)]
         answers: list[OffsetFetchResponseGroup | KafkaError] = []
-        reads = coordinator.offset_reads(AnswerSize(), require_stable=request.require_stable)
+        size = AnswerSize()
+        reads = coordinator.offset_reads(size, require_stable=request.require_stable)
+        uses_ids = context.api_version >= VERSION_TOPIC_IDS
         for piece in text_pieces(group.group_id for group in groups):
             for group in groups[len(answers) : len(answers) + len(piece)]:
                 try:
-                    answers.append((yield from reads.read(group)))
+                    answers.append((yield from (_read_by_ids(services.metadata, reads, group, size) if uses_ids else reads.read(group))))
                 except KafkaError as e:
                     answers.append(e)
             yield
         return (yield from _response(context.api_version, request, groups, answers))
 
     return handle
+
+
+def _read_by_ids(
+    metadata: MetadataCache, reads: OffsetReads, group: OffsetFetchRequestGroup, size: AnswerSize
+) -> Generator[Any, Any, OffsetFetchResponseGroup]:
+    """As OffsetReads.read, for topics that are given by their ids."""
+    known: list[OffsetFetchRequestTopics] | None = None
+    failed: list[OffsetFetchResponseTopics] = []
+    pace = Pace()
+    if group.topics is not None:
+        known = []
+        for topic in group.topics:
+            image = metadata.find_topic_by_id(topic.topic_id)
+            if image is not None:
+                topic.name = image.name
+                known.append(topic)
+            else:
+                size.take(UNKNOWN_PARTITION_BYTES * len(topic.partition_indexes))
+                failed.append((yield from _unknown_topic(topic)))
+            if pace.is_due():
+                yield
+    named = OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known)
+    answer = yield from reads.read(named)
+    answered: list[OffsetFetchResponseTopics] = []
+    for found in answer.topics:
+        image = metadata.find_topic(found.name)
+        if image is not None:
+            found.topic_id = image.topic_id
+            answered.append(found)
+        if pace.is_due():
+            yield
+    answer.topics = answered + failed
+    return answer
+
+
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> Generator[None, None, OffsetFetchResponseTopics]:
+    def failed(index: int) -> OffsetFetchResponsePartitions:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+
+    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=(yield from make_in_pieces(failed, topic.partition_indexes)))
 
 
 def _response(

@@ -15,7 +15,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitReq
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.peers.odd_request import Row, committing
+from tests.peers.odd_request import UNKNOWN_ID, Row, committing
 
 
 def commit_all(name: str, *topics: OffsetCommitRequestTopic, version: int = 8) -> tuple[str, Any, int]:
@@ -95,6 +95,18 @@ GROUPS: list[Row] = [
         OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="committed", member_id="", member_epoch=-7, topics=None)]),
         9,
     ),
+    ("commit by an unknown id", committing("odd", "", (0, 1), (1, 1)), 10),
+    ("commit nothing v10", OffsetCommitRequest(group_id="odd", topics=[]), 10),
+    (
+        "fetch by an unknown id",
+        OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequestGroup(group_id="committed", topics=[OffsetFetchRequestTopics(topic_id=UNKNOWN_ID, partition_indexes=[0])])
+            ]
+        ),
+        10,
+    ),
+    ("fetch all v10", OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="committed", topics=None)]), 10),
     ("describe no groups", DescribeGroupsRequest(groups=[]), 5),
     ("describe a group twice", DescribeGroupsRequest(groups=["committed", "committed", "none", "none", ""]), 5),
     ("describe groups v6", DescribeGroupsRequest(groups=["committed", "none", ""], include_authorized_operations=True), 6),

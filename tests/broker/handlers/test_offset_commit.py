@@ -11,12 +11,18 @@ from tests.broker.groups.harness import GroupHandlers, over_the_wire, versions
 from tests.broker.turn_loop import TurnLoop
 
 
+def id_of(name: str) -> bytes:
+    """As Transcript.create_topic gives it."""
+    return name.encode().ljust(16, b"\0")[-16:]
+
+
 def request(**topics: list[int]) -> OffsetCommitRequest:
     return OffsetCommitRequest(
         group_id="g",
         topics=[
             OffsetCommitRequestTopic(
                 name=name,
+                topic_id=id_of(name),
                 partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in partitions],
             )
             for name, partitions in topics.items()
@@ -26,8 +32,12 @@ def request(**topics: list[int]) -> OffsetCommitRequest:
 
 def errors(response: Any) -> dict[str, dict[int, int]]:
     """Topic → partition → error; a topic answered twice would hide its first answer from clients."""
-    assert len({topic.name for topic in response.topics}) == len(response.topics)
-    return {topic.name: {found.partition_index: found.error_code for found in topic.partitions} for topic in response.topics}
+    names = [topic.name or topic.topic_id.rstrip(b"\0").decode() for topic in response.topics]
+    assert len(set(names)) == len(names)
+    return {
+        name: {found.partition_index: found.error_code for found in topic.partitions}
+        for name, topic in zip(names, response.topics, strict=True)
+    }
 
 
 @pytest.mark.parametrize("version", versions(8))
@@ -185,3 +195,33 @@ def test_an_error_of_the_group_comes_before_the_size():
     response = commit_many(handlers, too_large_request())
 
     assert errors(response)["t"] == {0: ErrorCode.NOT_COORDINATOR}
+
+
+def test_topics_are_found_by_their_ids_from_version_10():
+    handlers = GroupHandlers()
+
+    response = handlers.call(offset_commit, 10, request(t=[0, 7], nope=[0, 1], gone=[]))
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert errors(response) == {"t": {0: 0, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, "nope": {0: unknown, 1: unknown}, "gone": {}}
+    assert {topic.name for topic in response.topics} == {""}
+    handlers.script.fetch()
+    handlers.script.expect_last("fetch t-0=5")
+
+
+def test_unknown_ids_alone_ask_no_coordinator():
+    handlers = GroupHandlers()
+    handlers.script.coordinator.runtime.on_resigned(0)
+
+    assert errors(handlers.call(offset_commit, 10, request(nope=[0]))) == {"nope": {0: ErrorCode.UNKNOWN_TOPIC_ID}}
+
+
+def test_many_partitions_are_committed_by_their_topics_ids():
+    handlers = GroupHandlers()
+    handlers.script.create_topic("wide", partitions=300)
+
+    response = handlers.call(offset_commit, 10, request(wide=list(range(301)), nope=[0], t=[0]))
+
+    answered = errors(response)
+    assert answered["wide"] == dict.fromkeys(range(300), 0) | {300: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert (answered["nope"], answered["t"]) == ({0: ErrorCode.UNKNOWN_TOPIC_ID}, {0: 0})

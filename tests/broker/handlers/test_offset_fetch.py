@@ -18,6 +18,7 @@ from tests.support.turns import started
 
 VERY_MANY = 1_000
 SINGLE_VERSIONS = [version for version in versions(9) if version < 8]
+T_ID = b"t".ljust(16, b"\0")
 BATCH_VERSIONS = [version for version in versions(9) if version >= 8]
 
 
@@ -40,7 +41,7 @@ def test_offset_comes_back_and_absence_is_minus_one(version: int):
 
 @pytest.mark.parametrize("version", BATCH_VERSIONS)
 def test_groups_are_answered_each_on_its_own(version: int):
-    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    topics = [OffsetFetchRequestTopics(name="t", topic_id=T_ID, partition_indexes=[0])]
     groups = [OffsetFetchRequestGroup(group_id="g", topics=topics), OffsetFetchRequestGroup(group_id="none", topics=topics)]
 
     response = committed().call(offset_fetch, version, OffsetFetchRequest(groups=groups))
@@ -129,3 +130,19 @@ def test_who_waits_for_a_stable_fetch_of_very_many_groups_hears_that_the_coordin
 
 def test_request_for_no_group_is_answered():
     assert committed().call(offset_fetch, 8, OffsetFetchRequest(groups=[])).groups == []
+
+
+def test_topics_are_named_by_their_ids_from_version_10():
+    topics = [
+        OffsetFetchRequestTopics(topic_id=T_ID, partition_indexes=[0, 1]),
+        OffsetFetchRequestTopics(topic_id=b"?" * 16, partition_indexes=[0]),
+    ]
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=topics), OffsetFetchRequestGroup(group_id="g", topics=None)]
+
+    named, all_ = committed().call(offset_fetch, 10, OffsetFetchRequest(groups=groups)).groups
+
+    assert [(topic.topic_id, [(each.committed_offset, each.error_code) for each in topic.partitions]) for topic in named.topics] == [
+        (T_ID, [(5, 0), (-1, 0)]),
+        (b"?" * 16, [(-1, ErrorCode.UNKNOWN_TOPIC_ID)]),
+    ]
+    assert [(topic.topic_id, topic.partitions[0].committed_offset) for topic in all_.topics] == [(T_ID, 5)]
