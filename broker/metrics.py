@@ -142,6 +142,8 @@ class MetricsSnapshot(NamedTuple):
     connections: dict[str, int]
     connections_created: dict[str, int]
     gauges: list[GaugeSample]
+    collected: list[Iterable[GaugeSample]]
+    """What collectors have gathered, to be made into gauges by whoever renders them."""
 
 
 class Metrics:
@@ -213,7 +215,8 @@ class Metrics:
         self._gauges[name] = Gauge(name, documentation, label_names, read)
 
     def add_collector(self, collect: Callable[[], Iterable[GaugeSample]]) -> None:
-        """Ask `collect` at every scrape for gauges of names that are not known before."""
+        """Ask `collect` at every scrape for gauges of names that are not known before. It copies what it needs; the gauges are made of that
+        when they are read, in another thread."""
         self._collectors.append(collect)
 
     def snapshot(self) -> MetricsSnapshot:
@@ -227,10 +230,8 @@ class Metrics:
             request_errors=self._request_errors.copy(),
             connections=self.connections.copy(),
             connections_created=self.connections_created.copy(),
-            gauges=[
-                *(_sample(gauge) for gauge in self._gauges.values()),
-                *(sample for collect in self._collectors for sample in collect()),
-            ],
+            gauges=[_sample(gauge) for gauge in self._gauges.values()],
+            collected=[collect() for collect in self._collectors],
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from broker.clock import Clock
@@ -190,7 +191,7 @@ class _SnapshotCollector:
     def _gauge_families(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        for gauge in self._snapshot.gauges:
+        for gauge in chain(self._snapshot.gauges, *self._snapshot.collected):
             make = CounterMetricFamily if gauge.name.endswith("_total") else GaugeMetricFamily
             family = make(gauge.name, gauge.documentation, labels=gauge.label_names)
             for labels, value in gauge.values:

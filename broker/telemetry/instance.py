@@ -31,6 +31,10 @@ class Series(NamedTuple):
     is_sum: bool
 
 
+SeriesByName = dict[tuple[str, tuple[tuple[str, str], ...]], Series]
+"""By the metric and its attributes."""
+
+
 class ClientInstance:
     """See the module's docstring. Owner: ClientMetricsManager."""
 
@@ -70,7 +74,7 @@ class ClientInstance:
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
         self.heard_ms = 0
-        self.series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+        self.series: SeriesByName = {}
         self._asked_ms = 0
         self._pushed_ms = 0
 

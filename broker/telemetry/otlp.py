@@ -20,6 +20,9 @@ VARINT_BYTES_MAX = 10
 POINTS_PER_PIECE = 20
 """Read between two yields, 15 µs each."""
 
+POINTS_MAX = 10_000
+"""Of one push: a client pushes about a hundred. Many more would take milliseconds to be freed."""
+
 DELTA = 1
 """AggregationTemporality: the number counts since the last push; otherwise since the client began."""
 
@@ -42,11 +45,13 @@ class Point(NamedTuple):
 
 
 def read_points(data: memoryview) -> Generator[None, None, list[Point]]:
-    """Every number in a MetricsData. Raises DecodeError for what is none."""
+    """The numbers in a MetricsData, the first POINTS_MAX of them. Raises DecodeError for what is none."""
     points: list[Point] = []
     for count, point in enumerate(_points(data), 1):
         if point is not None:
             points.append(point)
+            if len(points) == POINTS_MAX:
+                break
         if count % POINTS_PER_PIECE == 0:
             yield
     return points

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.telemetry.otlp import Point, read_points
+from broker.telemetry.otlp import POINTS_MAX, Point, read_points
 from protocol.errors import DecodeError
 from tests.broker.telemetry.pushed import double_point, embedded, gauge, int_point, metrics_data, text, total
 from tests.support.turns import run
@@ -60,6 +60,10 @@ def test_every_prefix_and_any_change_is_read_or_refused() -> None:
 def test_what_is_cut_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         read(data)
+
+
+def test_no_more_numbers_are_read_than_a_client_can_have() -> None:
+    assert len(read(metrics_data(gauge("g", *(double_point(1.0) for _ in range(POINTS_MAX + 5)))))) == POINTS_MAX
 
 
 def test_many_numbers_are_read_in_turns() -> None:
