@@ -11,6 +11,7 @@ from protocol.apis import APIS, Api
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from protocol.templates import (
+    JOINED_SIZE_MAX,
     RECORDS_SPECIMEN,
     Hole,
     PreparedRecordsResponse,
@@ -56,7 +57,7 @@ def test_a_field_that_the_version_does_not_carry_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11, 12, 13, 17])
-@pytest.mark.parametrize("size", [0, 1, 126, 127, 1_000_000])
+@pytest.mark.parametrize("size", [0, 1, 126, 127, JOINED_SIZE_MAX, JOINED_SIZE_MAX + 1, 1_000_000])
 def test_records_leave_between_the_bytes_that_the_codec_puts_around_them(version: int, size: int) -> None:
     def message(high_watermark: int, records: bytes) -> FetchResponse:
         partition = PartitionData(high_watermark=high_watermark, records=records)
@@ -70,7 +71,7 @@ def test_records_leave_between_the_bytes_that_the_codec_puts_around_them(version
     head = struct.pack(">i", 77) + (b"\x00" if version >= 12 else b"")
     body = head + codec.encode(message(2**40, records), version)
     assert b"".join(chunks) == struct.pack(">i", len(body)) + body
-    assert size == 0 or chunks[1] is records
+    assert len(chunks) == 1 if size <= JOINED_SIZE_MAX else chunks[1] is records
     assert b"" not in chunks
 
 
@@ -90,7 +91,7 @@ def test_a_throttle_time_is_set_in_what_was_prepared(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 18))
-@pytest.mark.parametrize("size", [0, 1_000])
+@pytest.mark.parametrize("size", [0, 1_000, 100_000])
 def test_a_throttle_time_is_set_before_records(version: int, size: int) -> None:
     def message(partition_index: int, records: bytes, **fields: int) -> FetchResponse:
         partition = PartitionData(partition_index=partition_index, records=records)
@@ -102,7 +103,7 @@ def test_a_throttle_time_is_set_before_records(version: int, size: int) -> None:
     chunks = PreparedRecordsResponse(template, (5,), records).throttled(1_234).to_chunks(77)
 
     assert b"".join(chunks) == framed(FETCH, version, message(5, records, throttle_time_ms=1_234))
-    assert size == 0 or chunks[1] is records
+    assert len(chunks) == 1 if size <= JOINED_SIZE_MAX else chunks[1] is records
 
 
 def framed(api: Api, version: int, message: ProduceResponse | FetchResponse) -> bytes:
