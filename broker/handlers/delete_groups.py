@@ -16,13 +16,14 @@ Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorService.deleteGroup
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, MutableMapping
 from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
+from broker.spread_dict import dict_for
 from broker.turns import FREED_PER_PIECE, Work, emptied
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -39,14 +40,17 @@ def build(services: Services) -> Handler:
 
     def _answer(request: DeleteGroupsRequest) -> Work:
         deletions = coordinator.deletions()
-        results: dict[str, DeletableGroupResult] = {}
+        named: MutableMapping[str, None] = dict_for(len(request.groups_names))
+        response = DeleteGroupsResponse(results=[])
         written: list[tuple[DeletableGroupResult, Deferred]] = []
         pace = Pace()
         for piece in text_pieces(request.groups_names):
             for group_id in piece:
-                if group_id in results:
+                if group_id in named:
                     continue
-                result = results[group_id] = DeletableGroupResult(group_id=group_id)
+                named[group_id] = None
+                result = DeletableGroupResult(group_id=group_id)
+                response.results.append(result)
                 try:
                     written.append((result, (yield from deletions.delete_group(group_id))))
                 except KafkaError as error:
@@ -57,9 +61,8 @@ def build(services: Services) -> Handler:
                 yield
         for result, outcome in written:
             result.error_code = yield outcome
-        response = DeleteGroupsResponse(results=list(results.values()))
-        if len(results) > FREED_PER_PIECE:
-            yield from emptied(results)
+        if len(named) > FREED_PER_PIECE:
+            yield from emptied(named)
         return response
 
     return handle

@@ -21,7 +21,8 @@ from broker.groups.deletions import RECORDS_PER_BATCH, Deletions
 from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
-from broker.turns import Work
+from broker.spread_dict import SpreadDict
+from broker.turns import FREED_PER_PIECE, Work, emptied
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -62,16 +63,16 @@ def build(services: Services) -> Handler:
             error_code = yield outcome
             if error_code != ErrorCode.NONE:
                 return OffsetDeleteResponse(error_code=error_code)
-        return OffsetDeleteResponse(topics=_merged(unknown, known))
+        return OffsetDeleteResponse(topics=(yield from _merged(unknown, known)))
 
     return handle
 
 
 def _divided(
     metadata: MetadataCache, topics: list[OffsetDeleteRequestTopic]
-) -> Generator[None, None, tuple[dict[str, OffsetDeleteResponseTopic], list[OffsetDeleteResponseTopic]]]:
+) -> Generator[None, None, tuple[SpreadDict[str, OffsetDeleteResponseTopic], list[OffsetDeleteResponseTopic]]]:
     """The answers for what does not exist, by topic, and those for what does."""
-    unknown: dict[str, OffsetDeleteResponseTopic] = {}
+    unknown = SpreadDict[str, OffsetDeleteResponseTopic]()
     known: list[OffsetDeleteResponseTopic] = []
     pace = Pace()
     for topic in topics:
@@ -104,15 +105,27 @@ def _delete(deletions: Deletions, group_id: str, batch: list[tuple[str, OffsetDe
     return written
 
 
-def _merged(unknown: dict[str, OffsetDeleteResponseTopic], known: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
-    """One entry a topic if some of its partitions do not exist; else the entries are the request's."""
-    if not unknown:
+def _merged(
+    by_name: SpreadDict[str, OffsetDeleteResponseTopic], known: list[OffsetDeleteResponseTopic]
+) -> Generator[None, None, list[OffsetDeleteResponseTopic]]:
+    """One entry a topic if some partitions do not exist, whose answers are given by topic; else the entries are the request's."""
+    if not by_name:
         return known
-    by_name = dict(unknown)
+    merged: list[OffsetDeleteResponseTopic] = []
+    pace = Pace()
+    for topic in by_name.values():
+        merged.append(topic)
+        if pace.is_due():
+            yield
     for topic in known:
         existing = by_name.get(topic.name)
         if existing is None:
             by_name[topic.name] = topic
+            merged.append(topic)
         else:
             existing.partitions.extend(topic.partitions)
-    return list(by_name.values())
+        if pace.is_due():
+            yield
+    if len(by_name) > FREED_PER_PIECE:
+        yield from emptied(by_name)
+    return merged

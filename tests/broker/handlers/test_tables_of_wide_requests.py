@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from broker.controller.topic_selection import find_duplicates
+from broker.deferred import Deferred
 from broker.handlers import (
     alter_replica_log_dirs,
+    delete_groups,
     delete_records,
     describe_configs,
     describe_groups,
@@ -20,12 +22,14 @@ from broker.handlers import (
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     produce,
 )
 from broker.spread_dict import DICT_KEYS_MAX
 from protocol.errors import ErrorCode, KafkaError
 from protocol.framing import SmallFrameBuffer
 from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -34,8 +38,10 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.groups.harness import GroupHandlers
+from tests.broker.groups.transcript import Transcript
 from tests.broker.metadata.room import context as room_context
 from tests.broker.metadata.room import creation, open_room
 from tests.broker.replication.moving import Moving
@@ -145,9 +151,10 @@ def run_and_watch(work: Any) -> tuple[Any, dict[str, int]]:
     """What `work` returns, and each table's largest size."""
     largest: dict[str, int] = {}
     assert isinstance(work, GeneratorType)
+    awaited: Any = None
     while True:
         try:
-            next(work)
+            awaited = work.send(awaited.value if isinstance(awaited, Deferred) else None)
         except StopIteration as e:
             return e.value, largest
         for place, size in tables_of(work):
@@ -190,6 +197,26 @@ def test_groups_are_not_kept_in_one_table() -> None:
     response, largest = run_and_watch(GroupHandlers().send(describe_groups, 5, DescribeGroupsRequest(groups=NAMES)))
 
     assert [group.group_id for group in response.groups] == NAMES
+    assert not too_large(largest)
+
+
+def test_groups_to_delete_are_not_kept_in_one_table() -> None:
+    response, largest = run_and_watch(GroupHandlers().send(delete_groups, 2, DeleteGroupsRequest(groups_names=[*NAMES, *NAMES])))
+
+    assert [result.group_id for result in response.results] == NAMES
+    assert not too_large(largest)
+
+
+def test_topics_of_offsets_to_delete_are_not_kept_in_one_table() -> None:
+    script = Transcript()
+    script.commit(1)
+    topics = [OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition()]) for name in NAMES]
+
+    response, largest = run_and_watch(
+        GroupHandlers(script).send(offset_delete, 0, OffsetDeleteRequest(group_id="g", topics=[*topics, *topics]))
+    )
+
+    assert [topic.name for topic in response.topics] == NAMES
     assert not too_large(largest)
 
 
