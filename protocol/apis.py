@@ -1,8 +1,8 @@
 """The one table of APIs: key, versions, where the messages are declared, and which kinds of listeners serve each.
 
 The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1), but those of 4.3 where its brokers and clients use them:
-Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, ListConfigResources 1. The declarations may reach further. Message modules are
-imported at the first use of their API, so that a broker starts without them.
+Produce 13, Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, ListConfigResources 1.
+The declarations may reach further. Message modules are imported at the first use of their API, so that a broker starts without them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ DECLARED: dict[int, Api] = {
     declared.key: declared
     for declared in (
         # librdkafka before 2.8 sends uncompressed, silently, to a broker that does not advertise Produce 0 (KAFKA-18659).
-        Api(0, "Produce", "produce", (3, 12), flexible=9, advertised_min_version=0),
+        Api(0, "Produce", "produce", (3, 13), flexible=9, advertised_min_version=0),
         Api(1, "Fetch", "fetch", (4, 18), flexible=12, listeners=BOTH),
         Api(2, "ListOffsets", "list_offsets", (1, 11), flexible=6),
         Api(3, "Metadata", "metadata", (0, 13), flexible=9),

@@ -1,6 +1,6 @@
 """Produce: append record batches to partitions led here.
 
-Serves v3–v12.
+Serves v3–v13.
 
 Behaviour:
 - One batch for each partition. acks=0 is never answered; any error then closes the connection, which is all a client notices.
@@ -17,9 +17,9 @@ Behaviour:
   gives an idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
 
 Version notes: v5 log_start_offset. v7 zstd. v8 record_errors and error_message. v10 the current leader and its endpoint with
-NOT_LEADER_OR_FOLLOWER (KIP-951).
+NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition (KIP-516).
 
-Not done: transactions, quotas, authorisation; v13 (topic ids).
+Not done: transactions, quotas, authorisation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.handlers.produce_answers import ProduceAnswers
+from broker.handlers.produce_answers import ProduceAnswers, unknown_name
 from broker.limited_log import LimitedLog
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.pieces import Pace, at_once_or_in_turns
@@ -48,6 +48,7 @@ from protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from protocol.templates import PreparedResponse
@@ -59,6 +60,7 @@ log = logging.getLogger("barnabas.produce")
 
 NO_ACKS = 0
 VALID_ACKS = frozenset({-1, NO_ACKS, 1})
+NAMED_VERSION_MAX = 12  # later versions give topics by their ids
 ZSTD_VERSION_MIN = 7
 ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
 TRANSACTIONAL_BIT = 0x10
@@ -85,6 +87,11 @@ class ProduceHandler:
         self._respond = self._answers.respond
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | PreparedResponse | Deferred | Work | None:
+        if context.api_version > NAMED_VERSION_MAX:
+            if _is_long(request):
+                return self._handle_by_ids_in_turns(context, request)
+            for topic in request.topic_data:
+                self._name(topic)
         entries: list[AppendEntry] = []
         refused: dict[int, PartitionAppendResult] = {}
         if not self._collect_entries(request, entries, refused):
@@ -162,7 +169,19 @@ class ProduceHandler:
             deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
 
+    def _name(self, topic: TopicProduceData) -> None:
+        """Give the topic the name that belongs to its id."""
+        image = self._metadata.find_topic_by_id(topic.topic_id)
+        topic.name = unknown_name(topic.topic_id) if image is None else image.name
+
     # -- many partitions, in turns -------------------------------------------------------------------------------------
+
+    def _handle_by_ids_in_turns(self, context: RequestContext, request: ProduceRequest) -> Work:
+        for count, topic in enumerate(request.topic_data, 1):
+            self._name(topic)
+            if count % PARTITIONS_AT_ONCE == 0:
+                yield
+        return (yield from self._handle_in_turns(context, request))
 
     def _handle_in_turns(self, context: RequestContext, request: ProduceRequest) -> Work:
         """As `handle`. Each append looks anew who leads; a connection that goes away ends it between two of them."""
@@ -347,7 +366,7 @@ def _failed(request: ProduceRequest, error: KafkaError) -> Generator[None, None,
     response = ProduceResponse()
     pace = Pace()
     for topic in request.topic_data:
-        answer = TopicProduceResponse(name=topic.name, partition_responses=[])
+        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[])
         response.responses.append(answer)
         for data in topic.partition_data:
             answer.partition_responses.append(PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1))

@@ -21,9 +21,13 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.templates import Hole, PreparedResponse, Template, compile_template
+from protocol.uuids import ZERO_UUID
 
 CURRENT_LEADER_VERSION_MIN = 10
 LOG_START_OFFSET_VERSION_MIN = 5
+NAMED_VERSION_MAX = 12  # later versions tell topics by their ids
+UNKNOWN_PREFIX = "unknown id "
+"""No topic's name begins so: what stands for the name of a topic whose id is unknown, until it is answered."""
 PRODUCE_KEY = 0
 RECORD_ERRORS_PER_ANSWER = 10_000
 TEMPLATES_MAX = 10_000  # (version, topic) pairs; each takes about 1 KB
@@ -40,7 +44,7 @@ class ProduceAnswers:
     def __init__(self, metadata: MetadataCache, limited_log: LimitedLog) -> None:
         self._metadata = metadata
         self._log = limited_log
-        self._templates: dict[tuple[int, str], Template] = {}
+        self._templates: dict[tuple[int, str | bytes], Template] = {}
 
     def respond(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse | PreparedResponse:
         """The response; for the usual one, a single partition without an error, by its template."""
@@ -48,7 +52,12 @@ class ProduceAnswers:
         if len(results) == 1:
             result = results[0]
             if result.error_code is ErrorCode.NONE:
-                template = self._templates.get((version, result.topic)) or self._compile_template(version, result.topic)
+                if version <= NAMED_VERSION_MAX:
+                    template = self._templates.get((version, result.topic)) or self._compile_template(version, result.topic)
+                else:
+                    # A topic may be made anew under its name.
+                    topic_id = id_of(self._metadata, result.topic)
+                    template = self._templates.get((version, topic_id)) or self._compile_template(version, topic_id)
                 return PreparedResponse(
                     template,
                     (result.partition, result.base_offset, result.log_append_time_ms, result.log_start_offset)
@@ -57,7 +66,8 @@ class ProduceAnswers:
                 )
         return self._response(results, context)
 
-    def _compile_template(self, version: int, topic: str) -> Template:
+    def _compile_template(self, version: int, topic: str | bytes) -> Template:
+        """For a topic's name or, in later versions, its id."""
         if len(self._templates) >= TEMPLATES_MAX:
             self._templates.clear()
         partition = PartitionProduceResponse(
@@ -66,7 +76,9 @@ class ProduceAnswers:
             log_append_time_ms=LOG_APPEND_TIME_HOLE.specimen,
             log_start_offset=LOG_START_OFFSET_HOLE.specimen,
         )
-        specimen = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
+        answered = TopicProduceResponse(topic_id=topic) if isinstance(topic, bytes) else TopicProduceResponse(name=topic)
+        answered.partition_responses = [partition]
+        specimen = ProduceResponse(responses=[answered])
         holes = [INDEX_HOLE, BASE_OFFSET_HOLE, LOG_APPEND_TIME_HOLE]
         if version >= LOG_START_OFFSET_VERSION_MIN:
             holes.append(LOG_START_OFFSET_HOLE)
@@ -84,6 +96,19 @@ class ProduceAnswers:
         return Answer(self._metadata, self._log, context)
 
 
+def unknown_name(topic_id: bytes) -> str:
+    """What stands for the name of a topic whose id is unknown."""
+    return UNKNOWN_PREFIX + topic_id.hex()
+
+
+def id_of(metadata: MetadataCache, name: str) -> bytes:
+    """The topic's id as it is now, or the one that the request gave; the zero id for a topic that is gone."""
+    if name.startswith(UNKNOWN_PREFIX):
+        return bytes.fromhex(name.removeprefix(UNKNOWN_PREFIX))
+    topic = metadata.find_topic(name)
+    return ZERO_UUID if topic is None else topic.topic_id
+
+
 class Answer:
     """A response while it is made from its results."""
 
@@ -99,6 +124,8 @@ class Answer:
         topic = self._topic
         if topic is None or topic.name != result.topic:
             topic = self._topic = TopicProduceResponse(name=result.topic, partition_responses=[])
+            if self._context.api_version > NAMED_VERSION_MAX:
+                topic.topic_id = id_of(self._metadata, result.topic)
             self.response.responses.append(topic)
         partition = PartitionProduceResponse(
             index=result.partition,
@@ -110,6 +137,9 @@ class Answer:
         if result.error_code is not ErrorCode.NONE:
             self._add_error_details(result, partition)
             self._log_refusal(result)
+            if result.topic.startswith(UNKNOWN_PREFIX):
+                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+                partition.error_message = None
         topic.partition_responses.append(partition)
 
     def _log_refusal(self, result: PartitionAppendResult) -> None:

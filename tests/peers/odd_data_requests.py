@@ -61,6 +61,8 @@ LIST_OFFSETS += [
 
 IDEMPOTENT = {"producer_id": 4242, "producer_epoch": 0}
 PRODUCE: list[Row] = [
+    ("an unknown id", produce("", batch()), 13),
+    ("an unknown id, no records", produce("", None), 13),
     ("acks 2", produce("one", batch(), acks=2), 9),
     ("acks -2", produce("one", batch(), acks=-2), 7),
     ("no topics", ProduceRequest(acks=-1, timeout_ms=1000), 9),

@@ -18,7 +18,7 @@ def test_protocol_page_has_a_row_for_every_api() -> None:
     rows = [line for line in render().splitlines() if line.startswith("| ") and "messages/" in line]
 
     assert len(rows) == len(APIS)
-    assert "| 0 | Produce | 3–12 (advertised 0–12) | 9 | [produce.py](../protocol/messages/produce.py) |" in rows
+    assert "| 0 | Produce | 3–13 (advertised 0–13) | 9 | [produce.py](../protocol/messages/produce.py) |" in rows
 
 
 def test_files_that_the_page_links_to_exist() -> None:
