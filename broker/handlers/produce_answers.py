@@ -52,12 +52,7 @@ class ProduceAnswers:
         if len(results) == 1:
             result = results[0]
             if result.error_code is ErrorCode.NONE:
-                if version <= NAMED_VERSION_MAX:
-                    template = self._templates.get((version, result.topic)) or self._compile_template(version, result.topic)
-                else:
-                    # A topic may be made anew under its name.
-                    topic_id = id_of(self._metadata, result.topic)
-                    template = self._templates.get((version, topic_id)) or self._compile_template(version, topic_id)
+                template = self._templates.get((version, result.topic)) or self._find_template(version, result.topic)
                 return PreparedResponse(
                     template,
                     (result.partition, result.base_offset, result.log_append_time_ms, result.log_start_offset)
@@ -65,6 +60,13 @@ class ProduceAnswers:
                     else (result.partition, result.base_offset, result.log_append_time_ms),
                 )
         return self._response(results, context)
+
+    def _find_template(self, version: int, topic: str) -> Template:
+        """Of versions with ids by the topic's id: it may be made anew under its name."""
+        if version <= NAMED_VERSION_MAX:
+            return self._compile_template(version, topic)
+        topic_id = id_of(self._metadata, topic)
+        return self._templates.get((version, topic_id)) or self._compile_template(version, topic_id)
 
     def _compile_template(self, version: int, topic: str | bytes) -> Template:
         """For a topic's name or, in later versions, its id."""
