@@ -41,11 +41,11 @@ class Admin(Client):
                 await self.back_off()
             await asyncio.sleep(self.draw.uniform(0.05, 0.5))
 
-    async def create(self, name: str, partitions_count: int, configs: dict[str, str]) -> None:
+    async def create(self, name: str, partitions_count: int, configs: dict[str, str], *, replicas_count: int = -1) -> None:
         """Create a topic that the run needs, however often it takes."""
         while True:
             try:
-                error = await self._create(name, partitions_count, configs)
+                error = await self._create(name, partitions_count, configs, replicas_count)
             except LostError:
                 error = ErrorCode.REQUEST_TIMED_OUT
             if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -90,10 +90,10 @@ class Admin(Client):
         elif not self.is_of_cluster:  # there, any broker may be behind
             await self.check_topics()
 
-    async def _create(self, name: str, partitions_count: int, configs: dict[str, str]) -> int:
+    async def _create(self, name: str, partitions_count: int, configs: dict[str, str], replicas_count: int = -1) -> int:
         self.topics[name] = Topic.UNKNOWN
         settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions_count, replication_factor=-1, configs=settings)
+        topic = CreatableTopic(name=name, num_partitions=partitions_count, replication_factor=replicas_count, configs=settings)
         response = await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CREATE_VERSION)
         error: int = response.topics[0].error_code
         if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):

@@ -33,7 +33,8 @@ CLUSTER_PROFILES: dict[str, tuple[str, ...]] = {
         "slow disk", "rolling restart", "disk error", "full disk", "clock jump", "lost directory", "restarts in an election", "late fetch",
     ),
 }  # fmt: skip
-CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in CLUSTER_PROFILES.values() for kind in kinds))
+UNCLEAN_FAULTS = ("last in sync", "last in sync")  # where a topic allows unclean elections
+CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in (*CLUSTER_PROFILES.values(), UNCLEAN_FAULTS) for kind in kinds))
 
 
 class ClusterNemesis:
@@ -70,6 +71,7 @@ class ClusterNemesis:
             "lost directory": self._lose_directory,
             "late fetch": self._delay_a_fetch,
             "restarts in an election": self._restart_in_an_election,
+            "last in sync": self._kill_the_last_in_sync,
         }
 
     async def run(self, kinds: list[str], mean_interval_s: float) -> None:
@@ -142,6 +144,16 @@ class ClusterNemesis:
             node.start()
         await self._start_again(gone)
         self._network.slowness = 1.0
+
+    async def _kill_the_last_in_sync(self) -> None:
+        """A node is gone until others have left it behind; then, perhaps, their leader goes, and it is back first."""
+        behind, ahead, *_ = self._draw.sample(self._nodes, len(self._nodes))
+        behind.kill()
+        await asyncio.sleep(self._draw.uniform(0.3, 2.0))
+        ahead.kill()
+        behind.start()
+        await asyncio.sleep(self._draw.uniform(0.5, 2.0))
+        ahead.start()
 
     async def _cut_power(self) -> None:
         await self._cut_power_of([self._draw.choice(self._nodes)])

@@ -110,7 +110,9 @@ class ClusterWatch:
             self._forget_from(key, partition.log.log_end_offset)
 
     def _may_be_lost(self, partition: Partition) -> bool:
-        """A power cut may have taken what was not flushed."""
+        """A power cut may have taken what was not flushed, and an unclean election anything."""
+        if partition.topic in self._history.lossy_topics:
+            return True
         return bool(self._history.power_cuts_s) and not self._history.is_durable((partition.topic, partition.partition))
 
     def _forget_from(self, key: TopicPartition, offset: int) -> None:

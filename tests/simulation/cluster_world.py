@@ -7,6 +7,7 @@ replicas are in sync again and equal.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from typing import Any
 
@@ -17,12 +18,13 @@ from protocol.uuids import uuid_to_text
 from tests.simulation.admin import Admin
 from tests.simulation.clients import Client, Producer
 from tests.simulation.cluster_admin import ClusterAdmin
-from tests.simulation.cluster_nemesis import CLUSTER_PROFILES, ClusterNemesis
+from tests.simulation.cluster_nemesis import CLUSTER_PROFILES, UNCLEAN_FAULTS, ClusterNemesis
 from tests.simulation.cluster_watch import Batch, ClusterWatch
 from tests.simulation.consumers import Consumer
 from tests.simulation.group import GroupMember
 from tests.simulation.history import Key
 from tests.simulation.node import Node
+from tests.simulation.unclean import UncleanTopic
 from tests.simulation.world import DATA_DIR, FLUSHED, PLAIN, PORT, World
 from tests.support.history_checker import Position
 
@@ -46,9 +48,14 @@ class ClusterWorld(World):
     NODES_COUNT = 3
     OPTIONS = " --nodes 3"
     MOVED_VOTES_SHARE = 0.5  # of the seeds have their voters in the log, and change them
+    UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
+        self.unclean = UncleanTopic() if random.Random(f"{seed}:lossy").random() < self.UNCLEAN_SHARE else None
         super().__init__(seed, keep_all=keep_all)
+        if self.unclean is not None:
+            self.history.lossy_topics.add(self.unclean.name)
+            self.clients += self.unclean.make_clients(self._client)
         self.watch = ClusterWatch({node.host: node for node in self.nodes}, self.history)
 
     # -- what it is made of ------------------------------------------------------------------------------------------
@@ -122,7 +129,8 @@ class ClusterWorld(World):
         )
 
     def _fault_kinds(self) -> list[str]:
-        return list(CLUSTER_PROFILES[self.profile])
+        kinds = list(CLUSTER_PROFILES[self.profile])
+        return [*kinds, *UNCLEAN_FAULTS] if kinds and self.unclean is not None else kinds
 
     def _make_clients(self) -> list[Client]:
         draw = self._draw
@@ -146,12 +154,15 @@ class ClusterWorld(World):
         self.history.durable_topics.add(FLUSHED)
         await self.admin.create(FLUSHED, WATCHED_PARTITIONS_COUNT, {**shared, "flush.messages": "1"})
         await self.admin.create(PLAIN, WATCHED_PARTITIONS_COUNT, shared)
+        if self.unclean is not None:
+            await self.unclean.create(self.admin)
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def _run(self) -> dict[str, list[Any]]:
         with self.watch.watching():
-            return super()._run()
+            findings = super()._run()
+        return findings if self.unclean is None else {**findings, **self.unclean.findings}
 
     async def _read_everything(self) -> dict[Key, list[Position]]:
         await self._settle()
@@ -179,6 +190,9 @@ class ClusterWorld(World):
                 differing = self._differing(key, logs[first_host], logs[host])
                 if differing:
                     self.history.find("replicas-differ", (key, first_host, host, differing[:4]))
+            if self.unclean is not None and key in self.unclean.keys:
+                for host, batches in logs.items():
+                    self.unclean.saw(key, batches, host)
 
     def _compare_metadata(self) -> None:
         """Every node's state is the same, whether it comes from the log or from a snapshot."""
@@ -207,7 +221,7 @@ class ClusterWorld(World):
         if len(heard) < len(self.nodes) or len(set(heard.values())) > 1:
             return [heard]
         topics = next(iter(self.watch.publishers.values()))._cache.state.topics
-        if not all(topic in topics for topic, _ in self.keys):
+        if not all(topic in topics for topic, _ in self._replicated_keys()):
             return [heard]
         found: list[Any] = []
         for key, (image, replicas) in self._replicas().items():
@@ -219,11 +233,15 @@ class ClusterWorld(World):
                 found.append((key, image, sorted(replicas), [partition.isr for partition in leaders], sorted(ends)))
         return found
 
+    def _replicated_keys(self) -> list[Key]:
+        """All partitions that clients write to."""
+        return self.keys if self.unclean is None else [*self.keys, *self.unclean.keys]
+
     def _replicas(self) -> dict[Key, tuple[PartitionImage, dict[str, Any]]]:
         """What the metadata say of the partitions that clients write to, and their replicas, by host."""
         found: dict[Key, tuple[PartitionImage, dict[str, Any]]] = {}
         state = next(iter(self.watch.publishers.values()))._cache.state
-        for key in self.keys:
+        for key in self._replicated_keys():
             topic = state.topics[key[0]]
             image = topic.partitions[key[1]]
             hosts = [f"node{node_id}" for node_id in image.replicas]

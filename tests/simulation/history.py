@@ -35,6 +35,7 @@ class History:
 
     operations: list[dict[str, Any]] = field(default_factory=list)
     durable_topics: set[str] = field(default_factory=set)  # asked for by name only, never walked
+    lossy_topics: set[str] = field(default_factory=set)  # as durable_topics: leaders are elected that lack committed records
     are_commits_durable: bool = False
     power_cuts_s: list[float] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)

@@ -33,7 +33,7 @@ KEPT = {
 REACHED = frozenset(
     {
         "reassignment", "reassignment cancelled", "voter added", "voter removed", "preferred election", "snapshot fetched",
-        "crash proven", "replica truncated", "told of a nearer replica", "fetch from a follower",
+        "crash proven", "replica truncated", "unclean election", "told of a nearer replica", "fetch from a follower",
     }
 )  # fmt: skip
 """What a campaign has to reach, beside its faults."""

@@ -54,6 +54,7 @@ COVERED_LINES = {
     "metadata log cut": "cutting the metadata log",
     "crash proven": "fencing broker",
     "replica truncated": "truncated ",
+    "unclean election": "unclean election of broker",
 }
 """Parts of the product that only some seeds reach, and how the lines begin that it logs there."""
 
