@@ -6,7 +6,7 @@ structs are inlined, neighbouring fixed-width fields share one `struct` call. `D
 What the bytes look like (Kafka's protocol guide; KIP-482 for flexible versions):
 - Fixed-width fields are big-endian. A string's length is int16, that of bytes, records and arrays int32, -1 is null. Flexible versions
   have an unsigned varint of length + 1 in all four places, 0 is null.
-- A nullable struct starts with an int8: -1 for null, 1 for present.
+- A nullable struct starts with an int8: -1 for null, 1 for present. As a tagged field it starts with 0 for null.
 - In flexible versions every struct ends in its tagged fields: their count, then tag, size and value of each, ascending, defaults left out.
 
 Decoding trusts nothing: each length is checked against the end of the buffer before it is used, an array's count against the smallest
@@ -116,6 +116,7 @@ class Decoding(Source):
 
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version, "decode")
+        self.null_flags = "< 0"
         self.namespace.update(new=object.__new__, rest_of_uvarint=rest_of_uvarint, skip_tagged_fields=skip_tagged_fields)
         budget = MAX_REQUEST_OBJECTS if schema_of(cls).is_request else MAX_OTHER_OBJECTS
         with self.block(f"def {self.function_name}(buffer, position=0):"):
@@ -163,6 +164,7 @@ class Decoding(Source):
 
     def field(self, field: Field, target: str, path: str) -> None:
         is_compact = self.is_flexible and field.is_compactable
+        self.null_flags = "< 0" if field.tag is None else "<= 0"
         self.value(field.type, target, f"{path} {field.name}", field.is_nullable_in(self.version), is_compact)
 
     def value(self, field_type: FieldType, target: str, path: str, is_nullable: bool, is_compact: bool) -> None:
@@ -216,7 +218,7 @@ class Decoding(Source):
             return
         flag = self.name("n")
         self.pending.append((flag, "b"))
-        with self.block(f"if {flag} < 0:"):
+        with self.block(f"if {flag} {self.null_flags}:"):
             self.line(f"{target} = None")
         with self.block("else:"):
             self.new_struct(field_type.cls, target, path)
@@ -295,6 +297,7 @@ class Encoding(Source):
         super().__init__(cls, version, "encode")
         self.namespace.update(uvarint=uvarint, string_length=_string_length, pack=struct.pack, join=b"".join)
         self.out = "out"
+        self.null_struct = "-1"
         with self.block(f"def {self.function_name}(m):"):
             self.line("out, chunks = [], []")
             self.line("write_out = out.append")
@@ -337,7 +340,8 @@ class Encoding(Source):
     def differs(self, field: Field, value: str) -> str:
         """Returns the condition that a field has another value than its default, without building a struct to compare with."""
         if isinstance(field.default, type):
-            return " or ".join(self.differs(inner, f"{value}.{inner.name}") for inner in schema_of(field.default).fields)
+            differs = " or ".join(self.differs(inner, f"{value}.{inner.name}") for inner in schema_of(field.default).fields)
+            return differs if field.nullable_since is None else f"{value} is None or {differs}"
         if field.default is None:
             return f"{value} is not None"
         if not field.default and field.nullable_since is None:
@@ -346,6 +350,7 @@ class Encoding(Source):
 
     def field(self, field: Field, value: str, path: str) -> None:
         is_compact = self.is_flexible and field.is_compactable
+        self.null_struct = "0" if field.tag is not None else "-1"
         self.value(field.type, value, path, field.is_nullable_in(self.version), is_compact)
 
     def value(self, field_type: FieldType, value: str, path: str, is_nullable: bool, is_compact: bool) -> None:
@@ -399,7 +404,7 @@ class Encoding(Source):
             self.struct(field_type.cls, variable, path)
             return
         with self.block(f"if {variable} is None:"):
-            self.pending.append(("-1", "b"))
+            self.pending.append((self.null_struct, "b"))
         with self.block("else:"):
             self.pending.append(("1", "b"))
             self.struct(field_type.cls, variable, path)

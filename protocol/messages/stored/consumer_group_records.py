@@ -59,7 +59,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: String | None = None
     rebalance_timeout_ms: Int32 = -1
     server_assignor: String | None = None
-    classic_member_metadata: ClassicMemberMetadata | None = since(0, tag=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = since(0, tag=0, factory=ClassicMemberMetadata)
 
 
 @message(versions=(0, 0), flexible=0)

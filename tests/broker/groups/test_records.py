@@ -88,3 +88,14 @@ def test_cut_value_is_refused(size: int):
 
 def test_group_tombstone_is_read():
     assert GROUP_RECORDS.decode(GROUP_KEY, None) == CoordinatorRecord(GroupMetadataKey(group="g1"), None)
+
+
+def test_consumer_member_that_kafka_stored_is_stored_the_same():
+    """A member without classic metadata has a tagged field that says so: null is not its default."""
+    key = b"\0\5\0\1g\0\1a"
+    value = b"\0\0\0\0\nwire-test\x0b/127.0.0.1\x03\x02t\x02u\x01\0\0\xea`\0\x01\0\x01\0"
+
+    record = GROUP_RECORDS.decode(key, value)
+
+    assert record.value.classic_member_metadata is None
+    assert GROUP_RECORDS.encode(record, 0).value == value
