@@ -303,7 +303,7 @@ class ConsumerGroupManager:
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> HeartbeatResult:
         group = self._store.groups.get(request.group_id)
         if group is None:
-            raise not_found(request.group_id)
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
             member = group.members.get(request.member_id)
