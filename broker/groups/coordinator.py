@@ -161,8 +161,13 @@ class GroupCoordinator:
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         shard = self.runtime.get_shard(request.group_id)
-        if shard.machine.find_consumer_group(request.group_id) is not None:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        consumer_group = shard.machine.find_consumer_group(request.group_id)
+        if consumer_group is not None:
+            if not consumer_group.is_empty:
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            # One without members makes room. Should the write be lost, the shard is, and with it the join.
+            shard.write(CoordinatorResult(shard.machine.tombstones_of(request.group_id), lambda error: None))
+            shard = self.runtime.get_shard(request.group_id)
         reply = Deferred()
         shard.run(shard.machine.group_manager.join(requester, request, reply))
         return reply

@@ -309,3 +309,23 @@ def test_empty_classic_group_makes_room():
     consumers.expect_last("a epoch=2 owns t:0,1")
     consumers.fetch(0)
     consumers.expect("fetch t-0=5")
+
+
+def test_empty_consumer_group_makes_room_for_a_classic_one():
+    consumers = two_settled()
+    consumers.join("c")
+    consumers.expect("error INCONSISTENT_GROUP_PROTOCOL")
+    consumers.leave_consumer("a")
+    consumers.leave_consumer("b")
+    consumers.skip()
+
+    consumers.join("c")
+    consumers.advance(0)
+
+    consumers.expect(
+        "log: targets gone",
+        "log: partition metadata gone",
+        "log: group gone",
+        "log: group generation=0",
+        "c join generation=1 leader=c members=c protocol=range",
+    )
