@@ -30,13 +30,13 @@ class FetchOfOne(NamedTuple):
             or session.is_new
             or not state.is_ready
             or state.fetch_offset == asked.fetch_offset
+            or state.last_fetched_epoch != asked.last_fetched_epoch
             or state.waits_for_disk
             or version != last_version
             or broker_epoch != last_broker_epoch
         ):
             return None
-        asked.fetch_offset, asked.last_fetched_epoch = state.fetch_offset, state.last_fetched_epoch
-        asked.log_start_offset = state.partition.log.log_start_offset
+        asked.fetch_offset, asked.log_start_offset = state.fetch_offset, state.partition.log.log_start_offset
         request.session_epoch = session.epoch
         return request
 
