@@ -140,10 +140,10 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 """What each ablation breaks: a seed counts when it finds one of these."""
 
 KEPT_SEEDS = {
-    "forget_producers_at_a_restart": 2,
+    "forget_producers_at_a_restart": 3,
     "acknowledge_before_the_fsync": 7,
     "trust_the_index_in_recovery": 208,
-    "leave_a_torn_tail": 2,
+    "leave_a_torn_tail": 7,
     "answer_group_commits_early": 8,
 }
 
