@@ -188,12 +188,12 @@ class ConfluentConsumerProtocolMember(ConfluentMember):
         self._consumer.subscribe([topic])
 
 
-MEMBERS: dict[str, Callable[[ServerProcess, str, str], Member]] = {
+CLASSIC_MEMBERS: dict[str, Callable[[ServerProcess, str, str], Member]] = {
     "kafka-python": KafkaPythonMember,
     "aiokafka": AioKafkaMember,
     "confluent-kafka": ConfluentMember,
-    "confluent-kafka-consumer-protocol": ConfluentConsumerProtocolMember,
 }
+MEMBERS = CLASSIC_MEMBERS | {"confluent-kafka-consumer-protocol": ConfluentConsumerProtocolMember}
 
 
 def poll_until(members: Sequence[Member], holds: Callable[[list[Stored]], bool]) -> list[Stored]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.adapters import ConfluentKafka
-from tests.clients.members import MEMBERS, poll_until, share_all
+from tests.clients.members import CLASSIC_MEMBERS, MEMBERS, poll_until, share_all
 from tests.clients.topics import create_topic
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
@@ -73,7 +73,7 @@ def test_group_resumes_at_its_commit_after_the_server_was(own_server: ServerProc
 def test_members_of_three_libraries_share_one_group(server: ServerProcess, topic_name: str) -> None:
     create_topic(server, topic_name, partitions=PARTITIONS)
     fill(server, topic_name)
-    members = [join(server, topic_name, topic_name) for join in MEMBERS.values()]
+    members = [join(server, topic_name, topic_name) for join in CLASSIC_MEMBERS.values()]
 
     poll_until(members, lambda _: share_all(members, PARTITIONS))
     fill(server, topic_name, first=COUNT)

@@ -18,7 +18,6 @@ TOOLS = [
     (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
     # The share consumer logs the error at once but throws it only when its poll is over.
     ("consumer.ConsoleShareConsumer", "--topic TOPIC --timeout-ms 1000", "SHARE_GROUP_HEARTBEAT"),
-    ("consumer.ConsoleConsumer", "--topic TOPIC --timeout-ms 60000 --command-property group.protocol=consumer", "CONSUMER_GROUP_HEARTBEAT"),
 ]
 
 

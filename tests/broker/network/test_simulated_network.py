@@ -107,9 +107,9 @@ class SimulatedHost:
         return await answer
 
 
-def produce(value: str) -> ProduceRequest:
+def produce(topic_id: bytes, value: str) -> ProduceRequest:
     data = PartitionProduceData(index=0, records=batch(value))
-    return ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+    return ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])])
 
 
 def fetch(topic_id: bytes) -> FetchRequest:
@@ -127,7 +127,7 @@ def test_a_client_produces_and_fetches_over_the_simulated_network(tmp_path: Path
         client = host.client()
         offsets = []
         for number in range(20):
-            request = produce(f"value-{number}" * 200)
+            request = produce(topic_id, f"value-{number}" * 200)
             offsets.append(await host.ask(client, request, lambda answer: answer.responses[0].partition_responses[0].base_offset))
         records = await host.ask(client, fetch(topic_id), lambda answer: bytes(answer.responses[0].partitions[0].records))
         client.close()
@@ -141,14 +141,14 @@ def test_a_client_produces_and_fetches_over_the_simulated_network(tmp_path: Path
 
 def test_large_requests_of_our_own_client_leave_as_the_peer_takes_them(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.create_topic("t")
+    topic_id = world.create_topic("t")
     host = SimulatedHost()
     host.handle = KafkaApis(world.services(), Turns(host.loop.call_soon, host.clock.monotonic_us)).handle
     offsets: list[int] = []
 
     async def test() -> int:
         client = host.client()
-        await host.ask(client, produce("first"), lambda answer: None)
+        await host.ask(client, produce(topic_id, "first"), lambda answer: None)
         all_answered = host.loop.create_future()
 
         def answered(answer: Any) -> None:
@@ -157,7 +157,7 @@ def test_large_requests_of_our_own_client_leave_as_the_peer_takes_them(tmp_path:
                 all_answered.set_result(None)
 
         for _ in range(LARGE_REQUESTS_COUNT):
-            client.send(produce("x" * LARGE_REQUEST_SIZE), answered)
+            client.send(produce(topic_id, "x" * LARGE_REQUEST_SIZE), answered)
         written = sum(each.get_write_buffer_size() for each in host.network._transports if each.local[0] == "client")
         await all_answered
         client.close()

@@ -193,8 +193,8 @@ def test_a_cluster_that_died_as_a_whole_serves_soon_after_its_start(seed: int) -
 
         async def takes_records() -> bool:
             for node_id in NODE_IDS:
-                (topic,) = (await made.ask(node_id, MetadataRequest(topics=None), 9)).topics
-                if topic.partitions[0].leader_id < 0 or len(topic.partitions[0].isr_nodes) < 2:
+                partitions = [topic.partitions[0] for topic in (await made.ask(node_id, MetadataRequest(topics=None), 9)).topics]
+                if not partitions or partitions[0].leader_id < 0 or len(partitions[0].isr_nodes) < 2:
                     return False
             return True
 
