@@ -158,6 +158,10 @@ class _Answering:
     def answered(self, value: Any) -> None:
         """The handler's answer is there: a message, a generator of one, None, or an exception."""
         if isinstance(value, DecodeError):
+            value.__traceback__ = None  # its frames hold parts of the request, which is to be freed in pieces
+            request, self.request = self.request, None
+            if self.is_long:
+                self._apis.turns.start(clear_arrays_in_turns(request))
             self.encoded.complete(value)
             return
         apis, route, context = self._apis, self.route, self.context

@@ -10,6 +10,8 @@ PartitionReassignmentRevert (KIP-455, KIP-860).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker.controller.controller_result import Steps, check_records_count
 from broker.controller.elections import Elections
 from broker.controller.manual_assignment import check_replicas
@@ -182,15 +184,15 @@ class Reassignments:
 
     def list(self, request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
         """The reassignments that go on, of the partitions that are asked for, or of all. What does not exist is left out."""
-        asked: list[tuple[str, list[int]]]
+        asked: Iterable[tuple[str, list[int]]]
         if request.topics is None:
             yield from self._elections.prepare()
             indexes: dict[str, list[int]] = {}
             for key in self._elections.partitions.reassigning():
                 indexes.setdefault(key.topic.name, []).append(key.partition)
-            asked = list(indexes.items())
+            asked = indexes.items()
         else:
-            asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+            asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
         response = ListPartitionReassignmentsResponse(error_message=None, topics=[])
         pace = Pace()
         for name, of_topic in asked:
@@ -203,6 +205,8 @@ class Reassignments:
                     yield []
             if ongoing:
                 response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
+            if pace.is_due():
+                yield []
         return response
 
     def _find(self, name: str, index: int) -> PartitionImage | None:

@@ -13,6 +13,9 @@ CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
 """The types of groups, as clients are told them."""
 
+STATES = frozenset({*(state.value.lower() for state in GroupState), "assigning", "reconciling"})
+"""The states of groups of all types, in lower case: as ListGroups compares them."""
+
 
 class GroupListing(NamedTuple):
     """A group in a list. `state` and `group_type` are the names that clients are told."""

@@ -62,7 +62,7 @@ def build(services: Services) -> Handler:
         for result, outcome in written:
             result.error_code = yield outcome
         if len(named) > FREED_PER_PIECE:
-            yield from emptied(named)
+            yield from emptied(named, written)
         return response
 
     return handle

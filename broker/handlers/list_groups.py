@@ -19,12 +19,14 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, GroupListing
+from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, STATES, GroupListing
 from broker.pieces import PIECE_ELEMENTS, at_once_or_in_turns, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+TYPES = frozenset({CLASSIC_TYPE, CONSUMER_TYPE})
 
 
 def build(services: Services) -> Handler:
@@ -34,35 +36,33 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(request))
 
     def _answer(request: ListGroupsRequest) -> Work:
-        states = yield from _lowered(request.states_filter)
-        types = yield from _lowered(request.types_filter)
+        states = yield from _wanted(request.states_filter, STATES)
+        types = yield from _wanted(request.types_filter, TYPES)
         try:
             listings = coordinator.list_groups()
         except KafkaError as e:
             return ListGroupsResponse(error_code=e.code)
-        if types and not types & {CLASSIC_TYPE, CONSUMER_TYPE}:
+        if not types:
             return ListGroupsResponse()
         listed = []
         for piece in listings:
-            listed += [
-                _listed(group)
-                for group in piece
-                if (not types or group.group_type in types) and (not states or group.state.lower() in states)
-            ]
+            listed += [_listed(group) for group in piece if group.group_type in types and group.state.lower() in states]
             yield
         return ListGroupsResponse(groups=listed)
 
     return handle
 
 
-def _lowered(names: list[str]) -> Generator[None, None, frozenset[str]]:
-    """The names of a filter, letter case aside; none if it lets everything pass."""
-    found = set[str]()
+def _wanted(names: list[str], known: frozenset[str]) -> Generator[None, None, frozenset[str]]:
+    """Those of the lower-case `known` names that the filter lets pass, letter case aside: all if it is empty."""
+    if not names:
+        return known
+    found = frozenset[str]()
     for piece in text_pieces(names):
-        found.update([name.strip().lower() for name in piece])
+        found |= known.intersection([name.strip().lower() for name in piece])
         if len(piece) == PIECE_ELEMENTS:
             yield
-    return frozenset(found)
+    return found
 
 
 def _listed(group: GroupListing) -> ListedGroup:

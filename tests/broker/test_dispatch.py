@@ -116,12 +116,16 @@ def test_a_large_request_that_ends_too_early_closes_the_connection(tmp_path: Pat
     assert [type(error) for error in server.errors] == [DecodeError]
 
 
-async def test_what_a_refused_large_request_consists_of_is_freed_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refusal", [KafkaError(ErrorCode.POLICY_VIOLATION), DecodeError("an unknown kind")], ids=["answer", "close"])
+async def test_what_a_refused_large_request_consists_of_is_freed_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
     """The refusal's traceback holds the topic, by the frame that looked at it: with that all its assignments would be freed at once."""
 
     async def refuse(context: RequestContext, request: CreateTopicsRequest) -> Any:
         topic = request.topics[0]
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, topic.name)
+        assert topic.assignments
+        raise refusal
 
     monkeypatch.setattr(create_topics, "build", lambda services: refuse)
     server = Server(tmp_path)
@@ -131,7 +135,7 @@ async def test_what_a_refused_large_request_consists_of_is_freed_in_turns(tmp_pa
     server.offer(request, 7)
     del request, assignments
     left = []
-    while server.loop.scheduled or not server.sent:
+    while server.loop.scheduled or not (server.sent or server.errors):
         server.loop.turn()
         await asyncio.sleep(0)
         left.append(len(assignments_alive()) - others_count)
