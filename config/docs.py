@@ -51,8 +51,6 @@ group.coordinator.append.linger.ms  How long the coordinator gathers records bef
 group.coordinator.cached.buffer.max.bytes  Largest append buffer that the coordinator keeps
 = patterns are not supported yet
 group.consumer.regex.refresh.interval.ms  Time between evaluations of a group's subscribed patterns
-= groups do not move between protocols while they have members yet
-group.consumer.migration.policy  Whether groups move between the classic and the consumer protocol while running
 = segments grow as they are written
 preallocate  Whether a new segment's file is allocated at its full size
 = one node has no other broker
@@ -171,6 +169,7 @@ group.consumer.min.assignment.interval.ms  Shortest group.consumer.assignment.in
 group.consumer.min.heartbeat.interval.ms  Shortest heartbeat interval that a group may set.
 group.consumer.min.session.timeout.ms  Shortest session timeout that a group may set.
 group.consumer.max.size  Most members of one consumer group.
+group.consumer.migration.policy  Which way groups go between the classic and the consumer protocol while they have members.
 group.consumer.session.timeout.ms  Time without heartbeats after which a member of a consumer group is removed.
 group.coordinator.rebalance.protocols  Group protocols that are offered: without consumer there are no groups of KIP-848.
 group.max.size  Most members of one classic group.

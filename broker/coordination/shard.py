@@ -203,6 +203,8 @@ class Shard(Generic[Machine]):
                 replay[type(record.key)](record.key, record.value, NO_PRODUCER_ID)
             if not is_committed:
                 write.changes = self.timeline.stop_recording()
+            if result.on_replayed is not None:
+                result.on_replayed()
         except Exception:
             log.exception("partition %d: a record that was appended could not be replayed", self.partition)
             self._fail(write, ErrorCode.UNKNOWN_SERVER_ERROR)

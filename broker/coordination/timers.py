@@ -99,6 +99,11 @@ class CoordinatorTimers:
         entry = self._entries[key] = _Entry(deadline_ms, operation)
         entry.timer = self._clock.call_later(delay_ms, self._fire, key, entry)
 
+    def schedule_if_absent(self, key: TimerKey, delay_ms: float, operation: Operation) -> None:
+        """The same, unless something is scheduled under `key`."""
+        if key not in self._entries:
+            self.schedule(key, delay_ms, operation)
+
     def cancel(self, key: TimerKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None and entry.timer is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
@@ -24,7 +25,7 @@ from protocol.messages.stored.consumer_protocol import decode_subscription
 from protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from protocol.messages.stored.group_records import GroupMetadataValue
 
@@ -119,6 +120,11 @@ class ClassicGroup:
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance timeout of any member: no member is removed from a rebalance before its own is over."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def known_member_ids(self) -> Iterator[str]:
+        """Of its members and of those that have yet to join."""
+        return chain(self.members, self.pending_join_members)
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id

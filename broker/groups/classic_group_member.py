@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Protocol
 
+from broker.groups.group_config import MAX_MEMBER_PROTOCOLS, MAX_MEMBER_SIZE_BYTES
+from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.stored.group_records import MemberMetadata
+
+JOIN_VERSION_REQUIRES_MEMBER_ID = 4
+"""From this version on a dynamic member's first JoinGroup only fetches its member id (KIP-394)."""
 
 
 class Reply(Protocol):
@@ -143,3 +148,26 @@ class ClassicGroupMember:
             self.protocols,
             self.assignment,
         )
+
+
+# What a JoinGroup says of its member.
+
+
+def requires_member_id(request: JoinGroupRequest, api_version: int) -> bool:
+    """Whether the answer is the member id to come back with."""
+    return not request.member_id and request.group_instance_id is None and api_version >= JOIN_VERSION_REQUIRES_MEMBER_ID
+
+
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """Version 0 has no rebalance timeout of its own: the session timeout is both (KIP-62)."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def protocols_size_bytes(request: JoinGroupRequest) -> int:
+    """Of the protocols' names and metadata."""
+    return sum(len(protocol.name) + len(protocol.metadata) for protocol in request.protocols)
+
+
+def is_too_large(request: JoinGroupRequest) -> bool:
+    """Whether it offers more than one member may."""
+    return len(request.protocols) > MAX_MEMBER_PROTOCOLS or protocols_size_bytes(request) > MAX_MEMBER_SIZE_BYTES

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
     from broker.groups.group_config import GroupConfig
+    from broker.groups.modern.outcome import Outcome
     from broker.groups.modern.topics import GroupTopics
     from broker.groups.offset_reads import OffsetReads
     from broker.groups.requester import Requester
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
     from broker.turns import Work
     from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-    from protocol.messages.join_group import JoinGroupRequest
+    from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-    from protocol.messages.sync_group import SyncGroupRequest
+    from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger("barnabas.groups")
 
@@ -164,7 +165,8 @@ class GroupCoordinator:
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None:
             if not consumer_group.is_empty:
-                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                outcome = shard.machine.consumer_group_manager.classic_members.join(consumer_group, requester, request)
+                return _carried_out(shard, outcome, _join_error)
             # One without members makes room. Should the write be lost, the shard is, and with it the join.
             shard.write(CoordinatorResult(shard.machine.tombstones_of(request.group_id), lambda error: None))
             shard = self.runtime.get_shard(request.group_id)
@@ -175,6 +177,10 @@ class GroupCoordinator:
     def sync(self, request: SyncGroupRequest) -> Deferred:
         """A Deferred of SyncGroupResponse."""
         shard = self._member_shard(request.group_id)
+        consumer_group = shard.machine.find_consumer_group(request.group_id)
+        if consumer_group is not None:
+            outcome = shard.machine.consumer_group_manager.classic_members.sync(consumer_group, request)
+            return _carried_out(shard, outcome, _sync_error)
         reply = Deferred()
         shard.run(shard.machine.group_manager.sync(request, reply))
         return reply
@@ -187,12 +193,21 @@ class GroupCoordinator:
                 # The member is very likely fine; sending it to rejoin for a load of milliseconds would cost a rebalance.
                 return HeartbeatResponse()
             raise
-        response = HeartbeatResponse(error_code=shard.machine.group_manager.heartbeat(request))
+        consumer_group = shard.machine.find_consumer_group(request.group_id)
+        if consumer_group is not None:
+            response = shard.machine.consumer_group_manager.classic_members.heartbeat(consumer_group, request)
+        else:
+            response = HeartbeatResponse(error_code=shard.machine.group_manager.heartbeat(request))
         return _written(shard, [], response, _heartbeat_error) if shard.has_writes else response
 
     def leave(self, request: LeaveGroupRequest) -> Deferred | LeaveGroupResponse:
-        """LeaveGroupResponse with one answer per member, at once unless a group that became empty must be stored first."""
+        """LeaveGroupResponse with one answer per member, at once unless something must be stored first: that a group became empty, or
+        which members a KIP-848 group has left."""
         shard = self._member_shard(request.group_id)
+        consumer_group = shard.machine.find_consumer_group(request.group_id)
+        if consumer_group is not None:
+            outcome = shard.machine.consumer_group_manager.classic_members.leave(consumer_group, request)
+            return _carried_out(shard, outcome, _leave_error)
         result, members = shard.machine.group_manager.leave(request)
         response = LeaveGroupResponse(members=members)
         if result is None:
@@ -214,10 +229,11 @@ class GroupCoordinator:
 
         check_request(requester, request, self._config.consumer_assignors)
         shard = self._member_shard(request.group_id)
-        result = shard.machine.consumer_group_manager.heartbeat(requester, request)
-        if not result.records and not shard.has_writes:
-            return result.response
-        return _written(shard, result.records, result.response, error_response)
+        outcome = shard.machine.consumer_group_manager.heartbeat(requester, request)
+        if not outcome.records and not shard.has_writes:
+            response: ConsumerGroupHeartbeatResponse = outcome.response
+            return response
+        return _carried_out(shard, outcome, error_response)
 
     # Offsets.
 
@@ -333,6 +349,25 @@ def _written(
 
     shard.write(CoordinatorResult(records, answer))
     return reply
+
+
+def _carried_out(shard: Shard[GroupCoordinatorShard], outcome: Outcome, error_response: Callable[[ErrorCode], object]) -> Deferred:
+    """A Deferred of what an operation on a KIP-848 group answers."""
+    reply = Deferred()
+    shard.write(outcome.answered_by(reply.complete, error_response))
+    return reply
+
+
+def _join_error(error: ErrorCode) -> JoinGroupResponse:
+    from protocol.messages.join_group import JoinGroupResponse
+
+    return JoinGroupResponse(error_code=error)
+
+
+def _sync_error(error: ErrorCode) -> SyncGroupResponse:
+    from protocol.messages.sync_group import SyncGroupResponse
+
+    return SyncGroupResponse(error_code=error)
 
 
 def _heartbeat_error(error: ErrorCode) -> HeartbeatResponse:

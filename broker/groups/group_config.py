@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -27,6 +28,23 @@ MAX_ASSIGNMENTS_SIZE_BYTES = 8 * 1024 * 1024
 """Of all members of a generation. Ours: refused as Kafka refuses one beyond max.message.bytes, but before it is encoded."""
 
 
+class MigrationPolicy(Enum):
+    """Which way groups go between the classic and the consumer protocol while they have members."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
 class GroupConfig(NamedTuple):
     """Kafka's properties, with Kafka's defaults."""
 
@@ -44,6 +62,7 @@ class GroupConfig(NamedTuple):
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_assignment_interval_ms: int = 1_000
     has_consumer_protocol: bool = True
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     @classmethod
     def from_server(cls, config: ServerConfig) -> GroupConfig:
@@ -62,4 +81,5 @@ class GroupConfig(NamedTuple):
             consumer_assignors=config.group_consumer_assignors,
             consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
             has_consumer_protocol="consumer" in config.group_coordinator_rebalance_protocols,
+            migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
         )

@@ -13,25 +13,30 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.clock import Clock
-from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord, CoordinatorResult
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult
 from broker.coordination.timeline import Timeline
 from broker.coordination.timers import CoordinatorTimers
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
-from broker.groups.classic_group_member import ClassicGroupMember, Reply
+from broker.groups.classic_group_member import (
+    ClassicGroupMember,
+    Reply,
+    is_too_large,
+    protocols_size_bytes,
+    rebalance_timeout_ms,
+    requires_member_id,
+)
 from broker.groups.group_config import (
     MAX_ASSIGNMENTS_SIZE_BYTES,
-    MAX_MEMBER_PROTOCOLS,
-    MAX_MEMBER_SIZE_BYTES,
     MAX_MEMBERSHIP_SIZE_BYTES,
     MAX_PENDING_MEMBERS,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     GroupConfig,
 )
 from broker.groups.rebalance import Rebalance
-from broker.groups.records import empty_group_record, group_metadata_record, group_tombstone
+from broker.groups.records import empty_group_record, group_metadata_record
 from broker.groups.requester import Requester
 from broker.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
@@ -43,9 +48,6 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.uuids import random_uuid_text
 
 log = logging.getLogger("barnabas.groups")
-
-JOIN_VERSION_REQUIRES_MEMBER_ID = 4
-"""From this version on a dynamic member's first JoinGroup only fetches its member id (KIP-394)."""
 
 MEMBER_ID_PREFIX_MAX = 1000
 """Characters of a client or instance id that go into a member id. Ours: with all of it an id could be too long for any response."""
@@ -122,10 +124,7 @@ class GroupMetadataManager:
         In the join phase those that wait count, not the members: the size may be above a limit that was lowered, and it is
         the last to rejoin who must go.
         """
-        if len(request.protocols) > MAX_MEMBER_PROTOCOLS:
-            return False
-        size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in request.protocols)
-        if size_bytes > MAX_MEMBER_SIZE_BYTES or group.metadata_size_bytes + size_bytes > MAX_MEMBERSHIP_SIZE_BYTES:
+        if is_too_large(request) or group.metadata_size_bytes + protocols_size_bytes(request) > MAX_MEMBERSHIP_SIZE_BYTES:
             return False
         if not request.member_id and len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
             return False
@@ -145,7 +144,7 @@ class GroupMetadataManager:
             old_member_id = group.static_members.get(instance_id)
             if old_member_id is not None:
                 return self._rejoin_static_member(requester, request, group, old_member_id, member_id, reply)
-        elif requester.api_version >= JOIN_VERSION_REQUIRES_MEMBER_ID:
+        elif requires_member_id(request, requester.api_version):
             group.pending_join_members[member_id] = None
             self._rebalance.schedule_session(group, member_id, request.session_timeout_ms)
             reply.complete(_join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -173,7 +172,7 @@ class GroupMetadataManager:
             or not is_unchanged
             or (group.state is GroupState.STABLE and group.is_leader(member_id))
         ):
-            group.update_member(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
+            group.update_member(member, protocols, rebalance_timeout_ms(request), request.session_timeout_ms)
             group.await_join(member, reply)
             return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {_reason(request.reason)}")
         # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
@@ -190,7 +189,7 @@ class GroupMetadataManager:
             client_id=requester.client_id,
             # Java's InetAddress.toString(), which is what tools show for every other broker.
             client_host="/" + requester.client_host,
-            rebalance_timeout_ms=_rebalance_timeout_ms(request),
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
             session_timeout_ms=request.session_timeout_ms,
             protocol_type=request.protocol_type,
             protocols=_protocols(request),
@@ -219,7 +218,7 @@ class GroupMetadataManager:
         assert request.group_instance_id is not None, "only static members rejoin without a member id"
         member = group.replace_static_member(request.group_instance_id, old_member_id, new_member_id)
         self._timers.cancel(("session", group.group_id, old_member_id))
-        group.update_member(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms)
+        group.update_member(member, _protocols(request), rebalance_timeout_ms(request), request.session_timeout_ms)
         group.await_join(member, reply)
         self._rebalance.reschedule_heartbeat(group, member)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
@@ -390,12 +389,23 @@ class GroupMetadataManager:
         """A KIP-848 group comes to be under the id, whose offsets may have been replayed before it."""
         self._timeline.remove(self.groups, group_id)
 
-    def delete_empty_group(self, group_id: str) -> list[CoordinatorRecord] | None:
-        """What ends a classic group that is empty, so that a KIP-848 group can have its id; None if there is one with members."""
-        group = self.groups.get(group_id)
-        if group is None:
-            return []
-        return [group_tombstone(group_id)] if group.is_empty else None
+    # Groups that change their protocol. Both are called when the records that do it are replayed, inside a write.
+
+    def retire(self, group: ClassicGroup) -> None:
+        """A KIP-848 group has the id now. Members that wait here are to join again; they are told in a later turn of the loop."""
+        self._rebalance.cancel_timers(group)
+        self._clock.call_later(0, send_answers, self._end(group, ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def take_over(self, group_id: str, protocols: Mapping[str, dict[str, bytes]], rebalance_reason: str | None) -> None:
+        """A KIP-848 group goes on as the classic group that was just replayed, all of whose members are in its only stored generation.
+        `protocols` are those that each of them offers: the record has only the chosen one."""
+        group = self.groups[group_id]
+        for member in group.members.values():
+            group.update_member(member, protocols[member.member_id], member.rebalance_timeout_ms, member.session_timeout_ms)
+            self._rebalance.reschedule_heartbeat(group, member)
+        if rebalance_reason is not None:
+            result = self._rebalance.prepare(group, rebalance_reason)
+            assert result is None, "a rebalance that nobody has joined yet stores nothing"
 
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
         """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""
@@ -414,12 +424,17 @@ class GroupMetadataManager:
         self._timers.cancel_all()
 
     def _discard(self, group: ClassicGroup, error: ErrorCode) -> None:
+        answers = self._end(group, error)
+        self.groups.pop(group.group_id, None)
+        send_answers(answers)
+
+    def _end(self, group: ClassicGroup, error: ErrorCode) -> list[Answer]:
+        """Nothing acts on the group any more. What its members are to be told."""
         answers: list[Answer] = []
         for member in group.members.values():
             answers += group.take_answers(member, _join_error(error, member.member_id), SyncGroupResponse(error_code=error))
         group.transition_to(GroupState.DEAD, self._clock.now_ms())
-        self.groups.pop(group.group_id, None)
-        send_answers(answers)
+        return answers
 
 
 def _protocols(request: JoinGroupRequest) -> dict[str, bytes]:
@@ -427,11 +442,6 @@ def _protocols(request: JoinGroupRequest) -> dict[str, bytes]:
     for protocol in request.protocols:
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
     return protocols
-
-
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has no rebalance timeout of its own: the session timeout is both (KIP-62)."""
-    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
 def _join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:

@@ -175,7 +175,12 @@ class Rebalance:
         self.schedule_session(group, member.member_id, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def schedule_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        self._timers.schedule(("session", group.group_id, member_id), timeout_ms, lambda: self._expire_session(group, member_id))
+        self._timers.schedule(_session_key(group, member_id), timeout_ms, lambda: self._expire_session(group, member_id))
+
+    def cancel_timers(self, group: ClassicGroup) -> None:
+        """All of the group's and its members'."""
+        for key in (_join_key(group), _sync_key(group), *(_session_key(group, member_id) for member_id in group.known_member_ids)):
+            self._timers.cancel(key)
 
     def _expire_session(self, group: ClassicGroup, member_id: str) -> CoordinatorResult | None:
         if group.state is GroupState.DEAD:
@@ -206,7 +211,7 @@ class Rebalance:
             error = ErrorCode.UNKNOWN_MEMBER_ID
             answers = group.take_answers(member, JoinGroupResponse(error_code=error), SyncGroupResponse(error_code=error))
         group.remove(member_id)
-        self._timers.cancel(("session", group.group_id, member_id))
+        self._timers.cancel(_session_key(group, member_id))
         send_answers(answers)
 
     def _warn_not_stored(self, group: ClassicGroup, error: ErrorCode) -> None:
@@ -218,6 +223,10 @@ class Rebalance:
 
 def _join_key(group: ClassicGroup) -> TimerKey:
     return ("join", group.group_id)
+
+
+def _session_key(group: ClassicGroup, member_id: str) -> TimerKey:
+    return ("session", group.group_id, member_id)
 
 
 def _sync_key(group: ClassicGroup) -> TimerKey:

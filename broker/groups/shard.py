@@ -87,6 +87,7 @@ class GroupCoordinatorShard:
 
             self._consumer_group_manager = ConsumerGroupManager(
                 self.consumer_groups,
+                self.group_manager,
                 self._group_topics(),
                 self._shard.timers,
                 self._clock,
@@ -94,7 +95,6 @@ class GroupCoordinatorShard:
                 self._config,
                 self._group_overrides,
                 self._limited_log,
-                self.group_manager.delete_empty_group,
             )
         return self._consumer_group_manager
 

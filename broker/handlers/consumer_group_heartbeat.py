@@ -6,6 +6,8 @@ Behaviour:
 - Epoch 0 joins, -1 leaves, -2 is a static member that will be back. In between each heartbeat tells the member its epoch and, if it
   changed, its assignment; what it must give up is no longer in it.
 - Answered once what the heartbeat changed is committed.
+- Epoch 0 makes a KIP-848 group of a classic one, with the members that it has, if these are consumers and
+  `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND.
 - UNSUPPORTED_VERSION while group.version is finalized at 0, or `group.coordinator.rebalance.protocols` lacks `consumer`.
 
 Version notes:

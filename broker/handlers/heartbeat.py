@@ -1,16 +1,15 @@
-"""Heartbeat (key 12): a member of a classic group is alive.
+"""Heartbeat (key 12): a member that speaks the classic protocol is alive.
 
 Serves v0–v4.
 
 Behaviour:
 - Restarts the member's session timeout. REBALANCE_IN_PROGRESS tells it to join again; in the sync phase it is told nothing.
+- In a KIP-848 group REBALANCE_IN_PROGRESS also means that there are partitions to give up, or that some have become free.
 - Told when what the coordinator appended before is committed: it was computed on that.
 - While the coordinator loads, NONE: sending the member to rejoin would cost a rebalance for nothing.
 
 Version notes:
 - v3: static members (KIP-345), FENCED_INSTANCE_ID.
-
-Not done: groups of the newer protocol (KIP-848).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Serves v0–v9.
 
 Behaviour:
 - Answered when the join phase ends; only the leader gets the list of members.
+- A KIP-848 group answers at once and has no leader: the member's generation is its epoch. An empty one becomes a classic group, and so
+  does one in which the last that spoke the consumer protocol is a static member that comes back with the classic one.
 - v4+ answers a dynamic member's first request with MEMBER_ID_REQUIRED and the id to come back with (KIP-394).
 - A session timeout outside group.min/max.session.timeout.ms is INVALID_SESSION_TIMEOUT, an empty group id INVALID_GROUP_ID,
   a full group GROUP_MAX_SIZE_REACHED.
@@ -13,8 +15,6 @@ Version notes:
 - v1: rebalance_timeout_ms (before it the session timeout is both).
 - v5: static members (KIP-345). v7: protocol_type; protocol_name may be null. v8: reason (KIP-800).
 - v9: skip_assignment for a static leader that returns (KIP-814).
-
-Not done: joining a group of the newer protocol (KIP-848), which is not served.
 """
 
 from __future__ import annotations

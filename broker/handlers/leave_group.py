@@ -5,12 +5,12 @@ Serves v0–v5.
 Behaviour:
 - Removes each member named, by member id, or a static one by instance id alone; the rest of the group rebalances.
 - A group that is empty afterwards stores that before the answer goes out.
+- In a KIP-848 group members of either protocol can be named. If only members that speak the classic protocol are left, the group
+  becomes a classic one, as `group.consumer.migration.policy` allows.
 
 Version notes:
 - v3: a batch of members, each with its own error (KIP-345); before it the one member's error is the response's.
 - v5: reasons (KIP-800).
-
-Not done: groups of the newer protocol (KIP-848).
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ Version notes:
 - v2–v4: retention_time_ms, honoured as an expiry time of its own. v6: leader epochs (KIP-320). v7: static members.
 - v9: GROUP_ID_NOT_FOUND where older versions say ILLEGAL_GENERATION (KIP-848).
 - v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition.
-
-Not done: members of the newer protocol (KIP-848).
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@ Behaviour:
 - Answered when the leader's assignment is stored in `__consumer_offsets`; members that it leaves out get an empty one.
 - More than 8 MB of assignments: UNKNOWN_SERVER_ERROR, as for a record that the topic does not take, and the group rebalances.
 - In the join phase REBALANCE_IN_PROGRESS; another generation is ILLEGAL_GENERATION.
+- In a KIP-848 group the coordinator assigns: what is handed in is ignored, and the answer does not wait for others.
 
 Version notes:
 - v3: static members (KIP-345).
 - v5: protocol type and name must be given and must be the group's, else INCONSISTENT_GROUP_PROTOCOL (KIP-559).
-
-Not done: groups of the newer protocol (KIP-848).
 """
 
 from __future__ import annotations

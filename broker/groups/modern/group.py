@@ -105,6 +105,15 @@ class ConsumerGroup:
         owners = self.owners.get(topic_id)
         return None if owners is None else owners.get(partition)
 
+    def is_waiting_for_partitions(self, member: ConsumerGroupMember) -> bool:
+        """Whether others have yet to give up some of what it is to have."""
+        target = self.targets.get(member.member_id, NO_PARTITIONS)
+        return any(
+            partition not in member.assigned.get(topic_id, {}) and self.find_owner(topic_id, partition) is not None
+            for topic_id, partitions in target.items()
+            for partition in partitions
+        )
+
     def find_static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)

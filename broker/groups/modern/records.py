@@ -5,6 +5,8 @@ Sets are written in ascending order. Kafka writes them in the order of its hash 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.modern.group import ConsumerGroup, ResolvedRegularExpression
 from broker.groups.modern.member import ConsumerGroupMember, Owned, Partitions
@@ -101,6 +103,18 @@ def regular_expression_record(group_id: str, regex: str, resolved: ResolvedRegul
     )
 
 
+def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+    """A whole group that is not stored yet."""
+    group_id, members = group.group_id, list(group.members.values())
+    return [
+        *(member_record(group_id, member) for member in members),
+        group_epoch_record(group_id, group.epoch, group.metadata_hash),
+        *(target_record(group_id, member.member_id, group.targets[member.member_id]) for member in members),
+        target_epoch_record(group_id, group.assignment_epoch, group.assignment_timestamp_ms),
+        *(assignment_record(group_id, member) for member in members),
+    ]
+
+
 # Tombstones.
 
 
@@ -121,9 +135,10 @@ def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
-def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """All that is stored of a group, in Kafka's order: what is told of a member ends before the member does."""
-    group_id, member_ids = group.group_id, list(group.members)
+def group_tombstones(group: ConsumerGroup, stored_member_ids: Iterable[str] | None = None) -> list[CoordinatorRecord]:
+    """All that is stored of a group, in Kafka's order: what is told of a member ends before the member does. Of other members than the
+    group has, if records before these change them."""
+    group_id, member_ids = group.group_id, list(group.members if stored_member_ids is None else stored_member_ids)
     return [
         *(
             CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)

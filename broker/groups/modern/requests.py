@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.coordination.records import CoordinatorRecord
 from broker.groups.modern.group import ConsumerGroup
-from broker.groups.modern.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, Owned
+from broker.groups.modern.member import JOIN_EPOCH, NO_PARTITIONS, STATIC_LEAVE_EPOCH, ConsumerGroupMember, Owned
+from broker.groups.modern.records import assignment_record, member_record, member_tombstones, target_record
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -94,15 +96,40 @@ def same_partitions(left: Owned, right: Owned) -> bool:
     return left is right or (left.keys() == right.keys() and all(left[topic_id].keys() == right[topic_id].keys() for topic_id in left))
 
 
-def known_static_member(member: ConsumerGroupMember | None, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
+def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
+    """GROUP_MAX_SIZE_REACHED for a new member of a full group."""
+    if len(group.members) >= max_size and member_id not in group.members:
+        message = f"The consumer group has reached its maximum capacity of {max_size} members."
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+
+# Static members.
+
+
+def known_static_member(member: ConsumerGroupMember | None, instance_id: str, member_id: str) -> ConsumerGroupMember:
+    """The member that has the instance id, if it is the one that it says."""
     if member is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
-    if member.member_id != request.member_id:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member {member.member_id}.",
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
         )
     return member
+
+
+def replace_static_member(
+    group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, records: list[CoordinatorRecord]
+) -> ConsumerGroupMember:
+    """The static member, back under another member id with its old place. Its records go to `records`."""
+    new = old._replace(member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    records += [
+        *member_tombstones(group.group_id, old.member_id),
+        member_record(group.group_id, new),
+        target_record(group.group_id, member_id, group.targets.get(old.member_id, NO_PARTITIONS)),
+        assignment_record(group.group_id, new),
+    ]
+    return new
 
 
 def _refuse(is_wrong: bool, message: str) -> None:
@@ -119,8 +146,9 @@ def error_response(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error)
 
 
-def not_found(group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+def not_found(group_id: str, *, is_classic: bool) -> KafkaError:
+    message = f"Group {group_id} is not a consumer group." if is_classic else f"Consumer group {group_id} not found."
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:

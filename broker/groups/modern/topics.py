@@ -33,6 +33,10 @@ class GroupTopics:
         topics = self._metadata.topics
         return tuple(sorted(topics[name].topic_id for name in names if name in topics))
 
+    def find_id(self, name: str) -> bytes | None:
+        topic = self._metadata.find_topic(name)
+        return None if topic is None else topic.topic_id
+
     def name_of(self, topic_id: bytes) -> str | None:
         topic = self._metadata.find_topic_by_id(topic_id)
         return None if topic is None else topic.name

@@ -76,6 +76,19 @@ def test_answers_leave_in_the_order_of_the_log_whatever_the_order_of_the_commits
     assert room.machine.committed() == {"a": 3}
 
 
+def test_soft_state_follows_the_replay_before_the_commit():
+    room = Room()
+    room.log.is_holding = True
+    seen: list[tuple[dict[str, int], dict[str, int]]] = []
+
+    def look() -> None:
+        seen.append((dict(room.machine.totals), room.machine.committed()))
+
+    room.shard.write(CoordinatorResult([room.machine.add("a", 2)], lambda error: None, look))
+
+    assert seen == [({"a": 2}, {})]
+
+
 def test_refused_append_changes_nothing():
     room = Room()
     room.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS

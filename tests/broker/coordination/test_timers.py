@@ -58,6 +58,17 @@ def test_timer_pulled_forward_fires_early():
     assert bench.fired == [("early", 10)]
 
 
+def test_timer_that_is_there_is_not_scheduled_again_if_that_was_not_wanted():
+    bench = Bench()
+    bench.schedule("a", 10, "first")
+
+    bench.timers.schedule_if_absent(("a",), 5, lambda: None)
+    bench.timers.schedule_if_absent(("b",), 20, lambda: bench.fired.append(("other", bench.clock.monotonic_ms())))
+    bench.clock.advance(100)
+
+    assert bench.fired == [("first", 10), ("other", 20)]
+
+
 def test_pushing_back_arms_no_second_timer():
     bench = Bench()
 

@@ -118,7 +118,8 @@ class Transcript:
     def join(self, name: str, *, version: int = 3, instance: str | None = None, protocols: str = "range", **fields: Any) -> None:
         """A JoinGroup of member `name`, under the id it was last given. Version 3 needs no second round for the id (KIP-394)."""
         requester = Requester(version, name, "127.0.0.1")
-        subscription = encode_with_version(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
+        subscribed = encode_with_version(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
+        subscription = fields.pop("subscription", subscribed)
         protocol_type = fields.pop("protocol_type", "consumer")
         request = JoinGroupRequest(
             **{
@@ -137,7 +138,7 @@ class Transcript:
         )
         self._call(lambda: self.coordinator.join(requester, request), lambda response: self._show_join(name, response))
 
-    def sync(self, name: str, *, generation: int = 1, instance: str | None = None, **assignments: str) -> None:
+    def sync(self, name: str, *, generation: int = 1, instance: str | None = None, **assignments: str | bytes) -> None:
         """A SyncGroup; the leader gives `member=assignment` for each member."""
         request = SyncGroupRequest(
             group_id="g",
@@ -145,7 +146,9 @@ class Transcript:
             member_id=self.member_ids.get(name, name),
             group_instance_id=instance,
             assignments=[
-                SyncGroupRequestAssignment(member_id=self.member_ids[member], assignment=assignment.encode())
+                SyncGroupRequestAssignment(
+                    member_id=self.member_ids[member], assignment=assignment.encode() if isinstance(assignment, str) else assignment
+                )
                 for member, assignment in assignments.items()
             ],
         )
@@ -280,7 +283,7 @@ class Transcript:
         )
 
     def _show_sync(self, name: str, response: SyncGroupResponse) -> None:
-        outcome = error_name(response.error_code) if response.error_code else f"assignment={response.assignment.decode()}"
+        outcome = error_name(response.error_code) if response.error_code else f"assignment={self._show_assigned(response.assignment)}"
         self._line(f"{name} sync {outcome}")
 
     def _show_fetch(self, response: Any) -> None:
@@ -305,8 +308,12 @@ class Transcript:
             return f"{record.key.topic}-{record.key.partition}={offset}"
         if not isinstance(record.value, GroupMetadataValue):
             return "group deleted"
-        members = [f"{member.member_id}={member.assignment.decode()}" for member in record.value.members]
+        members = [f"{member.member_id}={self._show_assigned(member.assignment)}" for member in record.value.members]
         return " ".join([f"group generation={record.value.generation}", *members])
+
+    def _show_assigned(self, assignment: bytes) -> str:
+        """What a classic member is told to own."""
+        return assignment.decode()
 
 
 def error_name(code: int) -> str:

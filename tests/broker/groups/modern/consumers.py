@@ -22,6 +22,13 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 from protocol.messages.stored import consumer_group_records as values
 from protocol.messages.stored import group_records as keys
+from protocol.messages.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    decode_assignment,
+)
+from protocol.messages.stored.version_prefix import encode_with_version
 from tests.broker.groups.transcript import Transcript, error_name
 
 REBALANCE_TIMEOUT_MS = 60_000
@@ -75,6 +82,26 @@ class Consumers(Transcript):
     def leave_consumer(self, name: str, epoch: int = -1, **fields: Any) -> None:
         self.beat(name, member_epoch=epoch, **fields)
 
+    # Members that speak the classic protocol.
+
+    def join_classic(self, name: str, topics: str = "t", owned: str | None = None, **fields: Any) -> None:
+        """A JoinGroup that says what the member owns ("t:0,1 u:0"), as one does that keeps it through a rebalance."""
+        subscription = ConsumerProtocolSubscription(topics=topics.split(","), owned_partitions=topic_partitions(owned or ""))
+        self.join(name, subscription=encode_with_version(subscription, 0 if owned is None else 1), **fields)
+
+    def classic_group(self, **shares: str) -> None:
+        """A group "g" in generation 1 whose members, the first the leader, have these partitions; what comes out is skipped."""
+        for name in shares:
+            self.join_classic(name)
+        self.advance(self.config.initial_rebalance_delay_ms * (len(shares) + 1))
+        assignments = {
+            name: encode_with_version(ConsumerProtocolAssignment(assigned_partitions=topic_partitions(share)), 0)
+            for name, share in shares.items()
+        }
+        for name in shares:
+            self.sync(name, **assignments if name == next(iter(shares)) else {})
+        self.skip()
+
     def settle(self, *names: str) -> None:
         """Heartbeats of all until nothing changes; what comes out is skipped."""
         for _ in range(10):
@@ -119,6 +146,12 @@ class Consumers(Transcript):
         topic = self.metadata.find_topic_by_id(topic_id)
         return "?" if topic is None else topic.name
 
+    def _show_assigned(self, assignment: bytes) -> str:
+        if not assignment:
+            return ""
+        topics = decode_assignment(assignment).assigned_partitions
+        return " ".join(sorted(f"{topic.topic}:{','.join(map(str, topic.partitions))}" for topic in topics)) or "nothing"
+
     def _show_record(self, key: bytes | None, value: bytes | None) -> str:
         record = GROUP_RECORDS.decode(key, value)
         stored = record.value
@@ -158,3 +191,9 @@ class Consumers(Transcript):
         if stored.partitions_pending_revocation:
             line += " revokes " + self._partitions({topic.topic_id: topic.partitions for topic in stored.partitions_pending_revocation})
         return line
+
+
+def topic_partitions(text: str) -> list[TopicPartition]:
+    """ "t:0,1 u:0" as the consumer protocol has it."""
+    pairs = [topic.split(":") for topic in text.split()]
+    return [TopicPartition(topic=name, partitions=[int(number) for number in numbers.split(",")]) for name, numbers in pairs]

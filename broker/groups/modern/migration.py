@@ -1,0 +1,266 @@
+"""Groups that change their protocol while they have members (KIP-848's online migration).
+
+A classic group of consumers becomes a KIP-848 group when the first member comes that speaks the consumer protocol: the others stay
+members, with what they read and have, and go on speaking the classic protocol (ClassicMembers). It becomes a classic group again when
+the last that speaks the consumer protocol is gone. `group.consumer.migration.policy` says which way is open.
+
+Source: convertToConsumerGroup and convertToClassicGroup of GroupMetadataManager, ConsumerGroup.fromClassicGroup,
+ClassicGroup.fromConsumerGroup. Unlike there, a member's bytes that cannot be read do not keep another one from leaving: the group
+stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.coordination.records import CoordinatorRecord
+from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from broker.groups.classic_group_member import ClassicGroupMember
+from broker.groups.modern.group import ASSIGNMENT_EPOCH, GROUP_EPOCH, METADATA_HASH, ConsumerGroup
+from broker.groups.modern.member import NO_PARTITIONS, ConsumerGroupMember, Owned, Partitions
+from broker.groups.modern.outcome import Outcome
+from broker.groups.modern.records import group_records, group_tombstones
+from broker.groups.records import group_metadata_record, group_tombstone
+from broker.log_fields import Fields
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.messages.stored.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
+from protocol.messages.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    version_of,
+)
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.groups.group_config import GroupConfig
+    from broker.groups.group_metadata_manager import GroupMetadataManager
+    from broker.groups.modern.member_timers import MemberTimers
+    from broker.groups.modern.topics import GroupTopics
+    from broker.limited_log import LimitedLog
+
+
+class Upgrade(NamedTuple):
+    """The group as `records` will make it."""
+
+    group: ConsumerGroup
+    outcome: Outcome
+
+
+class Migration:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        classic_groups: GroupMetadataManager,
+        topics: GroupTopics,
+        timers: MemberTimers,
+        clock: Clock,
+        config: GroupConfig,
+        limited_log: LimitedLog,
+    ) -> None:
+        self._classic_groups = classic_groups
+        self._topics = topics
+        self._timers = timers
+        self._clock = clock
+        self._config = config
+        self._limited_log = limited_log
+
+    # Classic to consumer.
+
+    def upgrade(self, classic: ClassicGroup) -> Upgrade:
+        """The KIP-848 group that takes the place of a classic one. GROUP_ID_NOT_FOUND, as Kafka calls it, if it cannot."""
+        if classic.is_empty:
+            group, records = ConsumerGroup(classic.group_id), [group_tombstone(classic.group_id)]
+            return Upgrade(group, Outcome(records, on_replayed=partial(self._classic_groups.retire, classic)))
+        self._check_upgrade(classic)
+        try:
+            group = self._converted(classic)
+        except DecodeError as e:
+            raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from e
+        records = [group_tombstone(classic.group_id), *group_records(group)]
+        return Upgrade(group, Outcome(records, on_replayed=partial(self._upgraded, classic, group)))
+
+    def _check_upgrade(self, classic: ClassicGroup) -> None:
+        if not self._config.migration_policy.may_upgrade:
+            raise _cannot_upgrade(classic, "online upgrade is disabled")
+        if not classic.uses_consumer_protocol:
+            raise _cannot_upgrade(classic, "the group does not use the consumer embedded protocol")
+        if len(classic.members) > self._config.consumer_max_size:
+            raise _cannot_upgrade(classic, "the group size exceeds the consumer group maximum size")
+
+    def _converted(self, classic: ClassicGroup) -> ConsumerGroup:
+        """All members are where the last assignment sent them. Those that were in the middle of a rebalance begin another."""
+        group = ConsumerGroup(classic.group_id)
+        for stored in classic.members.values():
+            partitions = self._partitions_of(classic, stored)
+            assigned = {topic_id: dict.fromkeys(numbers, classic.generation) for topic_id, numbers in partitions.items()}
+            member = _consumer_member(stored, classic, assigned)
+            group.members[member.member_id] = member
+            group.targets[member.member_id] = partitions
+            group.count_member(member, 1)
+            group.take_partitions(member)
+            if member.instance_id is not None:
+                group.static_members[member.instance_id] = member.member_id
+        metadata_hash = self._topics.hash_of(group.subscribed_topics)
+        group.epochs.update({GROUP_EPOCH: classic.generation, ASSIGNMENT_EPOCH: classic.generation, METADATA_HASH: metadata_hash})
+        return group
+
+    def _partitions_of(self, classic: ClassicGroup, member: ClassicGroupMember) -> Partitions:
+        """What the member was assigned: nothing if it has joined and not asked yet."""
+        if not member.assignment:
+            return NO_PARTITIONS
+        assignment = decode_assignment(member.assignment)
+        if assignment.user_data:
+            raise _cannot_upgrade(
+                classic,
+                "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor before "
+                "re-attempting the upgrade",
+            )
+        return {
+            topic_id: frozenset(topic.partitions)
+            for topic in assignment.assigned_partitions
+            if (topic_id := self._topics.find_id(topic.topic)) is not None
+        }
+
+    def _upgraded(self, classic: ClassicGroup, group: ConsumerGroup) -> None:
+        self._classic_groups.retire(classic)
+        for member in group.members.values():
+            assert member.classic is not None, "only classic members are converted"
+            self._timers.keep_session(group.group_id, member.member_id, member.classic.session_timeout_ms)
+        self._log_conversion(group.group_id, "consumer", len(group.members))
+
+    # Consumer to classic.
+
+    def maybe_downgrade_without(self, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]) -> Outcome | None:
+        """The classic group of those that stay, if all of them speak the classic protocol; None if it stays what it is."""
+        staying_count = len(group.members) - len(leaving)
+        classic_staying_count = group.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
+        if classic_staying_count != staying_count or not staying_count or not self._may_downgrade(group, staying_count):
+            return None
+        gone = {member.member_id for member in leaving}
+        staying = {member_id: member for member_id, member in group.members.items() if member_id not in gone}
+        try:
+            return self._downgrade(group, staying, group.targets, list(group.members), "the last member of the consumer protocol left")
+        except DecodeError:
+            return None
+
+    def is_downgraded_by(self, group: ConsumerGroup, instance_id: str | None) -> bool:
+        """Whether the group becomes classic when a member that speaks the classic protocol takes this static member's place."""
+        replaced = group.find_static_member(instance_id)
+        if replaced is None or replaced.uses_classic_protocol or group.classic_member_count != len(group.members) - 1:
+            return False
+        return self._may_downgrade(group, len(group.members))
+
+    def downgrade_with(self, group: ConsumerGroup, joining: ConsumerGroupMember, *, has_subscription_changed: bool) -> Outcome:
+        """The classic group once `joining`, whose records are written before, has taken a static member's place."""
+        replaced = group.find_static_member(joining.instance_id)
+        assert replaced is not None, "a member that nobody made room for downgrades no group"
+        staying = {member_id: member for member_id, member in group.members.items() if member is not replaced}
+        staying[joining.member_id] = joining
+        targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, NO_PARTITIONS)}
+        stored_ids = [joining.member_id if member is replaced else member_id for member_id, member in group.members.items()]
+        reason = "a static member is back with another subscription" if has_subscription_changed else None
+        try:
+            return self._downgrade(group, staying, targets, stored_ids, reason)
+        except DecodeError as e:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot downgrade the classic group {group.group_id}: {e}.") from e
+
+    def _may_downgrade(self, group: ConsumerGroup, member_count: int) -> bool:
+        if not self._config.migration_policy.may_downgrade or member_count > self._config.max_size:
+            facts = Fields(group=group.group_id, members=member_count)
+            self._limited_log.info("group not downgraded", "group stays a consumer group, by configuration %s", facts)
+            return False
+        return True
+
+    def _downgrade(
+        self,
+        group: ConsumerGroup,
+        staying: Mapping[str, ConsumerGroupMember],
+        targets: Mapping[str, Partitions],
+        stored_ids: Iterable[str],
+        reason: str | None,
+    ) -> Outcome:
+        """`reason` is why the members have to rebalance; None if they have not."""
+        classic = ClassicGroup(group.group_id, self._clock.now_ms())
+        classic.generation = group.epoch
+        for member in staying.values():
+            classic.add(_classic_member(member))
+        classic.protocol_name = classic.select_protocol()
+        assignments = {
+            member.member_id: self._assignment(targets.get(member.member_id, NO_PARTITIONS), member.metadata(classic.protocol_name))
+            for member in classic.members.values()
+        }
+        records: list[CoordinatorRecord] = [*group_tombstones(group, stored_ids), group_metadata_record(classic, assignments)]
+        protocols = {member_id: member.protocols for member_id, member in classic.members.items()}
+        return Outcome(records, on_replayed=partial(self._downgraded, group.group_id, list(group.members), protocols, reason))
+
+    def _assignment(self, target: Partitions, metadata: bytes) -> bytes:
+        return encode_assignment(self.protocol_assignment(target), version_of(metadata))
+
+    def protocol_assignment(self, partitions: Mapping[bytes, Iterable[int]]) -> ConsumerProtocolAssignment:
+        """The partitions as members of the classic protocol are told them. Topics that are gone are left out."""
+        return ConsumerProtocolAssignment(
+            assigned_partitions=[
+                TopicPartition(topic=name, partitions=sorted(partitions[topic_id]))
+                for topic_id in sorted(partitions)
+                if (name := self._topics.name_of(topic_id)) is not None
+            ]
+        )
+
+    def _downgraded(
+        self, group_id: str, former_member_ids: Iterable[str], protocols: Mapping[str, dict[str, bytes]], reason: str | None
+    ) -> None:
+        for member_id in former_member_ids:
+            self._timers.cancel(group_id, member_id)
+        self._classic_groups.take_over(group_id, protocols, reason)
+        self._log_conversion(group_id, "classic", len(protocols))
+
+    def _log_conversion(self, group_id: str, kind: str, members: int) -> None:
+        facts = Fields(group=group_id, protocol=kind, members=members)
+        self._limited_log.info("group converted", "group converted %s", facts)
+
+
+def _consumer_member(stored: ClassicGroupMember, classic: ClassicGroup, assigned: Owned) -> ConsumerGroupMember:
+    # One that has just come need not offer what the others agreed on before. It subscribes to the same with each protocol.
+    metadata = stored.protocols.get(classic.protocol_name or "") or next(iter(stored.protocols.values()))
+    subscription = decode_subscription(metadata)
+    return ConsumerGroupMember(
+        stored.member_id,
+        member_epoch=classic.generation,
+        previous_member_epoch=classic.generation,
+        instance_id=stored.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        subscribed_topic_names=frozenset(subscription.topics),
+        assigned=assigned,
+        classic=ClassicMemberMetadata(
+            session_timeout_ms=stored.session_timeout_ms,
+            supported_protocols=[ClassicProtocol(name=name, metadata=metadata) for name, metadata in stored.protocols.items()],
+        ),
+    )
+
+
+def _classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
+    assert member.classic is not None, "only members that speak the classic protocol are left"
+    return ClassicGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocols={protocol.name: bytes(protocol.metadata) for protocol in member.classic.supported_protocols},
+    )
+
+
+def _cannot_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
+    message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}."
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

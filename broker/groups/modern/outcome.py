@@ -1,0 +1,32 @@
+"""What an operation on a KIP-848 group came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.coordination.records import CoordinatorRecord, CoordinatorResult
+from protocol.errors import ErrorCode
+
+
+class Outcome(NamedTuple):
+    """`records` to append, and the `response` once they are committed; a timer's operation has none. `on_replayed` as in
+    CoordinatorResult; `on_committed` is called before the response leaves, and not at all if the records may be lost."""
+
+    records: list[CoordinatorRecord]
+    response: Any = None
+    on_replayed: Callable[[], None] | None = None
+    on_committed: Callable[[], None] | None = None
+
+    def answered_by(self, answer: Callable[[Any], None], error_response: Callable[[ErrorCode], Any]) -> CoordinatorResult:
+        """What to write so that `answer` is called with the response, or with the one to the error."""
+
+        def on_committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                answer(error_response(error))
+                return
+            if self.on_committed is not None:
+                self.on_committed()
+            answer(self.response)
+
+        return CoordinatorResult(self.records, on_committed, self.on_replayed)

@@ -1,0 +1,168 @@
+"""How a member's request moves its group on, whichever protocol the member speaks (steps 1 to 3 of Kafka's consumerGroupHeartbeat and
+classicGroupJoinToConsumerGroup).
+
+A change of a member or of a topic bumps the group's epoch; the epoch gets a target assignment, at most one each
+`group.consumer.assignment.interval.ms`; each member goes there step by step with its own requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from broker.groups.modern.group import ConsumerGroup
+from broker.groups.modern.member import ConsumerGroupMember, MemberState
+from broker.groups.modern.reconciliation import Reconciliation, Target
+from broker.groups.modern.records import (
+    assignment_record,
+    group_epoch_record,
+    member_record,
+    partition_metadata_tombstone,
+    regular_expression_tombstone,
+    target_epoch_record,
+)
+from broker.groups.modern.subscriptions import (
+    MemberUpdate,
+    is_homogeneous,
+    left_expressions,
+    preferred_assignor,
+    topics_after,
+)
+from broker.groups.modern.target import compute_targets, subscribed_topics
+from broker.log_fields import Fields
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.groups.assignors.specification import Assignor
+    from broker.groups.group_config import GroupConfig
+    from broker.groups.modern.member_timers import MemberTimers
+    from broker.groups.modern.settings import GroupSettings
+    from broker.groups.modern.topics import GroupTopics
+    from broker.limited_log import LimitedLog
+    from protocol.messages.consumer_group_heartbeat import HeartbeatTopicPartitions
+
+METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
+"""After this long a group's topics are looked at, though nobody said that they changed (GroupMetadataManager)."""
+
+ASSIGNOR_MODULES = {"uniform": "broker.groups.assignors.uniform", "range": "broker.groups.assignors.range"}
+
+
+class SubscriptionChange(Enum):
+    """Whether a member reads other topics than before."""
+
+    NONE = "none"
+    UNRESOLVED = "unresolved"
+    """Which ones is not known yet: the epoch is bumped once it is."""
+    RESOLVED = "resolved"
+
+
+class MemberProgress:
+    """See the module's docstring. Changes nothing but timers and when the topics are looked at next."""
+
+    def __init__(
+        self,
+        topics: GroupTopics,
+        clock: Clock,
+        config: GroupConfig,
+        settings: GroupSettings,
+        timers: MemberTimers,
+        limited_log: LimitedLog,
+    ) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._config = config
+        self._settings = settings
+        self._timers = timers
+        self._limited_log = limited_log
+
+    def advance(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions] | None) -> ConsumerGroupMember:
+        """All steps; the member after them. `owned` is what it says it has."""
+        change = self.note(update)
+        target = self._maybe_assign(update, self.maybe_bump_epoch(update, change))
+        return self.reconcile(update, target, owned, change)
+
+    # Step 1: what changed.
+
+    def note(self, update: MemberUpdate) -> SubscriptionChange:
+        """Store the member if it changed."""
+        group, before, after = update.group, update.before, update.after
+        if after == before:
+            return SubscriptionChange.NONE
+        update.records.append(member_record(group.group_id, after))
+        has_new_names = after.subscribed_topic_names != before.subscribed_topic_names
+        regex = after.subscribed_topic_regex
+        if regex == before.subscribed_topic_regex:
+            return SubscriptionChange.RESOLVED if has_new_names else SubscriptionChange.NONE
+        update.records.extend(regular_expression_tombstone(group.group_id, left) for left in left_expressions(group, [before]))
+        is_resolved = after.uses_classic_protocol or (regex in group.regex_subscribers and regex in group.regular_expressions)
+        return SubscriptionChange.RESOLVED if has_new_names or is_resolved else SubscriptionChange.UNRESOLVED
+
+    def maybe_bump_epoch(self, update: MemberUpdate, change: SubscriptionChange) -> int:
+        """The group's epoch: a new one when the subscriptions changed, or the topics did since they were last looked at."""
+        group, now_ms = update.group, self._clock.now_ms()
+        is_due = change is SubscriptionChange.RESOLVED
+        if not is_due and not group.is_refresh_due(now_ms):
+            return group.epoch
+        metadata_hash = self._topics.hash_of(topics_after(update))
+        epoch = group.epoch
+        if is_due or metadata_hash != group.metadata_hash:
+            epoch += 1
+            update.records.append(group_epoch_record(group.group_id, epoch, metadata_hash))
+        group.refresh_later(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
+        if group.has_partition_metadata:
+            update.records.append(partition_metadata_tombstone(group.group_id))
+        return epoch
+
+    # Step 2: where the members are to go.
+
+    def _maybe_assign(self, update: MemberUpdate, epoch: int) -> Target:
+        """Where the member is to go: by a new assignment, if the epoch has none yet and the last one is not too recent."""
+        group, after = update.group, update.after
+        if epoch <= group.assignment_epoch or not self._may_assign(group):
+            return self.present_target(update)
+        name = preferred_assignor(update) or self._config.consumer_assignors[0]
+        targets = compute_targets(group, after, self._topics, _assignor(name), is_homogeneous=is_homogeneous(update))
+        update.records.extend(targets.records)
+        update.records.append(target_epoch_record(group.group_id, epoch, self._clock.now_ms()))
+        facts = Fields(group=group.group_id, epoch=epoch, members=len(targets.targets), assignor=name)
+        self._limited_log.info("group assigned", "group assigned %s", facts)
+        return Target(epoch, targets.targets.get(after.member_id, {}))
+
+    def present_target(self, update: MemberUpdate) -> Target:
+        """Where the last assignment sends the member."""
+        return Target(update.group.assignment_epoch, update.group.target_of(update.after))
+
+    def _may_assign(self, group: ConsumerGroup) -> bool:
+        """Several members that come at about the same time share one assignment (KIP-1263). The first never waits."""
+        last_ms = group.assignment_timestamp_ms
+        interval_ms = self._settings.assignment_interval_ms(group.group_id)
+        return last_ms == 0 or interval_ms == 0 or self._clock.now_ms() >= last_ms + interval_ms
+
+    # Step 3: the member goes.
+
+    def reconcile(
+        self, update: MemberUpdate, target: Target, owned: Sequence[HeartbeatTopicPartitions] | None, change: SubscriptionChange
+    ) -> ConsumerGroupMember:
+        """The member after its next step towards the target."""
+        group, member = update.group, update.after
+        has_subscription_changed = change is not SubscriptionChange.NONE
+        if not has_subscription_changed and member.is_reconciled_to(target.epoch):
+            return member
+        subscribed = frozenset(self._topics.ids_of(subscribed_topics(member, group.regular_expressions)))
+        reconciled = Reconciliation(member, target, subscribed, has_subscription_changed, owned, group.find_owner).next()
+        if reconciled == member:
+            return member
+        update.records.append(assignment_record(group.group_id, reconciled))
+        if not reconciled.uses_classic_protocol:
+            if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
+                self._timers.await_revocation(group.group_id, reconciled)
+            else:
+                self._timers.revoked(group.group_id, reconciled.member_id)
+        return reconciled
+
+
+def _assignor(name: str) -> Assignor:
+    assign: Assignor = import_module(ASSIGNOR_MODULES[name]).assign
+    return assign
