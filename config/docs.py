@@ -49,8 +49,6 @@ offsets.load.buffer.size  Bytes read at a time when committed offsets are loaded
 = the coordinator appends at once
 group.coordinator.append.linger.ms  How long the coordinator gathers records before it appends them, -1 to decide by itself
 group.coordinator.cached.buffer.max.bytes  Largest append buffer that the coordinator keeps
-= patterns are not supported yet
-group.consumer.regex.refresh.interval.ms  Time between evaluations of a group's subscribed patterns
 = segments grow as they are written
 preallocate  Whether a new segment's file is allocated at its full size
 = one node has no other broker
@@ -170,6 +168,7 @@ group.consumer.min.heartbeat.interval.ms  Shortest heartbeat interval that a gro
 group.consumer.min.session.timeout.ms  Shortest session timeout that a group may set.
 group.consumer.max.size  Most members of one consumer group.
 group.consumer.migration.policy  Which way groups go between the classic and the consumer protocol while they have members.
+group.consumer.regex.refresh.interval.ms  Time after which the topics that a group's regular expressions match are looked for again.
 group.consumer.session.timeout.ms  Time without heartbeats after which a member of a consumer group is removed.
 group.coordinator.rebalance.protocols  Group protocols that are offered: without consumer there are no groups of KIP-848.
 group.max.size  Most members of one classic group.

@@ -168,6 +168,7 @@ class ServerConfig:
     group_consumer_min_assignment_interval_ms: int = 0
     group_consumer_min_heartbeat_interval_ms: int = 5000
     group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_regex_refresh_interval_ms: int = 600_000
     group_consumer_session_timeout_ms: int = 45_000
     group_coordinator_append_linger_ms: int = -1
     group_coordinator_background_threads: int = 2

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
     from broker.groups.group_config import GroupConfig
+    from broker.groups.modern.jobs import GroupJobs
     from broker.groups.modern.outcome import Outcome
     from broker.groups.modern.topics import GroupTopics
     from broker.groups.offset_reads import OffsetReads
@@ -76,6 +77,7 @@ class GroupCoordinator:
         self._metadata = metadata
         self._expiry_timer: Timer | None = None
         self._topics: GroupTopics | None = None
+        self._jobs: GroupJobs | None = None
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -93,7 +95,15 @@ class GroupCoordinator:
         from broker.groups.shard import GroupCoordinatorShard  # a broker without groups does not need it
 
         return GroupCoordinatorShard(
-            shard, self._clock, self._random, self._config, self._topic_id_of, self._limited_log, self._group_topics, self._group_overrides
+            shard,
+            self._clock,
+            self._random,
+            self._config,
+            self._topic_id_of,
+            self._limited_log,
+            self._group_topics,
+            self._group_jobs,
+            self._group_overrides,
         )
 
     # Life.
@@ -132,6 +142,13 @@ class GroupCoordinator:
 
             self._topics = GroupTopics(self._metadata)
         return self._topics
+
+    def _group_jobs(self) -> GroupJobs:
+        if self._jobs is None:
+            from broker.groups.modern.jobs import GroupJobs
+
+            self._jobs = GroupJobs(self._clock)
+        return self._jobs
 
     def _group_overrides(self, group_id: str) -> Mapping[str, str]:
         """The configs that the group has set (KIP-848's dynamic group configs)."""

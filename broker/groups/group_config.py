@@ -63,6 +63,7 @@ class GroupConfig(NamedTuple):
     consumer_assignment_interval_ms: int = 1_000
     has_consumer_protocol: bool = True
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    regex_refresh_interval_ms: int = 600_000
 
     @classmethod
     def from_server(cls, config: ServerConfig) -> GroupConfig:
@@ -82,4 +83,5 @@ class GroupConfig(NamedTuple):
             consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
             has_consumer_protocol="consumer" in config.group_coordinator_rebalance_protocols,
             migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
+            regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         )

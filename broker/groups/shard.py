@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.groups.classic_group import ClassicGroup
     from broker.groups.descriptions import GroupListing
     from broker.groups.modern.group import ConsumerGroup
+    from broker.groups.modern.jobs import GroupJobs
     from broker.groups.modern.manager import ConsumerGroupManager
     from broker.groups.modern.store import ConsumerGroupStore
     from broker.groups.modern.topics import GroupTopics
@@ -46,6 +47,7 @@ class GroupCoordinatorShard:
         topic_id_of: Callable[[str], bytes],
         limited_log: LimitedLog,
         group_topics: Callable[[], GroupTopics],
+        group_jobs: Callable[[], GroupJobs],
         group_overrides: Callable[[str], Mapping[str, str]],
     ) -> None:
         self._shard = shard
@@ -54,6 +56,7 @@ class GroupCoordinatorShard:
         self._random = random_source
         self._config = config
         self._group_topics = group_topics
+        self._group_jobs = group_jobs
         self._group_overrides = group_overrides
         self._consumer_groups: ConsumerGroupStore | None = None
         self._consumer_group_manager: ConsumerGroupManager | None = None
@@ -89,11 +92,13 @@ class GroupCoordinatorShard:
                 self.consumer_groups,
                 self.group_manager,
                 self._group_topics(),
+                self._group_jobs(),
                 self._shard.timers,
                 self._clock,
                 self._random,
                 self._config,
                 self._group_overrides,
+                self._shard.run,
                 self._limited_log,
             )
         return self._consumer_group_manager
@@ -149,6 +154,8 @@ class GroupCoordinatorShard:
 
     def on_unloaded(self) -> None:
         self.group_manager.on_unloaded()
+        if self._consumer_group_manager is not None:
+            self._consumer_group_manager.on_unloaded()
 
     # Housekeeping.
 

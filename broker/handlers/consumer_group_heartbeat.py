@@ -8,12 +8,12 @@ Behaviour:
 - Answered once what the heartbeat changed is committed.
 - Epoch 0 makes a KIP-848 group of a classic one, with the members that it has, if these are consumers and
   `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND.
+- Topics of a regular expression (RE2's syntax, for the whole name) are looked for after the answer: a later heartbeat brings their
+  partitions. INVALID_REGULAR_EXPRESSION for one that cannot be read, has more than 4,000 characters or would be slow.
 - UNSUPPORTED_VERSION while group.version is finalized at 0, or `group.coordinator.rebalance.protocols` lacks `consumer`.
 
 Version notes:
 - v0: the coordinator makes a member id if there is none. v1: members make their own (KIP-1082); subscribed_topic_regex.
-
-Not done: regular expressions.
 """
 
 from __future__ import annotations

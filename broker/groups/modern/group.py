@@ -26,6 +26,10 @@ GROUP_EPOCH, METADATA_HASH, ASSIGNMENT_EPOCH, ASSIGNMENT_TIMESTAMP = "epoch", "h
 """The keys of `epochs`."""
 
 
+METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
+"""After this long a group's topics are looked at, though nobody said that they changed (GroupMetadataManager)."""
+
+
 class ConsumerGroupState(Enum):
     """The value is the name that ListGroups and ConsumerGroupDescribe show."""
 

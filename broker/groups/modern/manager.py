@@ -23,6 +23,7 @@ from broker.groups.modern.migration import Migration
 from broker.groups.modern.outcome import Outcome
 from broker.groups.modern.progress import MemberProgress
 from broker.groups.modern.records import assignment_record
+from broker.groups.modern.regular_expressions import RegularExpressions
 from broker.groups.modern.requests import (
     check_epoch,
     check_size,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from broker.coordination.timers import CoordinatorTimers
     from broker.groups.group_config import GroupConfig
     from broker.groups.group_metadata_manager import GroupMetadataManager
+    from broker.groups.modern.jobs import GroupJobs
     from broker.groups.modern.store import ConsumerGroupStore
     from broker.groups.modern.topics import GroupTopics
     from broker.groups.requester import Requester
@@ -60,18 +62,20 @@ if TYPE_CHECKING:
 
 class ConsumerGroupManager:
     """See the module's docstring. `classic_groups` are the classic groups of the same shard; `group_overrides` tells which configs a
-    group has set."""
+    group has set; `run` writes what came of a job."""
 
     def __init__(
         self,
         store: ConsumerGroupStore,
         classic_groups: GroupMetadataManager,
         topics: GroupTopics,
+        jobs: GroupJobs,
         timers: CoordinatorTimers,
         clock: Clock,
         random_source: random.Random,
         config: GroupConfig,
         group_overrides: Callable[[str], Mapping[str, str]],
+        run: Callable[[CoordinatorResult], None],
         limited_log: LimitedLog,
     ) -> None:
         self._store = store
@@ -80,7 +84,8 @@ class ConsumerGroupManager:
         self._config = config
         self._settings = settings = GroupSettings(config, group_overrides)
         self._timers = member_timers = MemberTimers(timers, settings, self._fence_by_timer)
-        self._progress = MemberProgress(topics, clock, config, settings, member_timers, limited_log)
+        self._expressions = expressions = RegularExpressions(store, topics, jobs, clock, config, run, limited_log)
+        self._progress = MemberProgress(topics, clock, config, settings, member_timers, expressions, limited_log)
         self._migration = Migration(classic_groups, topics, member_timers, clock, config, limited_log)
         self._departures = Departures(store, topics, member_timers, self._migration, limited_log)
         self.classic_members = ClassicMembers(
@@ -192,7 +197,7 @@ class ConsumerGroupManager:
     def _fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
         return self._departures.fence_by_timer(group_id, member_id, reason, epoch)
 
-    # Loading.
+    # Loading and unloading.
 
     def on_loaded(self) -> None:
         """The shard is ours now: every member has a whole session to find this coordinator."""
@@ -201,3 +206,7 @@ class ConsumerGroupManager:
                 self._timers.keep_session(group.group_id, member.member_id)
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
                     self._timers.await_revocation(group.group_id, member)
+
+    def on_unloaded(self) -> None:
+        """Another broker has the shard now."""
+        self._expressions.on_unloaded()

@@ -12,7 +12,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from broker.groups.modern.group import ConsumerGroup
+from broker.groups.modern.group import METADATA_REFRESH_INTERVAL_MS, ConsumerGroup
 from broker.groups.modern.member import ConsumerGroupMember, MemberState
 from broker.groups.modern.reconciliation import Reconciliation, Target
 from broker.groups.modern.records import (
@@ -38,13 +38,11 @@ if TYPE_CHECKING:
     from broker.groups.assignors.specification import Assignor
     from broker.groups.group_config import GroupConfig
     from broker.groups.modern.member_timers import MemberTimers
+    from broker.groups.modern.regular_expressions import RegularExpressions
     from broker.groups.modern.settings import GroupSettings
     from broker.groups.modern.topics import GroupTopics
     from broker.limited_log import LimitedLog
     from protocol.messages.consumer_group_heartbeat import HeartbeatTopicPartitions
-
-METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
-"""After this long a group's topics are looked at, though nobody said that they changed (GroupMetadataManager)."""
 
 ASSIGNOR_MODULES = {"uniform": "broker.groups.assignors.uniform", "range": "broker.groups.assignors.range"}
 
@@ -59,7 +57,7 @@ class SubscriptionChange(Enum):
 
 
 class MemberProgress:
-    """See the module's docstring. Changes nothing but timers and when the topics are looked at next."""
+    """See the module's docstring. Changes nothing but timers and when the topics are looked at next; begins to resolve expressions."""
 
     def __init__(
         self,
@@ -68,6 +66,7 @@ class MemberProgress:
         config: GroupConfig,
         settings: GroupSettings,
         timers: MemberTimers,
+        expressions: RegularExpressions,
         limited_log: LimitedLog,
     ) -> None:
         self._topics = topics
@@ -75,11 +74,13 @@ class MemberProgress:
         self._config = config
         self._settings = settings
         self._timers = timers
+        self._expressions = expressions
         self._limited_log = limited_log
 
     def advance(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions] | None) -> ConsumerGroupMember:
         """All steps; the member after them. `owned` is what it says it has."""
         change = self.note(update)
+        self._expressions.maybe_refresh(update)
         target = self._maybe_assign(update, self.maybe_bump_epoch(update, change))
         return self.reconcile(update, target, owned, change)
 

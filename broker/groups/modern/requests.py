@@ -39,8 +39,6 @@ def check_request(requester: Requester, request: ConsumerGroupHeartbeatRequest, 
     elif epoch == STATIC_LEAVE_EPOCH:
         _refuse(request.instance_id is None, "InstanceId can't be null.")
     _refuse(epoch < STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
-    if request.subscribed_topic_regex:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, "Regular expressions are not supported yet.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,

@@ -27,6 +27,8 @@ class GroupTopics:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self._hashes: dict[str, int] = {}
+        self.last_creation_version = self.version
+        """The version that brought the last new topics, or was the first that groups saw here."""
 
     def ids_of(self, names: Iterable[str]) -> tuple[bytes, ...]:
         """The ids of those that exist, in ascending order."""
@@ -52,8 +54,8 @@ class GroupTopics:
 
     @property
     def version(self) -> int:
-        """Of the metadata: the offset at which the committed state ends."""
-        return self._metadata.end_offset
+        """Of the metadata: the offset of the last record of the committed state."""
+        return self._metadata.end_offset - 1
 
     # Hashes.
 
@@ -84,6 +86,8 @@ class GroupTopics:
 
     def on_metadata_delta(self, delta: MetadataDelta) -> set[str]:
         """Forget what may be wrong now; the names of the topics that are not what they were."""
+        if delta.created_topics:
+            self.last_creation_version = self.version
         changed = {topic.name for topic in (*delta.created_topics, *delta.deleted_topics)}
         changed.update(change.topic.name for change in delta.changed_partitions)
         changed.update(added.topic.name for added in delta.added_partitions)

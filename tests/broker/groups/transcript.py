@@ -106,6 +106,7 @@ class Transcript:
                     partition_id=partition, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0
                 )
             )
+        self.metadata.end_offset += len(records)
         self.metadata.apply_committed(records)
 
     def delete_topic(self, name: str) -> None:

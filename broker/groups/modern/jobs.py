@@ -1,0 +1,64 @@
+"""GroupJobs: what KIP-848 groups compute for longer than a request may, one job after another, a piece in each turn of the loop.
+
+A job is a generator that yields between pieces of well under a millisecond. Groups change meanwhile: it works on what it was given at its
+begin, and `done` looks what still holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from broker.loop_job import LoopJob
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+
+log = logging.getLogger("barnabas.groups")
+
+Made = TypeVar("Made")
+
+JobKey = tuple[object, str, str]
+"""Whose it is, what it is, and of which group."""
+
+
+class _Job(NamedTuple):
+    work: Generator[None, None, Any]
+    done: Callable[[Any], None]
+
+
+class GroupJobs:
+    """Of all shards of this broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._jobs: dict[JobKey, _Job] = {}  # the first one runs
+        self._loop_job = LoopJob(clock, self._step)
+
+    def start(self, key: JobKey, work: Generator[None, None, Made], done: Callable[[Made], None]) -> None:
+        """Begin the job in a later turn of the loop, and call `done` with what it returns. One that fails is logged."""
+        assert key not in self._jobs, "one at a time: the caller asks is_running"
+        self._jobs[key] = _Job(work, done)
+        self._loop_job.resume()
+
+    def is_running(self, key: JobKey) -> bool:
+        return key in self._jobs
+
+    def cancel(self, owner: object) -> None:
+        """All of the owner's end where they are."""
+        for key in [key for key in self._jobs if key[0] is owner]:
+            self._jobs.pop(key).work.close()
+        if not self._jobs:
+            self._loop_job.stop()
+
+    def _step(self) -> bool:
+        key, job = next(iter(self._jobs.items()))
+        try:
+            next(job.work)
+        except StopIteration as e:
+            del self._jobs[key]
+            job.done(e.value)
+        except Exception:
+            del self._jobs[key]
+            log.exception("a job of group %a failed", key[2])
+        return bool(self._jobs)
