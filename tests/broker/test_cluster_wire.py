@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.metadata.image import NO_LEADER
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -136,7 +137,12 @@ def test_a_new_leader_knows_a_batch_that_the_dead_one_acknowledged(cluster: Clus
         assert produce(cluster, dead, records, 12).responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
     cluster.kill(dead)
-    leader = cluster.wait_for(lambda: max(0, cluster.partition(TOPIC).leader_id * (cluster.partition(TOPIC).leader_id != dead)), "a leader")
+
+    def find_new_leader() -> int:
+        leader_id = cluster.partition(TOPIC).leader_id
+        return leader_id if leader_id not in (dead, NO_LEADER) else 0
+
+    leader = cluster.wait_for(find_new_leader, "another leader")
 
     def answer(records: bytes) -> tuple[int, int]:
         (partition,) = produce(cluster, leader, records, 12).responses[0].partition_responses
