@@ -66,18 +66,25 @@ class ClusterNetwork:
         self._cuts.clear()
 
     def close(self) -> None:
-        for node_id in self.hosts:
-            subprocess.run(["ip", "netns", "del", self._namespace(node_id)], check=False, capture_output=True, timeout=COMMAND_TIMEOUT_S)
-        subprocess.run(["ip", "link", "del", self._name], check=False, capture_output=True, timeout=COMMAND_TIMEOUT_S)
+        # The ports first: a namespace's end takes them along some time later, and the next network has ports of the same names.
+        for kind, name in (
+            *(("link", self._port(node_id)) for node_id in self.hosts),
+            *(("netns", self._namespace(node_id)) for node_id in self.hosts),
+            ("link", self._name),
+        ):
+            subprocess.run(["ip", kind, "del", name], check=False, capture_output=True, timeout=COMMAND_TIMEOUT_S)
 
     def _connect(self, node_id: int) -> None:
-        namespace, port = self._namespace(node_id), f"{self._name}p{node_id}"
+        namespace, port = self._namespace(node_id), self._port(node_id)
         _ip("netns", "add", namespace)
         _ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace)
         _ip("link", "set", port, "master", self._name, "up")
         _ip("-n", namespace, "addr", "add", f"{self.hosts[node_id]}/24", "dev", "eth0")
         _ip("-n", namespace, "link", "set", "eth0", "up")
         _ip("-n", namespace, "link", "set", "lo", "up")
+
+    def _port(self, node_id: int) -> str:
+        return f"{self._name}p{node_id}"
 
     def _namespace(self, node_id: int) -> str:
         return f"{self._name}n{node_id}"
