@@ -32,6 +32,7 @@ class AwaitedFollowers:
         self._fetches = fetches
         self.by_follower: dict[int, deque[tuple[Partition, int, int]]] = {}  # each with its leader epoch and the end of the wait
         self._answering: Timer | None = None
+        self._giving_up: Timer | None = None
 
     def note_leader(self, partition: Partition) -> None:
         """This broker leads it from here on, or in a new epoch."""
@@ -41,6 +42,8 @@ class AwaitedFollowers:
                 self.by_follower.setdefault(node_id, deque()).append((partition, partition.leader_epoch, until_ms))
                 if self._answering is None:
                     self._answering = self._clock.call_later(0, self._answer_parked)
+                if self._giving_up is None:
+                    self._giving_up = self._clock.call_later(AWAITED_MAX_MS, self._give_up)
 
     def bound_wait(self, node_id: int, max_wait_ms: int) -> int:
         """How long a Fetch of that follower may be parked."""
@@ -55,6 +58,14 @@ class AwaitedFollowers:
             awaited.popleft()
         del self.by_follower[node_id]
         return max_wait_ms
+
+    def _give_up(self) -> None:
+        """Forget the followers that did not come: a dead one never asks, and its partitions may be deleted."""
+        self._giving_up = None
+        for node_id in tuple(self.by_follower):
+            self.bound_wait(node_id, 0)
+        if self.by_follower:
+            self._giving_up = self._clock.call_later(AWAITED_MAX_MS, self._give_up)
 
     def _answer_parked(self) -> None:
         self._answering = None

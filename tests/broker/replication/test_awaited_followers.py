@@ -78,3 +78,15 @@ def test_follower_that_never_comes_is_awaited_for_a_while_only(cluster: Cluster)
     cluster.advance(LONG_POLL_MS - 1)
 
     assert cluster.messages == []
+
+
+def test_dead_follower_is_forgotten_with_its_partitions(cluster: Cluster) -> None:
+    cluster.kill(3)  # the controller has not noticed
+    cluster.create_topic("c")
+    awaited = cluster.nodes[1].replica_manager.awaited_followers
+    assert 3 in awaited.by_follower
+    cluster.run()
+
+    cluster.advance(2 * AWAITED_MAX_MS)
+
+    assert not awaited.by_follower
