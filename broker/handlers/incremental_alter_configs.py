@@ -14,12 +14,13 @@ Source: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+import asyncio
+from collections.abc import Awaitable, Generator, Sequence
 from typing import Any
 
 from broker.context import RequestContext
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
-from broker.pieces import at_once_or_in_turns, make_in_pieces
+from broker.pieces import at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
@@ -37,11 +38,25 @@ def build(services: Services) -> Handler:
     controller = services.controller
 
     def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Awaitable[IncrementalAlterConfigsResponse]:
-        if any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in request.resources):
+        if len(request.resources) > RESOURCES_WITH_LOGGERS_MAX:
+            return _many(services, context, request)
+        if _has_loggers(request.resources):
             return _with_loggers(services, context, request)
         return controller.incremental_alter_configs(request, context)
 
     return handle
+
+
+async def _many(services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    for piece in pieces(request.resources, RESOURCES_WITH_LOGGERS_MAX):
+        if _has_loggers(piece):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.resources)} resources, loggers among them, are too many.")
+        await asyncio.sleep(0)
+    return await services.controller.incremental_alter_configs(request, context)
+
+
+def _has_loggers(resources: Sequence[AlterConfigsResource]) -> bool:
+    return any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in resources)
 
 
 async def _with_loggers(
@@ -50,8 +65,6 @@ async def _with_loggers(
     """Change the loggers of this broker, and let the controller change the rest."""
     from broker.handlers.logger_changes import changed_loggers
 
-    if len(request.resources) > RESOURCES_WITH_LOGGERS_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.resources)} resources, loggers among them, are too many.")
     own = iter(changed_loggers(request, services.node_id))
     others = [resource for resource in request.resources if resource.resource_type != RESOURCE_BROKER_LOGGER]
     rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
