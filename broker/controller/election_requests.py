@@ -5,17 +5,24 @@ Source: ReplicationControlManager.electLeaders (KIP-183, KIP-460).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from broker.controller.controller_result import Steps, check_records_count
 from broker.controller.elections import Elections
 from broker.controller.partition_change import Election
+from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER, PartitionImage
-from broker.pieces import Pace
+from broker.pieces import Pace, pieces
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
 
 ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 """By the request's election type."""
@@ -42,8 +49,8 @@ def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeade
     if request.topic_partitions is None:
         asked = [(topic.name, range(len(topic.partitions))) for topic in state.topics.values()]
     else:
-        check_records_count(sum(len(topic.partitions) for topic in request.topic_partitions))
-        asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        yield from _check_count(request.topic_partitions)
+        asked = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
     response = ElectLeadersResponse(replica_election_results=[])
     step: dict[tuple[str, int], Any] = {}
     pace = Pace()
@@ -62,6 +69,16 @@ def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeade
             step = {}
     yield list(step.values())
     return response
+
+
+def _check_count(topics: Sequence[TopicPartitions]) -> Steps[None]:
+    """Raises KafkaError POLICY_VIOLATION when there are more partitions than an operation may change."""
+    partitions_count = 0
+    for piece in pieces(topics, COMPARED_PIECE_ELEMENTS):
+        partitions_count += sum(len(topic.partitions) for topic in piece)
+        check_records_count(partitions_count)
+        if len(piece) == COMPARED_PIECE_ELEMENTS:
+            yield []
 
 
 def _elect(
