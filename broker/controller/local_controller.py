@@ -1,25 +1,23 @@
 """LocalController: the controller in this process, behind the ControllerChannel.
 
 There is a controller while this node leads the quorum: it begins with the committed state and what a new leader has to write, and is
-thrown away with the leadership, when all that waits is answered NOT_CONTROLLER. Every operation computes on the controller's state,
-appends its records, and is answered once they are committed, which the MetadataCache hears of first; also an operation without
-records waits for those before it, so that no answer is ahead of the cache. Between computing and appending there is no await; long
-operations are computed and appended step by step.
+thrown away with the leadership, when all that waits is answered NOT_CONTROLLER. Every operation computes on the controller's state
+and is appended and answered by ControllerWrites, once it is committed, which the MetadataCache hears of first.
 
-Source: kafka.server.ControllerApis, QuorumController.appendWriteEvent.
+Source: kafka.server.ControllerApis, QuorumController.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.controller.cluster_control import activation_records, controller_registration, producer_id_block
-from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
+from broker.controller.controller_result import ControllerResult, Steps
+from broker.controller.controller_writes import ControllerWrites, ignore_outcome
 from broker.controller.crash_watch import CrashWatch, Prove
 from broker.controller.periodic_elections import PeriodicElections
 from broker.loop_job import OnBusy, ignore_busy
@@ -55,33 +53,7 @@ logger = logging.getLogger("barnabas.controller")
 
 Response = TypeVar("Response")
 
-OnCommitted = Callable[[KafkaError | None], None]
-"""Called once: with None when a proposal and everything before it is committed and in the cache, or with why it never will be."""
-
 ADD_RAFT_VOTER_KEY = 80
-
-STEPS_AT_ONCE = 2
-"""Steps of an operation that are done before others have their turn, 1 to 2 ms each; an operation on few topics has one."""
-
-
-class _Waiting(NamedTuple):
-    offset: int
-    on_committed: OnCommitted
-
-
-class _Leadership:
-    """One epoch of this node's: its controller, and the callbacks that wait for a commit, in the order of the log."""
-
-    def __init__(self, epoch: int, controller: Controller, last_offset: int) -> None:
-        self.epoch = epoch
-        self.controller = controller
-        self.last_offset = self.committed_offset = last_offset
-        self.waiting: deque[_Waiting] = deque()
-
-    def end(self, why: KafkaError) -> None:
-        waiting, self.waiting = self.waiting, deque()
-        for each in waiting:
-            each.on_committed(why)
 
 
 class LocalController:
@@ -108,37 +80,28 @@ class LocalController:
         self._is_alone = is_alone
         self._listener_name = listener_name
         self._prove = prove
-        self._leadership: _Leadership | None = None
+        self._writes = ControllerWrites(quorum, on_busy)
         self._crash_watch: CrashWatch | None = None  # while this node leads, unless it is alone
         self._quorum = quorum
         self._node_id = node_id
-        self._on_busy = on_busy
         self._changes = ChangeLog(clock)
-        self._decisions: DecisionLog | None = None  # once this node has led, unless it is alone
-        self._turn = asyncio.Lock()
         self._clock = clock
         self._session_check: Timer | None = None
         self._periodic: PeriodicElections | None = None  # while this node leads
-        self._own_work: set[asyncio.Task[None]] = set()
 
     # -- QuorumListener --------------------------------------------------------------------------------------------
 
     def handle_commit(self, offset: int, epoch: int, records: Sequence[Any]) -> None:
-        leadership = self._leadership
-        if leadership is None:
-            return
-        leadership.committed_offset = offset
-        while leadership.waiting and leadership.waiting[0].offset <= offset:
-            leadership.waiting.popleft().on_committed(None)
+        self._writes.handle_commit(offset)
 
     def handle_load_snapshot(self, reader: SnapshotReader) -> None:
-        assert self._leadership is None, "a leader has everything"
+        assert not self.is_active, "a leader has everything"
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
-        if self._leadership is not None:
+        if self.is_active:
             self._step_down(KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum any more."))
         if leader_id == self._node_id:
-            self._leadership = _Leadership(epoch, self._make_controller(), self._quorum.end_offset - 1)
+            self._writes.begin(epoch, self._make_controller())
             try:
                 self._begin()
             except KafkaError as error:  # it leads no more; the next leader change says so too
@@ -147,18 +110,18 @@ class LocalController:
     def _begin(self) -> None:
         state = self._active.state
         bootstrap = [] if state.features else self._bootstrap()
-        self._append(activation_records(state, bootstrap, self._active.config.min_insync_replicas), _ignore_outcome)
+        self._writes.append(activation_records(state, bootstrap, self._active.config.min_insync_replicas), ignore_outcome)
         if self._is_alone:
             for records in self._active.brokers.fence_others(self._node_id):
-                self._append(records, _ignore_outcome)
+                self._writes.append(records, ignore_outcome)
         else:
-            logger.info("this node is the active controller epoch=%d", self._get_leadership().epoch)
-            self._decisions = self._make_decision_log()
+            logger.info("this node is the active controller epoch=%d", self._writes.leadership.epoch)
+            self._writes.decisions = self._make_decision_log()
             self._crash_watch = self._make_crash_watch()
             self._crash_watch.probe_all()
-            self._run(self._active.elections.prepare())
+            self._writes.run(self._active.elections.prepare())
         self._watch_sessions()
-        self._periodic = PeriodicElections(self._active, self._clock, self._run)
+        self._periodic = PeriodicElections(self._active, self._clock, self._writes.run)
         self._periodic.begin()
 
     def fail(self, error: Exception) -> None:
@@ -166,7 +129,6 @@ class LocalController:
         self._step_down(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written."))
 
     def _step_down(self, why: KafkaError) -> None:
-        leadership, self._leadership = self._leadership, None
         if self._session_check is not None:
             self._session_check.cancel()
             self._session_check = None
@@ -176,31 +138,24 @@ class LocalController:
         if self._periodic is not None:
             self._periodic.end()
             self._periodic = None
-        if leadership is not None:
-            if not self._is_alone:
-                logger.info("this node is no longer the active controller epoch=%d", leadership.epoch)
-            leadership.end(why)
+        epoch = self._writes.end(why)
+        if epoch is not None and not self._is_alone:
+            logger.info("this node is no longer the active controller epoch=%d", epoch)
 
     @property
     def is_active(self) -> bool:
         """Whether this node leads the metadata quorum."""
-        return self._leadership is not None
-
-    def _get_leadership(self) -> _Leadership:
-        """Raises KafkaError NOT_CONTROLLER while this node does not lead."""
-        if self._leadership is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
-        return self._leadership
+        return self._writes.is_active
 
     @property
     def _active(self) -> Controller:
         """Raises KafkaError NOT_CONTROLLER while this node does not lead."""
-        return self._get_leadership().controller
+        return self._writes.leadership.controller
 
     async def wait_first_records_committed(self) -> None:
         """Returns once what a new leader has to write is committed: of a new cluster, which features it has. At once elsewhere."""
-        if self._leadership is not None:
-            await self._submitted(ControllerResult([], None))
+        if self.is_active:
+            await self._writes.submitted(ControllerResult([], None))
 
     # -- ControllerChannel -----------------------------------------------------------------------------------------
 
@@ -212,18 +167,18 @@ class LocalController:
         with self._logging_refusal("topics not created", client):
             steps = self._active.topics.create_topics(request)
             if is_automatic:
-                return await self._append_steps(steps, lambda response: iter(()))
-            return await self._append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
+                return await self._writes.append_steps(steps, lambda response: iter(()))
+            return await self._writes.append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
 
     async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
         with self._logging_refusal("topics not deleted", client):
             steps = self._active.topics.delete_topics(request, version)
-            return await self._append_steps(steps, lambda response: self._changes.topics_deleted(response, client))
+            return await self._writes.append_steps(steps, lambda response: self._changes.topics_deleted(response, client))
 
     async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
         with self._logging_refusal("partitions not added", client):
             steps = self._active.topics.create_partitions(request)
-            return await self._append_steps(steps, lambda response: self._changes.partitions_added(request, response, client))
+            return await self._writes.append_steps(steps, lambda response: self._changes.partitions_added(request, response, client))
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
@@ -240,9 +195,9 @@ class LocalController:
             configs = self._active.configs
             altered_before = configs.unclean_elections_altered
             told: Callable[[Any], LogSteps] = lambda response: self._changes.configs_altered(request, response, client)  # noqa: E731
-            response = await self._append_steps(begin(configs), told)
+            response = await self._writes.append_steps(begin(configs), told)
         if configs.unclean_elections_altered != altered_before:
-            self._run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later
+            self._writes.run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later
         return response
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
@@ -250,34 +205,34 @@ class LocalController:
 
         with self._logging_refusal("leaders not elected", client):
             steps = elect_leaders(self._active.state, self._active.elections, request)
-            return await self._append_steps(steps, lambda response: iter(()))
+            return await self._writes.append_steps(steps, lambda response: iter(()))
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, client: RequestContext | None = None
     ) -> AlterPartitionReassignmentsResponse:
         with self._logging_refusal("partitions not reassigned", client):
-            return await self._append_steps(self._active.reassignments.alter(request), lambda response: iter(()))
+            return await self._writes.append_steps(self._active.reassignments.alter(request), lambda response: iter(()))
 
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
     ) -> ListPartitionReassignmentsResponse:
-        return await self._append_steps(self._active.reassignments.list(request), lambda response: iter(()))
+        return await self._writes.append_steps(self._active.reassignments.list(request), lambda response: iter(()))
 
     async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
         from protocol.messages.unregister_broker import UnregisterBrokerResponse
 
         with self._logging_refusal("broker not unregistered", client):
-            await self._append_own(self._active.brokers.unregister(request.broker_id))
+            await self._writes.append_own(self._active.brokers.unregister(request.broker_id))
         return UnregisterBrokerResponse(error_message=None)
 
     async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse:
-        leadership = self._get_leadership()
+        leadership = self._writes.leadership
         with self._logging_refusal("features not updated", client):
             result = leadership.controller.features.update(request, client.api_version, self._quorum, leadership.epoch)
-        return await self._submitted(result)
+        return await self._writes.submitted(result)
 
     async def ask_quorum(self, request: Any, client: RequestContext) -> Any:
-        self._get_leadership()
+        self._writes.check_active()
         if self._is_alone and client.api_key == ADD_RAFT_VOTER_KEY:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This node has no controller listener: no other can join its quorum.")
         answer = self._quorum.handle_request(request, client.api_version, client.connection.listener.name)
@@ -286,7 +241,7 @@ class LocalController:
     # What a node asks for itself.
 
     async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
-        return await self._submitted(controller_registration(self._active.state, request))
+        return await self._writes.submitted(controller_registration(self._active.state, request))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         """A block of producer ids that nobody else has or will have."""
@@ -294,10 +249,10 @@ class LocalController:
         broker = controller.brokers.checked(request.broker_id, request.broker_epoch)
         block, records = producer_id_block(controller.state, node_id=broker.node_id, broker_epoch=broker.epoch)
         response = AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.ids_count)
-        return await self._submitted(ControllerResult(records, response))
+        return await self._writes.submitted(ControllerResult(records, response))
 
     async def register_broker(self, request: BrokerRegistrationRequest, client: RequestContext | None = None) -> BrokerRegistrationResponse:
-        response = await self._append_own(self._active.brokers.register(request, self._next_offset, self._clock.monotonic_ms()))
+        response = await self._writes.append_own(self._active.brokers.register(request, self._next_offset, self._clock.monotonic_ms()))
         self._note_connection(request.broker_id, response.broker_epoch, client)
         if self._session_check is None:
             self._watch_sessions()
@@ -307,33 +262,32 @@ class LocalController:
         steps = self._active.brokers.heartbeat(request, self._next_offset, self._clock.monotonic_ms())
         # The contact is noted already: if the connection has ended meanwhile, the end comes after it.
         self._note_connection(request.broker_id, request.broker_epoch, client)
-        return await self._append_own(steps)
+        return await self._writes.append_own(steps)
 
     def _next_offset(self) -> int:
         return self._quorum.end_offset
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        return await self._submitted(self._active.brokers.assign_replicas(request))
+        return await self._writes.submitted(self._active.brokers.assign_replicas(request))
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._submitted(self._active.partitions.alter_partition(request))
+        return await self._writes.submitted(self._active.partitions.alter_partition(request))
 
     # -- fencing ---------------------------------------------------------------------------------------------------
 
     def _watch_sessions(self) -> None:
         """Look for brokers that are silent, again and again while this node leads and there are others."""
         self._session_check = None
-        leadership = self._leadership
-        if leadership is None or not leadership.controller.heartbeats.watches():
+        if not self.is_active or not self._active.heartbeats.watches():
             return
-        controller = leadership.controller
+        controller = self._active
         self._session_check = self._clock.call_later(controller.heartbeats.check_interval_ms, self._watch_sessions)
         for node_id in controller.brokers.find_expired(self._clock.monotonic_ms()):
             logger.warning("fencing broker %d: it has not been heard of for broker.session.timeout.ms", node_id)
             self._fence(node_id)
 
     def _fence(self, node_id: int) -> None:
-        self._run(self._active.brokers.fence(node_id))
+        self._writes.run(self._active.brokers.fence(node_id))
 
     def _make_crash_watch(self) -> CrashWatch:
         controller = self._active
@@ -354,7 +308,7 @@ class LocalController:
     def _make_decision_log(self) -> DecisionLog:
         from broker.controller.decision_log import DecisionLog
 
-        return self._decisions or DecisionLog(self._clock)
+        return self._writes.decisions or DecisionLog(self._clock)
 
     def _note_connection(self, node_id: int, epoch: int, client: RequestContext | None) -> None:
         if self._crash_watch is not None and client is not None:
@@ -366,47 +320,7 @@ class LocalController:
             self._session_check.cancel()
         if self._periodic is not None:
             self._periodic.end()
-        for task in self._own_work:
-            task.cancel()
-        await asyncio.gather(*self._own_work, return_exceptions=True)
-
-    def _run(self, steps: Steps[Any]) -> None:
-        """Append the records of the controller's own work, step by step, without waiting for them."""
-        task = asyncio.get_running_loop().create_task(self._run_own(steps, self._leadership))
-        self._own_work.add(task)
-        task.add_done_callback(self._own_work.discard)
-
-    async def _run_own(self, steps: Steps[Any], leadership: _Leadership | None) -> None:
-        try:
-            if self._leadership is leadership:
-                await self._append_own(steps)
-        except KafkaError as error:
-            logger.info("this controller's own work ends: %s", error)
-
-    def _append_all(self, records: Sequence[Any]) -> None:
-        """More records than one operation may have, each standing for itself."""
-        for start in range(0, len(records), RECORDS_PER_OPERATION_MAX):
-            self._append(records[start : start + RECORDS_PER_OPERATION_MAX], _ignore_outcome)
-
-    def _append(self, records: Sequence[Any], on_committed: OnCommitted) -> None:
-        """Append to the log and, that done, replay into the controller's state. Without records: wait for what was appended before.
-
-        Raises KafkaError NOT_CONTROLLER while this node does not lead, and then nothing was appended."""
-        leadership = self._get_leadership()
-        if records:
-            leadership.last_offset = self._quorum.propose(leadership.epoch, records)
-            if self._decisions is not None:
-                self._decisions.note(records, leadership.controller.state, leadership.controller.elections)
-            try:
-                leadership.controller.replay(records)
-            except Exception:
-                # This controller's state is no longer what the log tells; the next begins with the committed one.
-                self._quorum.resign(leadership.epoch)
-                raise
-        if leadership.last_offset <= leadership.committed_offset:
-            on_committed(None)
-        else:
-            leadership.waiting.append(_Waiting(leadership.last_offset, on_committed))
+        await self._writes.close()
 
     @contextmanager
     def _logging_refusal(self, what: str, client: RequestContext | None) -> Iterator[None]:
@@ -416,74 +330,6 @@ class LocalController:
         except KafkaError as error:
             self._changes.request_refused(what, error, client)
             raise
-
-    async def _append_steps(self, steps: Steps[Response], log_lines: Callable[[Response], LogSteps]) -> Response:
-        """Append each step's records; the answer when all of them are durable and replayed.
-
-        What has a few steps is done at once. Of longer operations one has a step each turn of the loop, the others wait for it."""
-        try:
-            response = await self._step_by_step(steps)
-            log_steps = log_lines(response)
-            await self._submitted(ControllerResult([], None), lambda: deque(log_steps, maxlen=0))
-            for _ in log_steps:
-                await asyncio.sleep(0)
-            return response
-        finally:
-            self._on_busy(steps, False)
-
-    async def _append_own(self, steps: Steps[Response]) -> Response:
-        """The same for what a broker asks for itself, and for the controller's own work: it does not wait for clients' operations."""
-        return await self._submitted(ControllerResult([], await self._step_by_step(steps, takes_turn=False)))
-
-    async def _step_by_step(self, steps: Steps[Response], *, takes_turn: bool = True) -> Response:
-        leadership = self._leadership
-        has_turn = False
-        steps_count = 0
-        try:
-            while True:
-                if self._leadership is not leadership:
-                    # What was appended may be lost, and what is computed on the old state is of no use.
-                    raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum any more.")
-                try:
-                    records = next(steps)
-                except StopIteration as e:
-                    response: Response = e.value
-                    return response
-                if records:
-                    self._append(records, _ignore_outcome)
-                steps_count += 1
-                if steps_count >= STEPS_AT_ONCE:
-                    if takes_turn and not has_turn:
-                        self._on_busy(steps, True)
-                        await self._turn.acquire()
-                        has_turn = True
-                    await asyncio.sleep(0)
-        finally:
-            if has_turn:
-                self._turn.release()
-
-    async def _submitted(self, result: ControllerResult[Response], on_unwatched: Callable[[], object] | None = None) -> Response:
-        """The response, once its records are committed; `on_unwatched` is called then if nobody waits for it any more."""
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on_committed(error: KafkaError | None) -> None:
-            # The waiting request may have been cancelled with its connection; the change stands all the same.
-            if committed.done():
-                if error is None and on_unwatched is not None:
-                    on_unwatched()
-                return
-            if error is None:
-                committed.set_result(None)
-            else:
-                committed.set_exception(error)
-
-        if len(result.records) > RECORDS_PER_OPERATION_MAX:
-            self._append_all(result.records)
-            self._append([], on_committed)
-        else:
-            self._append(result.records, on_committed)
-        await committed
-        return result.response
 
 
 async def _outcome_of(answer: Deferred) -> Any:
@@ -498,7 +344,3 @@ async def _outcome_of(answer: Deferred) -> Any:
     if isinstance(value, Exception):
         raise value
     return value
-
-
-def _ignore_outcome(error: KafkaError | None) -> None:
-    """For proposals that are followed by another: they are committed in order and fail together, so the last one's outcome is enough."""

@@ -100,18 +100,8 @@ class ReplicaManager:
         self.quotas = ReplicationQuotas(config, metadata, node_id, clock)
         self._on_log_dir_failure = on_log_dir_failure
         self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, self._lose_log_dir)
-        self._follower = MetadataFollower(
-            hosted,
-            waiting,
-            clock=clock,
-            metrics=metrics,
-            metadata=metadata,
-            log_manager=log_manager,
-            run_blocking=run_blocking,
-            quotas=self.quotas,
-            leadership_log=LeadershipLog(environment.events),
-            on_busy=on_busy,
-            on_removal_failure=self._log_directories.fail,
+        self._follower = self._make_follower(
+            clock, metrics, metadata, log_manager, run_blocking, LeadershipLog(environment.events), on_busy
         )
         self.produce_path = ProducePath(hosted, waiting, self._log_directories, clock, metrics, on_append_bug)
         lag_max_ms = config.replica_lag_time_max_ms
@@ -133,6 +123,30 @@ class ReplicaManager:
         )
         self._log_manager = log_manager
         self.reader = FetchReader(hosted, waiting, self._log_directories, clock, _make_selector(config, metadata))
+
+    def _make_follower(
+        self,
+        clock: Clock,
+        metrics: Metrics,
+        metadata: MetadataCache,
+        log_manager: LogManager,
+        run_blocking: RunBlocking,
+        leadership_log: LeadershipLog,
+        on_busy: OnBusy,
+    ) -> MetadataFollower:
+        return MetadataFollower(
+            self._hosted,
+            self._waiting,
+            clock=clock,
+            metrics=metrics,
+            metadata=metadata,
+            log_manager=log_manager,
+            run_blocking=run_blocking,
+            quotas=self.quotas,
+            leadership_log=leadership_log,
+            on_busy=on_busy,
+            on_removal_failure=self._log_directories.fail,
+        )
 
     # -- the partitions ----------------------------------------------------------------------------------------------
 

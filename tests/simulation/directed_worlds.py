@@ -8,6 +8,7 @@ and a seed still decides everything else. A script that does not find what it ne
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -29,7 +30,7 @@ RESTART_MAX_S = 5.0  # a broker that was cut off from power is registered again 
 REACHED_THE_END = "end of the script"
 
 
-class ScriptedNemesis(ClusterNemesis):
+class ScriptedNemesis(ClusterNemesis, ABC):
     """Does what a subclass's `_attempt` says, until it succeeds."""
 
     def __init__(self, *arguments: Any, watch: ClusterWatch) -> None:
@@ -43,9 +44,9 @@ class ScriptedNemesis(ClusterNemesis):
                 self._loop.trace.cover(REACHED_THE_END)
                 return
 
+    @abstractmethod
     async def _attempt(self) -> bool:
         """Whether everything came about."""
-        raise NotImplementedError
 
     async def _until(self, is_so: Callable[[], bool], longest_s: float) -> bool:
         deadline_s = self._loop.time() + longest_s
