@@ -83,6 +83,16 @@ def _in_turns(response: Made) -> Generator[None, None, Made]:
     return response
 
 
+def at_once(work: Generator[None, None, Made]) -> Made:
+    """What `work` returns, all of it done now: for the caller knows that it is little."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as e:
+            made: Made = e.value
+            return made
+
+
 def at_once_or_in_turns(work: Work) -> Any:
     """What `work` returns or raises if a few pieces are all of it, else `work`, begun, which dispatch continues in turns."""
     try:

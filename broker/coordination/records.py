@@ -42,7 +42,8 @@ class CoordinatorRecord:
 
 
 class CoordinatorResult(NamedTuple):
-    """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused.
+    """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused. `encoded`
+    are the same records as they are stored, where somebody has encoded them before, in pieces.
 
     The records are replayed when they are appended; `on_replayed` is called then, to set up what is not durable, and writes nothing.
     `on_committed(NONE)`: they are committed. With an error they were not appended, or what they do is not known here.
@@ -51,6 +52,7 @@ class CoordinatorResult(NamedTuple):
     records: list[CoordinatorRecord]
     on_committed: Callable[[ErrorCode], None]
     on_replayed: Callable[[], None] | None = None
+    encoded: list[SimpleRecord] | None = None
 
 
 class UnknownRecordTypeError(Exception):

@@ -26,13 +26,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from broker.clock import Clock, Timer
 from broker.coordination.coordinator_log import Buffer, CoordinatorLog, LogChunks, OnCommitted
-from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult, RecordTable, UnknownRecordTypeError
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord, CoordinatorResult, RecordTable, UnknownRecordTypeError
 from broker.coordination.timeline import Change, Timeline
 from broker.coordination.timers import CoordinatorTimers, DueTimers, Operation
 from broker.deferred import Deferred
 from broker.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
-from protocol.records import BatchHeader, ControlRecordType, iterate_headers, iterate_records, read_end_transaction_marker
+from protocol.records import BatchHeader, ControlRecordType, SimpleRecord, iterate_headers, iterate_records, read_end_transaction_marker
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -179,7 +179,7 @@ class Shard(Generic[Machine]):
             return
         now_ms = self._clock.now_ms()
         try:
-            records = [self._table.encode(record, now_ms) for record in result.records]
+            records = result.encoded or [self._table.encode(record, now_ms) for record in result.records]
         except ValueError as e:
             # A name longer than a stored string may be; Kafka fails the request in the same way.
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
@@ -232,6 +232,10 @@ class Shard(Generic[Machine]):
             finished = self._writes.popleft()
             self.timeline.commit(finished.changes)
             finished.complete(ErrorCode.NONE)
+
+    def encode(self, record: CoordinatorRecord) -> SimpleRecord:
+        """The record as it is stored, for who encodes very many in pieces before they are written. ValueError as in RecordTable."""
+        return self._table.encode(record, self._clock.now_ms())
 
     def run(self, result: CoordinatorResult | None) -> None:
         """Write what an operation came to, if anything."""

@@ -60,8 +60,10 @@ class GroupCoordinatorShard:
         self._group_overrides = group_overrides
         self._consumer_groups: ConsumerGroupStore | None = None
         self._consumer_group_manager: ConsumerGroupManager | None = None
-        self.group_manager = GroupMetadataManager(shard.timers, shard.timeline, clock, random_source, config, limited_log)
-        self.offset_manager = OffsetMetadataManager(
+        self.group_manager: GroupMetadataManager = GroupMetadataManager(
+            shard.timers, shard.timeline, clock, random_source, config, limited_log
+        )
+        self.offset_manager: OffsetMetadataManager = OffsetMetadataManager(
             self.group_manager, shard.timeline, clock, config, topic_id_of, self.find_consumer_group, self.find_committed_consumer_group
         )
 
@@ -98,7 +100,7 @@ class GroupCoordinatorShard:
                 self._random,
                 self._config,
                 self._group_overrides,
-                self._shard.run,
+                self._shard,
                 self._limited_log,
             )
         return self._consumer_group_manager

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from itertools import islice
 
-from broker.groups.assignors.specification import GroupSpecification, Partitions
+from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT, PARTITIONS_PER_PIECE, Assigning, GroupSpecification, Partitions
+from broker.pieces import Pace
 
 NAME = "uniform"
 
 _TopicPartition = tuple[bytes, int]
 
 
-def assign(group: GroupSpecification) -> dict[str, Partitions]:
+def assign(group: GroupSpecification) -> Assigning:
     if not group.is_homogeneous:
         from broker.groups.assignors.uniform_heterogeneous import HeterogeneousAssignment
 
-        return HeterogeneousAssignment(group).assign()
+        return (yield from HeterogeneousAssignment(group).assign())
     topic_ids = next((member.topic_ids for member in group.members.values()), ())
-    return _HomogeneousAssignment(group, topic_ids).assign() if topic_ids else {}
+    return (yield from _HomogeneousAssignment(group, topic_ids).assign()) if topic_ids else {}
 
 
 class _HomogeneousAssignment:
@@ -31,25 +32,14 @@ class _HomogeneousAssignment:
         self._group = group
         self._topic_ids = dict.fromkeys(topic_ids)
         self._targets: dict[str, Partitions] = {}
+        self._unassigned: list[_TopicPartition] = []
         self._unfilled: list[tuple[str, int]] = []  # members with what they may still get
         total = sum(group.partition_counts[topic_id] for topic_id in topic_ids)
         self._quota, self._extra_count = divmod(total, len(group.members))
-        self._unassigned = self._find_unassigned()
+        self._pace = Pace()
 
-    def _find_unassigned(self) -> list[_TopicPartition]:
-        assigned: dict[bytes, set[int]] = {topic_id: set() for topic_id in self._topic_ids}
-        for member in self._group.members.values():
-            for topic_id, partitions in member.partitions.items():
-                if topic_id in assigned:
-                    assigned[topic_id] |= partitions
-        return [
-            (topic_id, partition)
-            for topic_id, taken in assigned.items()
-            for partition in range(self._group.partition_counts[topic_id])
-            if partition not in taken
-        ]
-
-    def assign(self) -> dict[str, Partitions]:
+    def assign(self) -> Assigning:
+        yield from self._find_unassigned()
         members_left = len(self._group.members)
         for member_id, member in self._group.members.items():
             quota = self._quota + (self._extra_count > 0)
@@ -64,7 +54,25 @@ class _HomogeneousAssignment:
                 self._unfilled.append((member_id, left))
             self._extra_count -= has_extra
             members_left -= 1
-        self._fill()
+            if self._pace.is_due(1 + quota // PARTITIONS_PER_ELEMENT):
+                yield
+        return (yield from self._fill())
+
+    def _find_unassigned(self) -> Assigning:
+        assigned: dict[bytes, set[int]] = {topic_id: set() for topic_id in self._topic_ids}
+        for member in self._group.members.values():
+            for topic_id, partitions in member.partitions.items():
+                if topic_id in assigned:
+                    assigned[topic_id] |= partitions
+                if self._pace.is_due(1 + len(partitions) // PARTITIONS_PER_ELEMENT):
+                    yield
+        for topic_id, taken in assigned.items():
+            count = self._group.partition_counts[topic_id]
+            for start in range(0, count, PARTITIONS_PER_PIECE):
+                end = min(start + PARTITIONS_PER_PIECE, count)
+                self._unassigned += [(topic_id, partition) for partition in range(start, end) if partition not in taken]
+                if self._pace.is_due(1 + (end - start) // PARTITIONS_PER_ELEMENT):
+                    yield
         return self._targets
 
     def _keep(self, partitions: Partitions, quota: int) -> tuple[Partitions, int]:
@@ -83,7 +91,7 @@ class _HomogeneousAssignment:
             self._unassigned += [(topic_id, number) for number in dropped]
         return kept, quota
 
-    def _fill(self) -> None:
+    def _fill(self) -> Assigning:
         unassigned = iter(self._unassigned)
         for member_id, left in self._unfilled:
             added: dict[bytes, list[int]] = {}
@@ -94,4 +102,7 @@ class _HomogeneousAssignment:
                 for topic_id, partitions in added.items():
                     target[topic_id] = target.get(topic_id, frozenset()).union(partitions)
                 self._targets[member_id] = target
+            if self._pace.is_due(1 + left // PARTITIONS_PER_ELEMENT):
+                yield
         assert next(unassigned, None) is None, "partitions were left unassigned"
+        return self._targets

@@ -6,11 +6,16 @@ those with the fewest, until a round moves none, or for 16 rounds. No assignment
 
 from __future__ import annotations
 
-from broker.groups.assignors.specification import GroupSpecification, Partitions
+from collections.abc import Generator
+
+from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT, PARTITIONS_PER_PIECE, Assigning, GroupSpecification, Partitions
+from broker.pieces import Pace
 
 ROUNDS_MAX = 16
 
 NOBODY = -1
+
+Steps = Generator[None, None, None]
 
 
 class HeterogeneousAssignment:
@@ -21,20 +26,27 @@ class HeterogeneousAssignment:
         self._member_ids = list(group.members)
         self._sizes = [0] * len(self._member_ids)
         self._subscribers: dict[bytes, list[int]] = {}
-        for index, member in enumerate(group.members.values()):
-            for topic_id in member.topic_ids:
-                self._subscribers.setdefault(topic_id, []).append(index)
-        self._owners = {topic_id: [NOBODY] * group.partition_counts[topic_id] for topic_id in self._subscribers}
+        self._owners: dict[bytes, list[int]] = {}
+        self._pace = Pace()
 
-    def assign(self) -> dict[str, Partitions]:
+    def assign(self) -> Assigning:
+        yield from self._find_subscribers()
         if not self._subscribers:
             return {}
-        self._keep()
-        self._assign_unassigned()
-        self._balance()
-        return self._targets()
+        yield from self._keep()
+        yield from self._assign_unassigned()
+        yield from self._balance()
+        return (yield from self._targets())
 
-    def _keep(self) -> None:
+    def _find_subscribers(self) -> Steps:
+        for index, member in enumerate(self._group.members.values()):
+            for topic_id in member.topic_ids:
+                self._subscribers.setdefault(topic_id, []).append(index)
+                if self._pace.is_due():
+                    yield
+        self._owners = {topic_id: [NOBODY] * self._group.partition_counts[topic_id] for topic_id in self._subscribers}
+
+    def _keep(self) -> Steps:
         """Members keep what they have of the topics that they subscribe to."""
         for index, member in enumerate(self._group.members.values()):
             for topic_id, partitions in member.partitions.items():
@@ -43,15 +55,27 @@ class HeterogeneousAssignment:
                     owners = self._owners[topic_id]
                     for partition in partitions:
                         owners[partition] = index
+                if self._pace.is_due(1 + len(partitions) // PARTITIONS_PER_ELEMENT):
+                    yield
 
-    def _assign_unassigned(self) -> None:
-        unassigned = {
-            topic_id: [partition for partition, owner in enumerate(owners) if owner == NOBODY] for topic_id, owners in self._owners.items()
-        }
+    def _assign_unassigned(self) -> Steps:
+        unassigned = {}
+        for topic_id, owners in self._owners.items():
+            unassigned[topic_id] = [partition for partition, owner in enumerate(owners) if owner == NOBODY]
+            if self._pace.is_due(1 + len(owners) // PARTITIONS_PER_ELEMENT):
+                yield
         for topic_id in self._in_order([topic_id for topic_id, partitions in unassigned.items() if partitions]):
             balancer = _Balancer(self._subscribers[topic_id], self._sizes)
             for partition in unassigned[topic_id]:
                 self._move(topic_id, partition, balancer.next_least_loaded())
+                if self._pace.is_due():
+                    yield
+            if self._pace.is_due(self._cost_of(topic_id)):
+                yield
+
+    def _cost_of(self, topic_id: bytes) -> int:
+        """Of sorting a topic's subscribers and looking at its partitions, in elements."""
+        return 1 + (len(self._subscribers[topic_id]) + len(self._owners[topic_id])) // PARTITIONS_PER_ELEMENT
 
     def _in_order(self, topic_ids: list[bytes]) -> list[bytes]:
         """Those with the most partitions for each subscriber come first, then those with the fewest subscribers."""
@@ -62,24 +86,29 @@ class HeterogeneousAssignment:
 
         return sorted(topic_ids, key=order)
 
-    def _balance(self) -> None:
+    def _balance(self) -> Steps:
         topic_ids = self._in_order([topic_id for topic_id, subscribers in self._subscribers.items() if len(subscribers) >= 2])
         last_moved: bytes | None = None
         for _ in range(ROUNDS_MAX):
             for topic_id in topic_ids:
                 if topic_id == last_moved:
                     return  # a whole round moved nothing
-                if self._balance_topic(topic_id) or last_moved is None:
+                moved_count = yield from self._balance_topic(topic_id)
+                if moved_count or last_moved is None:
                     last_moved = topic_id
 
-    def _balance_topic(self, topic_id: bytes) -> int:
+    def _balance_topic(self, topic_id: bytes) -> Generator[None, None, int]:
         """How many partitions moved."""
         balancer = _Balancer(self._subscribers[topic_id], self._sizes)
+        if self._pace.is_due(self._cost_of(topic_id)):
+            yield
         if balancer.imbalance <= 1:
             return 0
         by_owner: dict[int, list[int]] = {}
         for partition, owner in enumerate(self._owners[topic_id]):
             by_owner.setdefault(owner, []).append(partition)
+            if partition % PARTITIONS_PER_PIECE == 0:
+                yield
         moved_count = 0
         while not balancer.is_balanced:
             giver = balancer.next_most_loaded()
@@ -94,6 +123,8 @@ class HeterogeneousAssignment:
                 break
             self._move(topic_id, partition, taker)
             moved_count += 1
+            if self._pace.is_due():
+                yield
         return moved_count
 
     def _move(self, topic_id: bytes, partition: int, taker: int) -> None:
@@ -103,15 +134,19 @@ class HeterogeneousAssignment:
         self._owners[topic_id][partition] = taker
         self._sizes[taker] += 1
 
-    def _targets(self) -> dict[str, Partitions]:
+    def _targets(self) -> Assigning:
         owned: list[dict[bytes, list[int]]] = [{} for _ in self._member_ids]
         for topic_id, owners in self._owners.items():
             for partition, owner in enumerate(owners):
                 owned[owner].setdefault(topic_id, []).append(partition)
-        return {
-            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
-            for member_id, topics in zip(self._member_ids, owned, strict=True)
-        }
+                if partition % PARTITIONS_PER_PIECE == 0:
+                    yield
+        targets: dict[str, Partitions] = {}
+        for member_id, topics in zip(self._member_ids, owned, strict=True):
+            targets[member_id] = {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
+            if self._pace.is_due(1 + len(topics)):
+                yield
+        return targets
 
 
 class _Balancer:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE
 from broker.groups.classic_group_member import is_too_large, rebalance_timeout_ms, requires_member_id
+from broker.groups.modern.assignments import present_target
 from broker.groups.modern.group import ConsumerGroup
 from broker.groups.modern.member import ConsumerGroupMember, MemberState
 from broker.groups.modern.outcome import Outcome
@@ -105,7 +106,7 @@ class ClassicMembers:
         self._progress.maybe_bump_epoch(update, change)
         joined = update.after
         if not has_changed:  # else all of them rebalance
-            joined = self._progress.reconcile(update, self._progress.present_target(update), owned, change)
+            joined = self._progress.reconcile(update, present_target(update), owned, change)
         outcome = self._migration.downgrade_with(update.group, joined, has_subscription_changed=has_changed)
         return Outcome(update.records + outcome.records, _joined(joined), outcome.on_replayed)
 

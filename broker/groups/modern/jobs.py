@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker.loop_job import LoopJob
@@ -47,7 +48,9 @@ class GroupJobs:
     def cancel(self, owner: object) -> None:
         """All of the owner's end where they are."""
         for key in [key for key in self._jobs if key[0] is owner]:
-            self._jobs.pop(key).work.close()
+            work = self._jobs.pop(key).work
+            if not (isinstance(work, GeneratorType) and work.gi_running):  # else it wrote what cost its owner the shard, and writes no more
+                work.close()
         if not self._jobs:
             self._loop_job.stop()
 
@@ -56,9 +59,9 @@ class GroupJobs:
         try:
             next(job.work)
         except StopIteration as e:
-            del self._jobs[key]
-            job.done(e.value)
+            if self._jobs.pop(key, None) is not None:
+                job.done(e.value)
         except Exception:
-            del self._jobs[key]
+            self._jobs.pop(key, None)
             log.exception("a job of group %a failed", key[2])
         return bool(self._jobs)

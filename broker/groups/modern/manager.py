@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord
+from broker.groups.modern.assignments import Assignments
 from broker.groups.modern.classic_members import ClassicMembers
 from broker.groups.modern.departures import Departures
 from broker.groups.modern.group import ConsumerGroup
 from broker.groups.modern.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from broker.groups.modern.member_timers import MemberTimers
 from broker.groups.modern.migration import Migration
-from broker.groups.modern.outcome import Outcome
+from broker.groups.modern.outcome import Outcome, RecordWriter
 from broker.groups.modern.progress import MemberProgress
 from broker.groups.modern.records import assignment_record
 from broker.groups.modern.regular_expressions import RegularExpressions
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 class ConsumerGroupManager:
     """See the module's docstring. `classic_groups` are the classic groups of the same shard; `group_overrides` tells which configs a
-    group has set; `run` writes what came of a job."""
+    group has set; `writer` writes what came of jobs."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class ConsumerGroupManager:
         random_source: random.Random,
         config: GroupConfig,
         group_overrides: Callable[[str], Mapping[str, str]],
-        run: Callable[[CoordinatorResult], None],
+        writer: RecordWriter,
         limited_log: LimitedLog,
     ) -> None:
         self._store = store
@@ -84,8 +85,9 @@ class ConsumerGroupManager:
         self._config = config
         self._settings = settings = GroupSettings(config, group_overrides)
         self._timers = member_timers = MemberTimers(timers, settings, self._fence_by_timer)
-        self._expressions = expressions = RegularExpressions(store, topics, jobs, clock, config, run, limited_log)
-        self._progress = MemberProgress(topics, clock, config, settings, member_timers, expressions, limited_log)
+        self._expressions = expressions = RegularExpressions(store, topics, jobs, clock, config, writer, limited_log)
+        self._assignments = assignments = Assignments(store, topics, jobs, clock, config, settings, writer, limited_log)
+        self._progress = MemberProgress(topics, clock, member_timers, expressions, assignments)
         self._migration = Migration(classic_groups, topics, member_timers, clock, config, limited_log)
         self._departures = Departures(store, topics, member_timers, self._migration, limited_log)
         self.classic_members = ClassicMembers(
@@ -210,3 +212,4 @@ class ConsumerGroupManager:
     def on_unloaded(self) -> None:
         """Another broker has the shard now."""
         self._expressions.on_unloaded()
+        self._assignments.on_unloaded()

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from protocol.errors import ErrorCode
+from protocol.records import SimpleRecord
+
+
+class RecordWriter(Protocol):
+    """The shard, as jobs see it."""
+
+    def run(self, result: CoordinatorResult | None) -> None:
+        """Write what an operation came to, if anything."""
+
+    def encode(self, record: CoordinatorRecord) -> SimpleRecord:
+        """The record as it is stored."""
 
 
 class Outcome(NamedTuple):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from broker.groups.modern.group import METADATA_REFRESH_INTERVAL_MS, ConsumerGroup
+from broker.groups.modern.group import METADATA_REFRESH_INTERVAL_MS
 from broker.groups.modern.member import ConsumerGroupMember, MemberState
 from broker.groups.modern.reconciliation import Reconciliation, Target
 from broker.groups.modern.records import (
@@ -21,30 +20,21 @@ from broker.groups.modern.records import (
     member_record,
     partition_metadata_tombstone,
     regular_expression_tombstone,
-    target_epoch_record,
 )
 from broker.groups.modern.subscriptions import (
     MemberUpdate,
-    is_homogeneous,
     left_expressions,
-    preferred_assignor,
     topics_after,
 )
-from broker.groups.modern.target import compute_targets, subscribed_topics
-from broker.log_fields import Fields
+from broker.groups.modern.target import subscribed_topics
 
 if TYPE_CHECKING:
     from broker.clock import Clock
-    from broker.groups.assignors.specification import Assignor
-    from broker.groups.group_config import GroupConfig
+    from broker.groups.modern.assignments import Assignments
     from broker.groups.modern.member_timers import MemberTimers
     from broker.groups.modern.regular_expressions import RegularExpressions
-    from broker.groups.modern.settings import GroupSettings
     from broker.groups.modern.topics import GroupTopics
-    from broker.limited_log import LimitedLog
     from protocol.messages.consumer_group_heartbeat import HeartbeatTopicPartitions
-
-ASSIGNOR_MODULES = {"uniform": "broker.groups.assignors.uniform", "range": "broker.groups.assignors.range"}
 
 
 class SubscriptionChange(Enum):
@@ -63,25 +53,21 @@ class MemberProgress:
         self,
         topics: GroupTopics,
         clock: Clock,
-        config: GroupConfig,
-        settings: GroupSettings,
         timers: MemberTimers,
         expressions: RegularExpressions,
-        limited_log: LimitedLog,
+        assignments: Assignments,
     ) -> None:
         self._topics = topics
         self._clock = clock
-        self._config = config
-        self._settings = settings
         self._timers = timers
         self._expressions = expressions
-        self._limited_log = limited_log
+        self._assignments = assignments
 
     def advance(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions] | None) -> ConsumerGroupMember:
         """All steps; the member after them. `owned` is what it says it has."""
         change = self.note(update)
         self._expressions.maybe_refresh(update)
-        target = self._maybe_assign(update, self.maybe_bump_epoch(update, change))
+        target = self._assignments.maybe_assign(update, self.maybe_bump_epoch(update, change))
         return self.reconcile(update, target, owned, change)
 
     # Step 1: what changed.
@@ -116,32 +102,7 @@ class MemberProgress:
             update.records.append(partition_metadata_tombstone(group.group_id))
         return epoch
 
-    # Step 2: where the members are to go.
-
-    def _maybe_assign(self, update: MemberUpdate, epoch: int) -> Target:
-        """Where the member is to go: by a new assignment, if the epoch has none yet and the last one is not too recent."""
-        group, after = update.group, update.after
-        if epoch <= group.assignment_epoch or not self._may_assign(group):
-            return self.present_target(update)
-        name = preferred_assignor(update) or self._config.consumer_assignors[0]
-        targets = compute_targets(group, after, self._topics, _assignor(name), is_homogeneous=is_homogeneous(update))
-        update.records.extend(targets.records)
-        update.records.append(target_epoch_record(group.group_id, epoch, self._clock.now_ms()))
-        facts = Fields(group=group.group_id, epoch=epoch, members=len(targets.targets), assignor=name)
-        self._limited_log.info("group assigned", "group assigned %s", facts)
-        return Target(epoch, targets.targets.get(after.member_id, {}))
-
-    def present_target(self, update: MemberUpdate) -> Target:
-        """Where the last assignment sends the member."""
-        return Target(update.group.assignment_epoch, update.group.target_of(update.after))
-
-    def _may_assign(self, group: ConsumerGroup) -> bool:
-        """Several members that come at about the same time share one assignment (KIP-1263). The first never waits."""
-        last_ms = group.assignment_timestamp_ms
-        interval_ms = self._settings.assignment_interval_ms(group.group_id)
-        return last_ms == 0 or interval_ms == 0 or self._clock.now_ms() >= last_ms + interval_ms
-
-    # Step 3: the member goes.
+    # Step 2 is Assignments.maybe_assign. Step 3: the member goes.
 
     def reconcile(
         self, update: MemberUpdate, target: Target, owned: Sequence[HeartbeatTopicPartitions] | None, change: SubscriptionChange
@@ -162,8 +123,3 @@ class MemberProgress:
             else:
                 self._timers.revoked(group.group_id, reconciled.member_id)
         return reconciled
-
-
-def _assignor(name: str) -> Assignor:
-    assign: Assignor = import_module(ASSIGNOR_MODULES[name]).assign
-    return assign

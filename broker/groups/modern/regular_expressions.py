@@ -9,7 +9,7 @@ Source: GroupMetadataManager.maybeUpdateRegularExpressions, refreshRegularExpres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.groups.group_config import GroupConfig
     from broker.groups.modern.jobs import GroupJobs
+    from broker.groups.modern.outcome import RecordWriter
     from broker.groups.modern.store import ConsumerGroupStore
     from broker.groups.modern.topics import GroupTopics
     from broker.limited_log import LimitedLog
@@ -38,7 +39,7 @@ STEPS_PER_PIECE = 200_000
 
 
 class RegularExpressions:
-    """Of the groups of one shard. `run` writes what came of a resolution."""
+    """Of the groups of one shard. `writer` writes what came of a resolution."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class RegularExpressions:
         jobs: GroupJobs,
         clock: Clock,
         config: GroupConfig,
-        run: Callable[[CoordinatorResult], None],
+        writer: RecordWriter,
         limited_log: LimitedLog,
     ) -> None:
         self._store = store
@@ -55,7 +56,7 @@ class RegularExpressions:
         self._jobs = jobs
         self._clock = clock
         self._config = config
-        self._run = run
+        self._writer = writer
         self._limited_log = limited_log
 
     def on_unloaded(self) -> None:
@@ -132,7 +133,7 @@ class RegularExpressions:
             group.refresh_later(self._clock.now_ms() + METADATA_REFRESH_INTERVAL_MS, epoch)
             facts = Fields(group=group_id, epoch=epoch, topics=len(_topics_of(expressions.values())))
             self._limited_log.info("group matched topics", "group matched topics %s", facts)
-        self._run(CoordinatorResult(records, self._warn_not_stored))
+        self._writer.run(CoordinatorResult(records, self._warn_not_stored))
 
     def _warn_not_stored(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:

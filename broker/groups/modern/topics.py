@@ -48,6 +48,11 @@ class GroupTopics:
         topic = self._metadata.find_topic_by_id(topic_id)
         return 0 if topic is None else len(topic.partitions)
 
+    def partition_count_of(self, name: str) -> int:
+        """The same by the topic's name."""
+        topic = self._metadata.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
     def names(self) -> Collection[str]:
         """All topics."""
         return self._metadata.topics.keys()

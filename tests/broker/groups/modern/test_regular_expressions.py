@@ -214,18 +214,11 @@ def test_very_many_topics_are_looked_at_in_pieces():
     join(consumers, "a", "t.*")
     turns = 0
     while not consumers.group.regular_expressions:
-        take_turn(consumers)
+        consumers.take_turn()
         turns += 1
 
     assert turns > 1_000 // NAMES_PER_PIECE
     assert len(consumers.group.regular_expressions["t.*"].topics) == 1_001
-
-
-def take_turn(consumers: Consumers) -> None:
-    """One of those in which the first thing to be done is a piece of a job."""
-    timer = consumers.clock.pending_timers[0]
-    timer.cancel()
-    timer.fire()
 
 
 def test_restarted_metadata_of_brokers_is_no_reason_to_look():

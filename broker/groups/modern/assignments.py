@@ -1,0 +1,182 @@
+"""When a KIP-848 group gets a new target assignment, and how: at once with the request that made it due, or, for a large group, by a
+job in pieces (GroupJobs).
+
+Either way the targets of all members and the epoch that they belong to are one batch: a log tells of all of them or of none. A job's batch
+is encoded in pieces too. While the job runs, members keep the targets that they have; those that come meanwhile have none in its epoch,
+and bump the epoch for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.coordination.records import CoordinatorRecord, CoordinatorResult
+from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT
+from broker.groups.modern.group import ConsumerGroup
+from broker.groups.modern.member import ConsumerGroupMember, Partitions
+from broker.groups.modern.reconciliation import Target
+from broker.groups.modern.records import target_epoch_record, target_record
+from broker.groups.modern.subscriptions import MemberUpdate, preferred_assignor, topics_after
+from broker.groups.modern.target import GroupSnapshot, compute_targets
+from broker.log_fields import Fields
+from broker.pieces import Pace, at_once
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.groups.assignors.specification import Assignor
+    from broker.groups.group_config import GroupConfig
+    from broker.groups.modern.jobs import GroupJobs, JobKey
+    from broker.groups.modern.outcome import RecordWriter
+    from broker.groups.modern.settings import GroupSettings
+    from broker.groups.modern.store import ConsumerGroupStore
+    from broker.groups.modern.topics import GroupTopics
+    from broker.limited_log import LimitedLog
+    from protocol.records import SimpleRecord
+
+ASSIGNOR_MODULES = {"uniform": "broker.groups.assignors.uniform", "range": "broker.groups.assignors.range"}
+
+ELEMENTS_AT_ONCE = 2_000
+"""Partitions that are assigned with the request, in 1 to 2 ms. A member counts as MEMBER_ELEMENTS: its record takes as long."""
+
+MEMBER_ELEMENTS = 10
+
+
+class _Prepared(NamedTuple):
+    record: CoordinatorRecord
+    encoded: SimpleRecord
+
+
+class Assignments:
+    """Of the groups of one shard. `writer` writes what a job came to."""
+
+    def __init__(
+        self,
+        store: ConsumerGroupStore,
+        topics: GroupTopics,
+        jobs: GroupJobs,
+        clock: Clock,
+        config: GroupConfig,
+        settings: GroupSettings,
+        writer: RecordWriter,
+        limited_log: LimitedLog,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._jobs = jobs
+        self._clock = clock
+        self._config = config
+        self._settings = settings
+        self._writer = writer
+        self._limited_log = limited_log
+
+    def on_unloaded(self) -> None:
+        self._jobs.cancel(self)
+
+    def maybe_assign(self, update: MemberUpdate, epoch: int) -> Target:
+        """Where the member is to go: by a new assignment, if the epoch has none yet and the last one is not too recent."""
+        group, records = update.group, update.records
+        key = self._job_key(group.group_id)
+        if epoch <= group.assignment_epoch or not self._may_assign(group) or self._jobs.is_running(key):
+            return present_target(update)
+        assignor = preferred_assignor(update) or self._config.consumer_assignors[0]
+        snapshot = GroupSnapshot.of(update)
+        if self._is_large(update):
+            self._jobs.start(key, self._assign_in_pieces(snapshot, assignor, epoch), _done)
+            return present_target(update)
+        targets = at_once(compute_targets(snapshot, self._topics, _assignor(assignor)))
+        for member_id, target in targets.items():
+            if _is_other(target, group.targets.get(member_id)):
+                records.append(target_record(group.group_id, member_id, target))
+        records.append(self._epoch_record(group.group_id, epoch, len(targets), assignor))
+        return Target(epoch, targets[update.after.member_id])
+
+    def _job_key(self, group_id: str) -> JobKey:
+        return self, "assignment", group_id
+
+    def _may_assign(self, group: ConsumerGroup) -> bool:
+        """Several members that come at about the same time share one assignment (KIP-1263). The first never waits."""
+        last_ms = group.assignment_timestamp_ms
+        interval_ms = self._settings.assignment_interval_ms(group.group_id)
+        return last_ms == 0 or interval_ms == 0 or self._clock.now_ms() >= last_ms + interval_ms
+
+    def _is_large(self, update: MemberUpdate) -> bool:
+        elements = MEMBER_ELEMENTS * update.member_count
+        for name in topics_after(update) if elements <= ELEMENTS_AT_ONCE else ():
+            elements += 1 + self._topics.partition_count_of(name)
+            if elements > ELEMENTS_AT_ONCE:
+                break
+        return elements > ELEMENTS_AT_ONCE
+
+    def _epoch_record(self, group_id: str, epoch: int, member_count: int, assignor: str) -> CoordinatorRecord:
+        facts = Fields(group=group_id, epoch=epoch, members=member_count, assignor=assignor)
+        self._limited_log.info("group assigned", "group assigned %s", facts)
+        return target_epoch_record(group_id, epoch, self._clock.now_ms())
+
+    # In pieces.
+
+    def _assign_in_pieces(self, snapshot: GroupSnapshot, assignor: str, epoch: int) -> Generator[None, None, None]:
+        targets = yield from compute_targets(snapshot, self._topics, _assignor(assignor))
+        prepared = yield from self._prepare(snapshot, targets)
+        # What follows is one step: it writes what holds for the group as it is now.
+        group = self._store.groups.get(snapshot.group_id)
+        if group is None or not group.assignment_epoch < epoch <= group.epoch:
+            return
+        records: list[CoordinatorRecord] = []
+        stored: list[SimpleRecord] = []
+        for member_id, target in targets.items():
+            holder = _holder(group, snapshot.members[member_id])
+            if holder is not None and _is_other(target, group.targets.get(holder)):
+                record, encoded = prepared.get(holder) or self._prepared(group.group_id, holder, target)
+                records.append(record)
+                stored.append(encoded)
+        records.append(self._epoch_record(group.group_id, epoch, len(targets), assignor))
+        stored.append(self._writer.encode(records[-1]))
+        self._writer.run(CoordinatorResult(records, self._warn_not_stored, encoded=stored))
+
+    def _prepare(self, snapshot: GroupSnapshot, targets: Mapping[str, Partitions]) -> Generator[None, None, dict[str, _Prepared]]:
+        """The records of the targets that changed, for those members that keep their ids."""
+        prepared = {}
+        pace = Pace()
+        for member_id, target in targets.items():
+            if _is_other(target, snapshot.targets.get(member_id)):
+                prepared[member_id] = self._prepared(snapshot.group_id, member_id, target)
+            if pace.is_due(1 + sum(map(len, target.values())) // PARTITIONS_PER_ELEMENT):
+                yield
+        return prepared
+
+    def _prepared(self, group_id: str, member_id: str, target: Partitions) -> _Prepared:
+        record = target_record(group_id, member_id, target)
+        return _Prepared(record, self._writer.encode(record))
+
+    def _warn_not_stored(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._limited_log.warning("unstored assignment", "an assignment of a group could not be stored: %s", error.name)
+
+
+def present_target(update: MemberUpdate) -> Target:
+    """Where the last assignment sends the member."""
+    return Target(update.group.assignment_epoch, update.group.target_of(update.after))
+
+
+def _holder(group: ConsumerGroup, member: ConsumerGroupMember) -> str | None:
+    """Who has the member's place now: itself, or a static member that is back under another id; None if it is gone."""
+    if member.member_id in group.members:
+        return member.member_id
+    return None if member.instance_id is None else group.static_members.get(member.instance_id)
+
+
+def _is_other(target: Partitions, before: Partitions | None) -> bool:
+    """Whether a record has to tell it. A new member's empty target is told as well."""
+    return target is not before and target != before
+
+
+def _assignor(name: str) -> Assignor:
+    assign: Assignor = import_module(ASSIGNOR_MODULES[name]).assign
+    return assign
+
+
+def _done(_: None) -> None:
+    """A job writes what it came to itself."""

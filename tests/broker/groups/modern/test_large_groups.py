@@ -1,0 +1,145 @@
+"""Groups whose assignment takes long: it is computed in pieces, while their members live on."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.coordination.shard import ShardState
+from broker.groups.modern.assignments import ELEMENTS_AT_ONCE
+from tests.broker.groups.modern.consumers import Consumers
+
+PARTITIONS = ELEMENTS_AT_ONCE
+
+
+def large_group(*names: str, **fields: str) -> Consumers:
+    """Members that read a topic of many partitions and have not been assigned any yet."""
+    consumers = Consumers()
+    consumers.create_topic("large", PARTITIONS)
+    for name in names:
+        consumers.join_consumer(name, "large", **fields)
+    consumers.skip()
+    return consumers
+
+
+def counts(consumers: Consumers) -> dict[str, int]:
+    """How many partitions each member's target has."""
+    return {name: sum(map(len, target.values())) for name, target in sorted(consumers.group.targets.items())}
+
+
+def test_assignment_of_many_partitions_comes_after_the_answer():
+    consumers = Consumers()
+    consumers.create_topic("large", PARTITIONS)
+
+    consumers.join_consumer("a", "large")
+    consumers.expect(
+        "log: member a large", "log: group epoch=2", "log: assignment a STABLE epoch=1 after=0 owns nothing", "a epoch=1 owns nothing"
+    )
+    turns = 0
+    while consumers.group.assignment_epoch < 2:
+        consumers.take_turn()
+        turns += 1
+    consumers.beat("a")
+
+    assert turns > 3
+    assert consumers.lines[1] == "log: targets epoch=2"
+    assert counts(consumers) == {"a": PARTITIONS}
+    assert sum(map(len, consumers.owned["a"].values())) == PARTITIONS
+
+
+def test_targets_of_all_members_are_one_batch():
+    consumers = large_group("a", "b")
+    batches = len(consumers.log.batches)
+
+    consumers.advance(0)
+    consumers.beat("a")
+    consumers.advance(0)
+
+    assert counts(consumers) == {"a": PARTITIONS // 2, "b": PARTITIONS // 2}
+    # The first for a alone, whose heartbeat began it before b came. A heartbeat begins the second.
+    assert [line.split(" ")[1] for line in consumers.lines if line.startswith("log: target")].count("targets") == 2
+    assert len(consumers.log.batches) == batches + 3
+
+
+def test_member_that_comes_meanwhile_waits_for_the_next_assignment():
+    consumers = large_group("a")
+    consumers.take_turn()
+    consumers.join_consumer("b", "large")
+
+    consumers.advance(0)
+
+    assert (consumers.group.epoch, consumers.group.assignment_epoch) == (3, 2)
+    assert counts(consumers) == {"a": PARTITIONS}
+    consumers.settle("a", "b")
+    consumers.advance(0)
+    consumers.settle("a", "b")
+    assert counts(consumers) == {"a": PARTITIONS // 2, "b": PARTITIONS // 2}
+
+
+def test_member_that_leaves_meanwhile_gets_nothing():
+    consumers = large_group("a", "b")
+    consumers.advance(0)
+    consumers.beat("a")
+    consumers.take_turn()
+    consumers.leave_consumer("b")
+    consumers.skip()
+
+    consumers.advance(0)
+
+    assert counts(consumers) == {"a": PARTITIONS // 2}
+    assert not any("target b" in line for line in consumers.lines)
+
+
+def test_static_member_that_is_back_under_another_id_meanwhile_gets_its_place():
+    consumers = large_group("a1", instance_id="a")
+    consumers.take_turn()
+    consumers.leave_consumer("a1", -2, instance_id="a")
+    consumers.join_consumer("a2", "large", instance_id="a")
+
+    consumers.advance(0)
+
+    assert counts(consumers) == {"a2": PARTITIONS}
+
+
+def test_group_that_became_another_meanwhile_keeps_its_state():
+    consumers = large_group("a")
+    consumers.take_turn()
+    consumers.leave_consumer("a")
+    consumers.join_classic("b")
+    consumers.advance(0)
+    consumers.skip()
+
+    consumers.advance(0)
+
+    consumers.expect()
+    assert list(consumers.groups) == ["g"]
+
+
+def test_coordinator_that_loses_its_partition_assigns_no_more():
+    consumers = large_group("a")
+    consumers.take_turn()
+
+    consumers.coordinator.runtime.on_resigned(0)
+    consumers.advance(0)
+
+    consumers.expect()
+
+
+def test_write_that_costs_the_coordinator_its_partition_ends_the_job(caplog: pytest.LogCaptureFixture):
+    consumers = large_group("a")
+    shard = consumers.coordinator.runtime.get_shard("g")
+    consumers.log.append = lambda *_: consumers.coordinator.runtime.on_resigned(0)  # type: ignore[method-assign]
+
+    consumers.advance(0)
+
+    assert shard.state is ShardState.RESIGNED
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_restart_finds_the_assignment():
+    consumers = large_group("a")
+    consumers.advance(0)
+
+    consumers.restart()
+
+    assert counts(consumers) == {"a": PARTITIONS}
+    assert consumers.group.assignment_epoch == 2
