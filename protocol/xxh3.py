@@ -1,6 +1,7 @@
 """XXH3, the hash of 64 bits with seed 0, by which Kafka tells whether a group's topics changed (KIP-1101).
 
-In Python because nothing else here needs it, and what is hashed is short: 60 bytes for a topic of three partitions take 5 µs.
+In Python because nothing else here needs it, and what is hashed is short: 60 bytes for a topic of three partitions take 5 µs. What is
+long takes 50 µs for a KB, and is hashed in pieces.
 
 Source: xxHash's XXH3_64bits, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 """
@@ -8,6 +9,7 @@ Source: xxHash's XXH3_64bits, https://github.com/Cyan4973/xxHash/blob/dev/doc/xx
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 
 _SECRET = bytes.fromhex(
     "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
@@ -32,6 +34,9 @@ _BLOCK_SIZE = _STRIPE_SIZE * _STRIPES_PER_BLOCK
 
 _LANES = struct.Struct("<8Q")
 
+BLOCKS_PER_PIECE = 8
+"""8 KB between two yields: 0.4 ms."""
+
 
 def xxh3_64(data: bytes) -> int:
     """The hash as an unsigned number."""
@@ -42,7 +47,19 @@ def xxh3_64(data: bytes) -> int:
         return _hash_medium(data, size)
     if size <= 240:
         return _hash_longer(data, size)
-    return _hash_long(data, size)
+    pieces = _hash_long(data, size)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as e:
+            return int(e.value)
+
+
+def xxh3_64_in_pieces(data: bytes) -> Generator[None, None, int]:
+    """The same; yields between pieces."""
+    if len(data) <= 240:
+        return xxh3_64(data)
+    return (yield from _hash_long(data, len(data)))
 
 
 def _read_64(data: bytes, position: int) -> int:
@@ -120,16 +137,19 @@ def _hash_longer(data: bytes, size: int) -> int:
     return _avalanche(total & _MASK)
 
 
-def _hash_long(data: bytes, size: int) -> int:
+def _hash_long(data: bytes, size: int) -> Generator[None, None, int]:
     lanes = [_PRIME_32_3, _PRIME_64_1, _PRIME_64_2, _PRIME_64_3, _PRIME_64_4, _PRIME_32_2, _PRIME_64_5, _PRIME_32_1]
     keys = [_LANES.unpack_from(_SECRET, 8 * stripe) for stripe in range(_STRIPES_PER_BLOCK)]
     scramble_keys = _LANES.unpack_from(_SECRET, len(_SECRET) - _STRIPE_SIZE)
-    stripe = 0
+    stripe = block = 0
     for position in range(0, size - _STRIPE_SIZE, _STRIPE_SIZE):
         _accumulate(lanes, _LANES.unpack_from(data, position), keys[stripe])
         stripe += 1
         if stripe == _STRIPES_PER_BLOCK and position + _STRIPE_SIZE < size:
             stripe = 0
+            block += 1
+            if block % BLOCKS_PER_PIECE == 0:
+                yield
             lanes = [((lane ^ lane >> 47 ^ key) * _PRIME_32_1) & _MASK for lane, key in zip(lanes, scramble_keys, strict=True)]
     _accumulate(lanes, _LANES.unpack_from(data, size - _STRIPE_SIZE), _LANES.unpack_from(_SECRET, len(_SECRET) - _STRIPE_SIZE - 7))
     total = size * _PRIME_64_1

@@ -140,7 +140,7 @@ class GroupCoordinator:
         if self._topics is None:
             from broker.groups.modern.topics import GroupTopics
 
-            self._topics = GroupTopics(self._metadata)
+            self._topics = GroupTopics(self._metadata, self._group_jobs())
         return self._topics
 
     def _group_jobs(self) -> GroupJobs:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.xxh3 import xxh3_64
+from protocol.xxh3 import BLOCKS_PER_PIECE, xxh3_64, xxh3_64_in_pieces
 
 HASHES = {
     0: 3244421341483603138,
@@ -53,3 +53,20 @@ def test_hash_of_each_size_class_is_that_of_hash4j(size: int, expected: int):
     data = bytes((i * 7 + 3) & 0xFF for i in range(size))
 
     assert xxh3_64(data) == expected
+
+
+@pytest.mark.parametrize("size", [0, 240, 241, 1024, 8 * 1024, 8 * 1024 + 1, 100_000])
+def test_hash_in_pieces_is_the_same(size: int):
+    data = bytes(index * 31 % 256 for index in range(size))
+    pieces = xxh3_64_in_pieces(data)
+    count = 0
+    while True:
+        try:
+            next(pieces)
+            count += 1
+        except StopIteration as e:
+            found = e.value
+            break
+
+    assert found == xxh3_64(data)
+    assert count == max(0, (size - 1) // (1024 * BLOCKS_PER_PIECE))

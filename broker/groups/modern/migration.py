@@ -106,7 +106,7 @@ class Migration:
             group.take_partitions(member)
             if member.instance_id is not None:
                 group.static_members[member.instance_id] = member.member_id
-        metadata_hash = self._topics.hash_of(group.subscribed_topics)
+        metadata_hash = self._topics.find_hash(group.subscribed_topics) or 0  # it is looked at again with the next heartbeat
         group.epochs.update({GROUP_EPOCH: classic.generation, ASSIGNMENT_EPOCH: classic.generation, METADATA_HASH: metadata_hash})
         return group
 

@@ -23,7 +23,9 @@ from broker.groups.modern.records import (
 )
 from broker.groups.modern.subscriptions import (
     MemberUpdate,
+    expressions_after,
     left_expressions,
+    names_after,
     topics_after,
 )
 from broker.groups.modern.target import subscribed_topics
@@ -92,15 +94,30 @@ class MemberProgress:
         is_due = change is SubscriptionChange.RESOLVED
         if not is_due and not group.is_refresh_due(now_ms):
             return group.epoch
-        metadata_hash = self._topics.hash_of(topics_after(update))
+        found = self._find_hash_after(update, now_ms)
+        metadata_hash = group.metadata_hash if found is None else found
         epoch = group.epoch
         if is_due or metadata_hash != group.metadata_hash:
             epoch += 1
             update.records.append(group_epoch_record(group.group_id, epoch, metadata_hash))
-        group.refresh_later(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
+        if found is None:
+            group.refresh_soon()  # by then it is known, and the epoch bumped if it is another
+        else:
+            group.refresh_later(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
         if group.has_partition_metadata:
             update.records.append(partition_metadata_tombstone(group.group_id))
         return epoch
+
+    def _find_hash_after(self, update: MemberUpdate, now_ms: int) -> int | None:
+        """The hash of the topics that the group reads: the present one if the topics are the same and have not changed."""
+        group = update.group
+        if (
+            not group.is_refresh_due(now_ms)
+            and names_after(update).keys() == group.name_counts.keys()
+            and expressions_after(update).keys() == group.regex_subscribers.keys()
+        ):
+            return group.metadata_hash
+        return self._topics.find_hash(topics_after(update))
 
     # Step 2 is Assignments.maybe_assign. Step 3: the member goes.
 
