@@ -85,7 +85,7 @@ class MemberProgress:
         if regex == before.subscribed_topic_regex:
             return SubscriptionChange.RESOLVED if has_new_names else SubscriptionChange.NONE
         update.records.extend(regular_expression_tombstone(group.group_id, left) for left in left_expressions(group, [before]))
-        is_resolved = after.uses_classic_protocol or (regex in group.regex_subscribers and regex in group.regular_expressions)
+        is_resolved = not regex or (regex in group.regex_subscribers and regex in group.regular_expressions)
         return SubscriptionChange.RESOLVED if has_new_names or is_resolved else SubscriptionChange.UNRESOLVED
 
     def maybe_bump_epoch(self, update: MemberUpdate, change: SubscriptionChange) -> int:

@@ -166,6 +166,22 @@ def test_member_that_changes_its_expression_gives_up_what_it_does_not_read_any_m
     )
 
 
+def test_member_that_reads_by_no_expression_any_more_bumps_the_epoch():
+    consumers = with_a()
+
+    consumers.beat("a", subscribed_topic_regex="")
+
+    consumers.expect(
+        "log: member a",
+        "log: regex t.* gone",
+        "log: group epoch=3",
+        "log: target a nothing",
+        "log: targets epoch=3",
+        "log: assignment a UNREVOKED_PARTITIONS epoch=2 after=2 owns nothing revokes t:0,1",
+        "a epoch=2 owns nothing",
+    )
+
+
 def test_names_and_expressions_together():
     consumers = Consumers()
     consumers.create_topic("u")
