@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.adapters import ConfluentKafka
-from tests.clients.members import CLASSIC_MEMBERS, MEMBERS, poll_until, share_all
+from tests.clients.members import CLASSIC_MEMBERS, MEMBERS, ConfluentConsumerProtocolMember, poll_until, share_all
 from tests.clients.topics import create_topic
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
+from tests.support.re2 import needs_re2
 
 PARTITIONS = 4
 COUNT = 200
@@ -82,3 +83,39 @@ def test_members_of_three_libraries_share_one_group(server: ServerProcess, topic
 
     for member in members:
         member.close()
+
+
+@pytest.mark.parametrize("name", CLASSIC_MEMBERS)
+def test_group_goes_from_the_classic_to_the_consumer_protocol_and_back(server: ServerProcess, topic_name: str, name: str) -> None:
+    """As a fleet does that is restarted one by one with another group.protocol."""
+    create_topic(server, topic_name, partitions=PARTITIONS)
+    classic = CLASSIC_MEMBERS[name](server, topic_name, topic_name)
+    poll_until([classic], lambda _: share_all([classic], PARTITIONS))
+
+    consumer = ConfluentConsumerProtocolMember(server, topic_name, topic_name)
+    poll_until([classic, consumer], lambda _: share_all([classic, consumer], PARTITIONS))
+    classic.close()
+    poll_until([consumer], lambda _: share_all([consumer], PARTITIONS))
+
+    fill(server, topic_name)
+    records = poll_until([consumer], lambda read: len(read) >= COUNT)
+    consumer.commit()
+    classic = CLASSIC_MEMBERS[name](server, topic_name, topic_name)
+    records += poll_until([classic, consumer], lambda _: share_all([classic, consumer], PARTITIONS))
+    consumer.close()
+    records += poll_until([classic], lambda _: share_all([classic], PARTITIONS))
+    fill(server, topic_name, first=COUNT)
+    records += poll_until([classic], lambda read: len(read) >= COUNT)
+    classic.close()
+
+    assert sorted(int(record.value or b"") for record in records) == list(range(2 * COUNT))
+
+
+@needs_re2()
+def test_group_reads_topics_that_a_regular_expression_matches(server: ServerProcess, topic_name: str) -> None:
+    create_topic(server, topic_name, partitions=PARTITIONS)
+    member = ConfluentConsumerProtocolMember(server, f"^{topic_name[:-1]}.$", topic_name)
+
+    poll_until([member], lambda _: share_all([member], PARTITIONS))
+
+    member.close()
