@@ -236,6 +236,10 @@ def _check_group_limits(values: _Values) -> None:
             low, value, high = (values[name] for name in names)
             if not low <= value <= high:
                 raise ConfigError(names[1], value, f"must be between {names[0]} ({low}) and {names[2]} ({high})")
+        heartbeat_ms, session_ms = values[f"group.{kind}.heartbeat.interval.ms"], values[f"group.{kind}.session.timeout.ms"]
+        if heartbeat_ms >= session_ms:
+            message = f"must be less than group.{kind}.session.timeout.ms ({session_ms})"
+            raise ConfigError(f"group.{kind}.heartbeat.interval.ms", heartbeat_ms, message)
     low, high = values["group.min.session.timeout.ms"], values["group.max.session.timeout.ms"]
     if low > high:
         # Kafka starts, and then refuses every member's session timeout.

@@ -173,6 +173,8 @@ def test_rules_between_numbers_are_kafka_s() -> None:
     assert "must not exceed" in refusal(replica_fetch_wait_max_ms="40000")
     assert "same as node.id" in refusal(broker_id="3", node_id="4")
     assert "between group.consumer.min.session.timeout.ms (45000)" in refusal(group_consumer_session_timeout_ms="44999")
+    short_sessions = {"group_consumer_min_session_timeout_ms": "1000", "group_consumer_session_timeout_ms": "5000"}
+    assert "less than group.consumer.session.timeout.ms (5000)" in refusal(**short_sessions)
     assert "group.share.max.heartbeat.interval.ms (4999)" in refusal(group_share_max_heartbeat_interval_ms="4999")
     assert "must not exceed group.max.session.timeout.ms (5)" in refusal(group_max_session_timeout_ms="5")
     assert "expected {host}:{port}" in refusal(barnabas_metrics_listener="9404")
