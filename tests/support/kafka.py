@@ -111,6 +111,11 @@ def java_source(file_name: str) -> str:
     return str(Path(__file__).resolve().parent / "java" / file_name)
 
 
+def java_program(file_name: str) -> list[str]:
+    """The command that runs it."""
+    return ["java", *TOOL_JVM_FLAGS, "-cp", class_path(), java_source(file_name)]
+
+
 def _jars_dir() -> Path:
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
