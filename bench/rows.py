@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bench import (
     cluster_rows,
     consume_rows,
+    consumer_group_rows,
     endurance_rows,
     fairness_rows,
     group_rows,
@@ -348,6 +349,22 @@ FURTHER = (
             (Figure("rebalance_ms", "median", "ms"), Figure("longest_ms", "longest", "ms")),
         )
         for count in (1, 10, 100)
+    ),
+    *(
+        Row(
+            f"consumer-rebalance-{count}",
+            f"one more member comes to a KIP-848 group of {count:,}, and goes",
+            consumer_group_rows.rebalance(count),
+            (
+                Figure("change_ms", "until all have their share", "ms"),
+                Figure("longest_ms", "longest", "ms"),
+                Figure("form_ms", "until the group had formed", "ms"),
+                Figure("records", "records per change", ""),
+                Figure("heartbeats", "heartbeats per change", ""),
+            ),
+            runs_max=3,
+        )
+        for count in (1, 10, 100, 1_000)
     ),
     Row(
         "idle-connections",
