@@ -122,6 +122,9 @@ class Decoding(Source):
         with self.block(f"def {self.function_name}(buffer, position=0):"):
             self.line(f"p, end, left = position, len(buffer), {budget}")
             self.begin()
+            if not self.is_flexible and not any(field.is_in(version) for field in schema_of(cls).fields):
+                # Nothing is read here that would find out that the header before it was cut.
+                self.line(f'if p > end: raise DecodeError("{self.title}: begins behind the end")')
             with self.block("try:"):
                 self.line(f"m = new({self.bind_class(cls)})")
                 self.struct(cls, "m", self.title)

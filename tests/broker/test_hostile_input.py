@@ -46,6 +46,14 @@ def test_a_cut_header_closes_the_connection(client: WireClient, body: bytes) -> 
     assert client.is_closed_by_peer()
 
 
+@pytest.mark.parametrize(("key", "version"), [(18, 0), (18, 2), (16, 0), (16, 2)])
+def test_a_cut_client_id_closes_the_connection_of_a_request_without_a_body(client: WireClient, key: int, version: int) -> None:
+    """Nothing behind the header is read that would find out."""
+    client.send_frame(frame(key, version, b"")[:-1])
+
+    assert client.is_closed_by_peer()
+
+
 @pytest.mark.parametrize(("key", "version"), [(4, 0), (999, 0), (-1, 0), (0, 2), (0, 99), (1, 3), (3, 99), (3, -1)])
 def test_what_is_not_served_closes_the_connection(client: WireClient, key: int, version: int) -> None:
     client.send_frame(frame(key, version, b"\x00" * 40))

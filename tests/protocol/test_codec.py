@@ -11,6 +11,7 @@ import pytest
 
 from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, chunks_encoder, decode, decoder, encode, encode_chunks, encoder, forget
 from protocol.errors import DecodeError
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -115,6 +116,12 @@ def test_decoding_starts_at_the_position_and_leaves_trailing_bytes() -> None:
     decoded, end = decode(Example, 1, b"??" + VERSION_1 + b"more", 2)
 
     assert (decoded.number, end) == (7, 2 + len(VERSION_1))
+
+
+def test_a_message_without_fields_may_begin_at_the_end_but_not_behind_it() -> None:
+    assert decode(ApiVersionsRequest, 0, b"header", 6)[1] == 6
+    with pytest.raises(DecodeError, match="ApiVersionsRequest v0: begins behind the end"):
+        decode(ApiVersionsRequest, 0, b"header", 7)
 
 
 @pytest.mark.parametrize(
