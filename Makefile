@@ -15,6 +15,7 @@ AFTER ?= HEAD
 SECONDS ?= 900
 MINUTES ?= 10
 CHAOS_ARGS ?=
+SEED ?=
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -23,7 +24,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install test lint bench bench-compare bench-versus profile crash chaos attack simulate clean
+.PHONY: run install test lint bench bench-compare bench-versus profile crash chaos attack fuzz simulate clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -69,6 +70,10 @@ chaos: $(VENV)/.installed $(VENV)/.test-dependencies
 # Hostile clients of every kind, with honest ones beside them: make attack SECONDS=3600. 900 seconds are a full campaign.
 attack: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.attack --seconds $(SECONDS)
+
+# Inputs of every kind at every API of both listeners: make fuzz SECONDS=600 SEED=7.
+fuzz: $(VENV)/.installed $(VENV)/.test-dependencies
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

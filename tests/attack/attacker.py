@@ -59,6 +59,9 @@ class Attacker:
     """What an attack found wrong in the answers, one line each."""
     suspects: list[bytes] = field(default_factory=list)
     """Frames sent shortly before the first traceback came into the log."""
+    port: int = 0
+    """Of the listener that is attacked; 0 for that of clients."""
+    address: str = ATTACKER_ADDRESS
 
     def count(self, full: int, at_least: int = 1) -> int:
         """How many of `full` in a campaign of this size."""
@@ -77,7 +80,8 @@ class Attacker:
             self.steps.append(Step(name, start_ns, time.monotonic_ns()))
 
     def connect(self, timeout_s: float = ANSWER_TIMEOUT_S) -> socket.socket:
-        connected = socket.create_connection((self.broker.host, self.broker.port), timeout_s, source_address=(ATTACKER_ADDRESS, 0))
+        listener = (self.broker.host, self.port or self.broker.port)
+        connected = socket.create_connection(listener, timeout_s, source_address=(self.address, 0))
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connected
 

@@ -51,7 +51,10 @@ def speak_other_protocols(attacker: Attacker) -> None:
         with attacker.connect(timeout_s=0.2) as connection:
             try:
                 connection.sendall(FOREIGN[number % len(FOREIGN)])
-                attacker.note(drop_answer(connection))
+                outcome = drop_answer(connection)
+                attacker.note(outcome)
+                if outcome:
+                    attacker.failures.append(f"{FOREIGN[number % len(FOREIGN)][:20]!r} was answered")
             except OSError:
                 attacker.tally.closed += 1
 

@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from protocol.apis import APIS, Api
 from protocol.compression import Compression
@@ -42,7 +42,7 @@ BAD_NUMBERS = (0, -1, -2, 127, 128, 32767, 32768, 65535, 2**31 - 1, -(2**31), 2*
 
 def send_mutated_requests(attacker: Attacker) -> None:
     """100,000 requests, shared by 8 workers with a connection each."""
-    ids = _topic_ids(attacker)
+    ids = make_topics(attacker)
     share = attacker.count(REQUESTS) // WORKERS
     recent: deque[bytes] = deque(maxlen=SUSPECTS_KEPT)
     workers = [Worker(attacker, random.Random(attacker.source.random()), share, ids, recent) for _ in range(WORKERS)]
@@ -96,10 +96,11 @@ class Worker(threading.Thread):
 class Mutator:
     """Frames, whole as they go over the wire; most of them not as they should be."""
 
-    def __init__(self, source: random.Random, ids: list[bytes], now_ms: int) -> None:
+    def __init__(self, source: random.Random, ids: Sequence[bytes], now_ms: int, apis: Iterable[Api] | None = None) -> None:
+        """`apis` are those of an ordinary client by default."""
         self._source = source
         self._grammar = Grammar(source, WORDS, ids, _batches(source, now_ms))
-        apis = [api for api in APIS.values() if api.key not in ORDERS]
+        apis = [api for api in APIS.values() if api.key not in ORDERS] if apis is None else list(apis)
         self._apis = [(api, version) for api in apis for version in range(api.min_version, api.max_version + 1)]
         self._strikes: tuple[Callable[[list[Piece]], None], ...] = (
             self._change_number,
@@ -113,10 +114,14 @@ class Mutator:
             self._change_bytes,
         )
 
+    def request(self, api: Api, version: int) -> list[Piece]:
+        """A well-formed request with its header, without its size."""
+        return [*self._header(api, version), *self._grammar.request(api.request_class, version)]
+
     def next_frame(self) -> bytes:
         source = self._source
         api, version = source.choice(self._apis)
-        pieces = [*self._header(api, version), *self._grammar.request(api.request_class, version)]
+        pieces = self.request(api, version)
         is_changed = source.random() >= UNCHANGED_RATE
         if is_changed:
             for _ in range(source.randint(1, MUTATIONS_MAX)):
@@ -200,7 +205,7 @@ def _batches(source: random.Random, now_ms: int) -> list[bytes]:
     return [*batches, batches[0] * 2, b"", bytes(61), b"\xff" * 100]
 
 
-def _topic_ids(attacker: Attacker) -> list[bytes]:
+def make_topics(attacker: Attacker) -> list[bytes]:
     """Ids of topics that exist, made for this."""
     topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in WORDS if name.startswith("mutated-")]
     with attacker.client() as client:

@@ -59,7 +59,7 @@ class Vitals(NamedTuple):
     log_bytes: int
 
 
-def _quiet_port() -> int:
+def quiet_port() -> int:
     """A free port below those that the kernel gives to outgoing connections, of which a campaign has thousands."""
     while True:
         with socket.socket() as probe:
@@ -76,7 +76,7 @@ class AttackedBroker(BrokerProcess):
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, with_stacks: bool = False) -> None:
         super().__init__(directory, {**SETTINGS, **(settings or {})})
-        self.port = _quiet_port()
+        self.port = quiet_port()
         self.holds_path = directory / "holds.bin"
         self.stacks_path = directory / "stacks.txt"
         self._with_stacks = with_stacks

@@ -30,8 +30,8 @@ def widen_every_array(attacker: Attacker) -> None:
                 for names in (SAME_NAME, OTHER_NAMES):
                     if attacker.is_over:
                         return
-                    count = attacker.count(OBJECTS) // _objects_per_element(api.request_class, version, path)
-                    message = _Filler(version, path, count, names).message(api.request_class)
+                    count = attacker.count(OBJECTS) // objects_per_element(api.request_class, version, path)
+                    message = wide_message(api.request_class, version, path, count, names)
                     attacker.ask(f"{api.name} v{version}, {count} {'.'.join(path)}, {names}", message, version)
 
 
@@ -47,7 +47,7 @@ def array_paths(cls: type[Any], version: int) -> Iterator[tuple[str, ...]]:
             yield from ((field.name, *path) for path in array_paths(inner.cls, version))
 
 
-def _objects_per_element(cls: type[Any], version: int, path: tuple[str, ...]) -> int:
+def objects_per_element(cls: type[Any], version: int, path: tuple[str, ...]) -> int:
     """What one element of that array counts for: itself and the arrays of one element inside it."""
     found: FieldType | None = None
     for name in path:
@@ -57,8 +57,13 @@ def _objects_per_element(cls: type[Any], version: int, path: tuple[str, ...]) ->
     return 1 + (sum(1 for _ in array_paths(found.cls, version)) if found is not None and found.cls is not None else 0)
 
 
+def wide_message(cls: type[Any], version: int, path: tuple[str, ...], count: int, names: str = SAME_NAME) -> Any:
+    """A message whose array at `path` has `count` elements and every other array one."""
+    return _Filler(version, path, count, names).message(cls)
+
+
 class _Filler:
-    """Makes a message whose array at `path` has `count` elements and every other array one."""
+    """Makes such messages."""
 
     def __init__(self, version: int, path: tuple[str, ...], count: int, names: str) -> None:
         self._version = version

@@ -44,6 +44,7 @@ LONGEST = (
     "tests/mixed/test_takeover.py",
     "tests/mixed",
     "tests/broker/replication",
+    "tests/fuzz",
     "tests/bench",
     "tests/attack",
 )
