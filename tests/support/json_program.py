@@ -22,7 +22,7 @@ class JsonProgram:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._name = command[0]
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the program runs
+        self._log = tempfile.TemporaryFile("a+")  # noqa: SIM115 - open as long as the program runs
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True)
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,10 +32,10 @@ class JsonProgram:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise AssertionError(f"{self._name} is gone\n{self._log_text()}")
+            raise AssertionError(f"{self._name} is gone\n{self.log_tail()}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise ProgramError(f"{self._name}: {answer['error']}\n{self._log_text()[-LOG_TAIL_CHARACTERS:]}")
+            raise ProgramError(f"{self._name}: {answer['error']}\n{self.log_tail()}")
         return answer
 
     def close(self) -> None:
@@ -53,9 +53,10 @@ class JsonProgram:
         self._process.kill()
         self._process.wait(CLOSE_TIMEOUT_S)
 
-    def _log_text(self) -> str:
+    def log_tail(self) -> str:
+        """The end of what it wrote to standard error."""
         self._log.seek(0)
-        return self._log.read()
+        return self._log.read()[-LOG_TAIL_CHARACTERS:]
 
 
 def to_text(data: bytes | None) -> str | None:

@@ -56,10 +56,15 @@ def kafka_jars() -> Path:
 
 def shell_class_path() -> str:
     """What MetadataShell needs, which is no part of Kafka's server; downloaded as `kafka_jars` is."""
-    target = cache_dir() / f"kafka-shell-{KAFKA_VERSION}"
+    return class_path_of("kafka-shell", SHELL_JARS)
+
+
+def class_path_of(name: str, jars: Sequence[tuple[str, str, str]]) -> str:
+    """The class path of these jars and what they need, in a folder of that name; downloaded as `kafka_jars` is."""
+    target = cache_dir() / f"{name}-{KAFKA_VERSION}"
     require(missing_java(target))
     if not target.is_dir():
-        _download_jars(target, SHELL_JARS)
+        _download_jars(target, jars)
     return f"{target}/*"
 
 

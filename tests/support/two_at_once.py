@@ -39,6 +39,7 @@ LONGEST = (
     "tests/broker",
     "tests/faults",
     "tests/clients",
+    "tests/streams",
     "tests/barnabas",
     "tests/storage",
     "tests/mixed/test_takeover.py",

@@ -1,0 +1,49 @@
+"""Fixtures of the Kafka Streams tests: one server and one JVM for most of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.fixtures import java_host, make_server, own_server, server
+from tests.support.streams import StreamsHost, compile_programs
+
+__all__ = ["application_id", "java_host", "make_server", "new_host", "own_server", "programs", "server", "streams_host"]
+
+_application_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The class path with the compiled programs."""
+    return compile_programs(tmp_path_factory.mktemp("classes"))
+
+
+@pytest.fixture(scope="session")
+def streams_host(programs: str) -> Iterator[StreamsHost]:
+    """One JVM for the instances that nobody kills."""
+    host = StreamsHost(programs)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def new_host(programs: str) -> Iterator[Callable[[], StreamsHost]]:
+    """Starts JVMs of this test's own, which it may kill."""
+    started: list[StreamsHost] = []
+
+    def start() -> StreamsHost:
+        started.append(StreamsHost(programs))
+        return started[-1]
+
+    yield start
+    for host in started:
+        host.close()
+
+
+@pytest.fixture
+def application_id() -> str:
+    """The id of a program that no other test of the run uses; its topics' names begin with it."""
+    return f"program-{next(_application_numbers)}"
