@@ -73,11 +73,15 @@ class History:
                 self.find("double-owner", (generation, key, owner, member))
 
     def saw_committed(self, key: Key, offset: int, invoked_s: float) -> None:
-        """OffsetFetch must not return less than what was acknowledged before it was asked."""
+        """OffsetFetch must not return less than what was acknowledged before it was asked, unless less was committed afterwards: so does
+        a consumer that starts over, because a power cut took the records at its position."""
         for commit in self.commits:
-            if commit.key != key or commit.returned_s is None or commit.returned_s >= invoked_s:
+            if commit.key != key or commit.returned_s is None or commit.returned_s >= invoked_s or commit.offset <= offset:
                 continue
-            if commit.offset > offset and (self.are_commits_durable or not self.lost_power_since(commit.invoked_s)):
+            if not self.are_commits_durable and self.lost_power_since(commit.invoked_s):
+                continue
+            returned_s = commit.returned_s
+            if not any(later.key == key and later.invoked_s >= returned_s and later.offset <= offset for later in self.commits):
                 self.find("commit-regression", (key, commit.offset, offset))
                 return
 
