@@ -1,4 +1,4 @@
-"""The job of a worker process that compacts one log: storage's compaction at a limited rate.
+"""The jobs of a worker process that compacts one log: storage's compaction at a limited rate, and what makes its outcome durable.
 
 The process is the cleaner's own, so that it may wait: for the disk, and for its share of log.cleaner.io.max.bytes.per.second.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from storage.compaction.plan import CompactionPlan, CompactionResult
+from storage.disk import Disk
 from storage.errors import StorageError, is_descriptor_shortage
+from storage.files import sync_directory
 
 NAME = "broker.cleaner.job:compact_log"
+SYNC_NAME = "broker.cleaner.job:sync_log"
 WAIT_MAX_S = 0.1  # between two looks at whether the job was withdrawn
 
 
@@ -21,6 +25,13 @@ class CompactionJob(NamedTuple):
 
     plan: CompactionPlan
     bytes_per_second: float | None
+
+
+class SyncJob(NamedTuple):
+    """The arguments of the job after the swap."""
+
+    directory: Path
+    disk: Disk
 
 
 def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator[None, None, tuple[CompactionResult, Sequence[bytes]]]:
@@ -46,3 +57,10 @@ def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator
                 yield
     finally:
         steps.close()
+
+
+def sync_log(job: SyncJob, _buffers: Sequence[memoryview]) -> Generator[None, None, tuple[None, Sequence[bytes]]]:
+    """The job after the swap: its renames are durable when it is done. The directory has another name when its topic was deleted."""
+    yield
+    sync_directory(job.directory, missing_ok=True, disk=job.disk)
+    return None, ()

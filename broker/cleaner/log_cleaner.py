@@ -145,6 +145,7 @@ class LogCleaner:
         self._withdrawn = {log: cleaner for log, cleaner in self._withdrawn.items() if self._is_here(log)}
 
     async def _clean(self, cleanable: CleanableLog, cleaner: int, next_turn: NextTurn) -> None:
+        from broker.cleaner.job import NAME, CompactionJob
         from storage.compaction.selection import find_cleanable, make_plan, swap_in
 
         log = cleanable.log
@@ -159,9 +160,10 @@ class LogCleaner:
         )
         if not plan.first_dirty_offset < plan.end_offset:
             return
-        result = await self._run(log, plan, cleaner)
-        if result is None:
+        outcome = await self._run(log, plan, cleaner, NAME, CompactionJob(plan, self._rate()))
+        if outcome is None:
             return
+        result: CompactionResult = outcome.value
         are_in = []
         for cleaned in result.cleaned:
             await next_turn()
@@ -170,18 +172,26 @@ class LogCleaner:
         if not all(are_in):
             logger.info("compaction came to nothing, for the log has changed topic=%s partition=%d", log.topic, log.partition)
             return
+        if not await self._make_durable(log, plan, cleaner):
+            return
         log.clean_end_offset = result.clean_end_offset
         self._withdrawn.pop(log, None)
         last = self.stats.last[cleaner] = LastCompaction(result.stats, self._clock.monotonic_ms() - begun_ms)
         _tell(log, plan, result, last)
 
-    async def _run(self, log: Log, plan: CompactionPlan, cleaner: int) -> CompactionResult | None:
-        """What the plan comes to; None if the log has changed meanwhile, or the broker stops. Raises what the job raised."""
-        from broker.cleaner.job import NAME, CompactionJob
+    async def _make_durable(self, log: Log, plan: CompactionPlan, cleaner: int) -> bool:
+        """Synchronise the renames of the swap, as LocalLog.replaceSegments does; False if the log has changed meanwhile.
 
-        rate = self._setting("log.cleaner.io.max.bytes.per.second")
-        job = CompactionJob(plan, None if rate == sys.float_info.max else rate / self.cleaners_count)
-        answer = self._workers[cleaner].submit(NAME, job, (), is_short=False)
+        A power cut may undo them until then. The checkpoint must not call clean what it brings back: such a part would never be compacted,
+        and when one of its tombstones goes, what that one hides would be read again."""
+        from broker.cleaner.job import SYNC_NAME, SyncJob
+
+        outcome = await self._run(log, plan, cleaner, SYNC_NAME, SyncJob(plan.directory, self._disk))
+        return outcome is not None and self._is_as_planned(log, plan)
+
+    async def _run(self, log: Log, plan: CompactionPlan, cleaner: int, job: str, arguments: Any) -> Outcome | None:
+        """What a job of this plan comes to; None if the log has changed meanwhile, or the broker stops. Raises what the job raised."""
+        answer = self._workers[cleaner].submit(job, arguments, (), is_short=False)
         outcomes: list[Any] = []
         wake = asyncio.Event()
 
@@ -195,16 +205,22 @@ class LogCleaner:
             await self._wait(wake)
             timer.cancel()
             wake.clear()
-            is_current = self._is_here(log) and log.truncations_count == plan.truncations_count and not self._is_moving(log)
-            if not outcomes and (self._stopping.is_set() or not is_current):
+            if not outcomes and (self._stopping.is_set() or not self._is_as_planned(log, plan)):
                 self._withdrawn[log] = cleaner
                 answer.abandon()
                 return None
         (outcome,) = outcomes
         if isinstance(outcome, Outcome):
-            result: CompactionResult = outcome.value
-            return result
+            return outcome
         raise outcome
+
+    def _is_as_planned(self, log: Log, plan: CompactionPlan) -> bool:
+        return self._is_here(log) and log.truncations_count == plan.truncations_count and not self._is_moving(log)
+
+    def _rate(self) -> float | None:
+        """How many bytes one cleaner may move in a second; None for no limit."""
+        rate = self._setting("log.cleaner.io.max.bytes.per.second")
+        return None if rate == sys.float_info.max else rate / self.cleaners_count
 
     async def _wait(self, wake: asyncio.Event) -> None:
         """Until `wake` is set or the broker stops."""

@@ -19,6 +19,7 @@ from broker.deferred import Deferred
 from broker.metrics import Metrics
 from broker.metrics_http import render
 from broker.worker.inline import InlineWorker
+from broker.worker.jobs import Outcome
 from broker.worker.lines import Lines
 from config.server import ServerConfig
 from config.server_rules import server_config
@@ -35,7 +36,7 @@ COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=1000, min_clean
 
 
 class Submitted(InlineWorker):
-    """Notes whose logs it was given. `hold` keeps a job from being done."""
+    """Notes whose logs it was given. `holds` keeps jobs from being done."""
 
     def __init__(self) -> None:
         super().__init__(lambda callback: asyncio.get_running_loop().call_soon(callback), Lines())
@@ -44,7 +45,8 @@ class Submitted(InlineWorker):
         self.holds = False
 
     def submit(self, name: str, arguments: Any, buffers: Any, *, is_short: bool) -> Deferred:
-        self.directories.append(arguments.plan.directory.name)
+        if name == job.NAME:
+            self.directories.append(arguments.plan.directory.name)
         if self.holds:
             self.held.append(Deferred())
             return self.held[-1]
@@ -220,6 +222,29 @@ async def test_a_log_that_moves_between_directories_is_left_alone(tmp_path: Path
     await cleaning.clean()
 
     assert cleaning.worker.directories == []
+
+
+async def test_nothing_counts_as_clean_before_the_swap_is_durable(cleaning: Cleaning) -> None:
+    """A power cut may undo the renames of the swap. What stands then below the checkpoint would never be compacted."""
+    log = cleaning.log("t", *[1] * 20)
+    submit = cleaning.worker.submit
+
+    def hold_after_the_compaction(*arguments: Any, **named: Any) -> Deferred:
+        answer = submit(*arguments, **named)
+        cleaning.worker.holds = True
+        return answer
+
+    cleaning.worker.submit = hold_after_the_compaction  # type: ignore[method-assign]
+    task = asyncio.get_running_loop().create_task(cleaning.clean())
+    while not cleaning.worker.held:
+        await asyncio.sleep(0)
+    assert len(records_of(log)) == 1
+    assert log.clean_end_offset is None
+
+    cleaning.worker.held[0].complete(Outcome(None, ()))
+    await asyncio.wait_for(task, 60)
+
+    assert log.clean_end_offset == 20
 
 
 async def test_a_disk_that_fails_is_told_as_one(cleaning: Cleaning) -> None:
