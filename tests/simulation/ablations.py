@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import storage.log
 import storage.recovery
+from broker.cleaner.log_cleaner import LogCleaner
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from protocol.errors import ErrorCode
 from protocol.records import read_header
@@ -117,6 +118,36 @@ def answer_group_commits_early() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def call_clean_what_a_power_cut_brings_back() -> Iterator[None]:
+    """The cleaner's checkpoint may be durable before the renames are by which its work got into the log."""
+
+    async def make_durable(self: LogCleaner, *arguments: Any) -> bool:
+        return True
+
+    with patch.object(LogCleaner, "_make_durable", make_durable):
+        yield
+
+
+@contextmanager
+def drop_tombstones_at_once() -> Iterator[None]:
+    """Without delete.retention.ms: whoever has read the old value never hears of the deletion."""
+    with patch("storage.compaction.batch_filter._delete_horizon", lambda header: 0):
+        yield
+
+
+@contextmanager
+def throw_half_a_swap_away() -> Iterator[None]:
+    """A start takes .swap files for leftovers, though the segments are gone in whose place they were put."""
+
+    def delete(_: Any, swaps: list[Any], disk: Any) -> None:
+        for path in swaps:
+            disk.unlink(path)
+
+    with patch("storage.swap._complete", delete):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -127,6 +158,9 @@ ABLATIONS: dict[str, Ablation] = {
         trust_the_index_in_recovery,
         leave_a_torn_tail,
         answer_group_commits_early,
+        call_clean_what_a_power_cut_brings_back,
+        drop_tombstones_at_once,
+        throw_half_a_swap_away,
     )
 }
 
@@ -136,6 +170,9 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "trust_the_index_in_recovery": frozenset({"corrupt", "broker-failure", "unreadable", "unexpected-error", "lost-in-the-middle"}),
     "leave_a_torn_tail": frozenset({"corrupt", "broker-failure", "unreadable", "unexpected-error", "stuck"}),
     "answer_group_commits_early": frozenset({"commit-regression"}),
+    "call_clean_what_a_power_cut_brings_back": frozenset({"compacted not-clean", "compacted resurrected-key"}),
+    "drop_tombstones_at_once": frozenset({"compacted lost-key", "compacted consumer-missed-a-key"}),
+    "throw_half_a_swap_away": frozenset({"compacted lost-key"}),
 }
 """What each ablation breaks: a seed counts when it finds one of these."""
 
@@ -144,7 +181,10 @@ KEPT_SEEDS = {
     "acknowledge_before_the_fsync": 7,
     "trust_the_index_in_recovery": 208,
     "leave_a_torn_tail": 7,
-    "answer_group_commits_early": 8,
+    "answer_group_commits_early": 1,
+    "call_clean_what_a_power_cut_brings_back": 95,
+    "drop_tombstones_at_once": 10,
+    "throw_half_a_swap_away": 6,
 }
 
 

@@ -21,6 +21,8 @@ from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.partition import Partition
 from broker.replication.partition_environment import ClusterEnvironment
 from config.topic import LogConfig
+from storage.compaction import selection
+from storage.log import Log
 from tests.simulation.ablations import SEEDS_MAX
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.directed_worlds import ForgottenVoteWorld, OldFetchWorld
@@ -119,6 +121,22 @@ def count_a_restarted_followers_old_fetch() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def compact_what_is_not_committed() -> Iterator[None]:
+    """A record above the high watermark replaces the one before it, and may be cut off later."""
+    find_cleanable = selection.find_cleanable
+
+    def find_all(log: Log, now_ms: int) -> Any:
+        stable, log.last_stable_offset = log.last_stable_offset, log.log_end_offset
+        try:
+            return find_cleanable(log, now_ms)
+        finally:
+            log.last_stable_offset = stable
+
+    with patch.object(selection, "find_cleanable", find_all):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -131,6 +149,7 @@ ABLATIONS: dict[str, Ablation] = {
         vote_for_shorter_logs,
         forget_the_vote,
         count_a_restarted_followers_old_fetch,
+        compact_what_is_not_committed,
     )
 }
 
@@ -145,16 +164,18 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "vote_for_shorter_logs": _METADATA,
     "forget_the_vote": frozenset({"two-controllers"}),
     "count_a_restarted_followers_old_fetch": frozenset({"below-min-isr"}),
+    "compact_what_is_not_committed": _LOSSES | {"compacted lost-key", "compacted replicas-differ"},
 }
 
 KEPT_SEEDS: dict[str, int] = {
-    "skip_the_epoch_check": 8,
-    "truncate_to_the_high_watermark": 52,
+    "skip_the_epoch_check": 9,
+    "truncate_to_the_high_watermark": 50,
     "acknowledge_below_the_minimum_isr": 9,
     "acknowledge_what_the_leader_alone_has": 0,
     "vote_for_shorter_logs": 19,
     "forget_the_vote": 4,
     "count_a_restarted_followers_old_fetch": 10,
+    "compact_what_is_not_committed": 2,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {

@@ -12,7 +12,14 @@ from collections.abc import Awaitable, Callable
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.history import History
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.nemesis import CALLS_UNTIL_DEATH_MAX, CLOCK_JUMPS_S, FULL_ROOM_BYTES
+from tests.simulation.nemesis import (
+    CALLS_UNTIL_DEATH_MAX,
+    CLOCK_JUMPS_S,
+    COMPACTION_CALLS_MAX,
+    COMPACTION_FAULTS,
+    COMPACTION_SUFFIXES,
+    FULL_ROOM_BYTES,
+)
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
 
@@ -34,7 +41,7 @@ CLUSTER_PROFILES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 UNCLEAN_FAULTS = ("last in sync", "last in sync")  # where a topic allows unclean elections
-CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in (*CLUSTER_PROFILES.values(), UNCLEAN_FAULTS) for kind in kinds))
+CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in (*CLUSTER_PROFILES.values(), UNCLEAN_FAULTS, COMPACTION_FAULTS) for kind in kinds))
 
 
 class ClusterNemesis:
@@ -72,6 +79,8 @@ class ClusterNemesis:
             "late fetch": self._delay_a_fetch,
             "restarts in an election": self._restart_in_an_election,
             "last in sync": self._kill_the_last_in_sync,
+            "kill in a compaction": self._kill_in_a_compaction,
+            "power cut in a compaction": self._cut_power_in_a_compaction,
         }
 
     async def run(self, kinds: list[str], mean_interval_s: float) -> None:
@@ -115,12 +124,29 @@ class ClusterNemesis:
     async def _kill_in_a_call(self) -> None:
         node = self._draw.choice(self._nodes)
         node.kill_at_call(self._draw.randrange(CALLS_UNTIL_DEATH_MAX))
-        for _ in range(100):
-            if not node.is_up:
-                break
-            await asyncio.sleep(0.01)
+        await self._until_down(node)
         node.kill()
         await self._start_again(node)
+
+    async def _kill_in_a_compaction(self) -> None:
+        node = await self._stop_in_a_compaction()
+        node.kill()
+        await self._start_again(node)
+
+    async def _cut_power_in_a_compaction(self) -> None:
+        await self._cut_power_of([await self._stop_in_a_compaction()])
+
+    async def _stop_in_a_compaction(self) -> Node:
+        node = self._draw.choice(self._nodes)
+        node.kill_at_call(self._draw.randrange(COMPACTION_CALLS_MAX), self._draw.choice(COMPACTION_SUFFIXES))
+        await self._until_down(node)
+        return node
+
+    async def _until_down(self, node: Node) -> None:
+        for _ in range(100):
+            if not node.is_up:
+                return
+            await asyncio.sleep(0.01)
 
     async def _kill_all(self) -> None:
         for node in self._nodes:

@@ -20,8 +20,9 @@ from broker.metadata.publisher import MetadataPublisher
 from broker.quorum.raft_state import RaftState
 from broker.replication.partition import Partition
 from broker.replication.partition_role import PartitionRole
-from protocol.records import LOG_OVERHEAD, read_header
+from protocol.records import LOG_OVERHEAD, iterate_records, read_header
 from storage.log import Log
+from tests.simulation.compacted_watch import CommittedRecords, KeyedRecord
 from tests.simulation.history import History
 from tests.simulation.loop import current_life
 from tests.simulation.node import Node
@@ -41,9 +42,9 @@ class Batch(NamedTuple):
 
 
 class ClusterWatch:
-    """Owner: the world. `nodes` by their hosts, which are the names of their lives."""
+    """Owner: the world. `nodes` by their hosts, which are the names of their lives. `has_compaction`: the cleaners have something to do."""
 
-    def __init__(self, nodes: dict[str, Node], history: History) -> None:
+    def __init__(self, nodes: dict[str, Node], history: History, *, has_compaction: bool = False) -> None:
         self._nodes = nodes
         self._history = history
         self.committed: dict[TopicPartition, dict[int, Batch]] = defaultdict(dict)  # by base offset
@@ -58,6 +59,8 @@ class ClusterWatch:
         self.replicas: dict[tuple[TopicPartition, str], Partition] = {}
         self.publishers: dict[str, MetadataPublisher] = {}
         self._incarnations: dict[str, tuple[int, bytes]] = {}  # by host: of its process, counted, with which it registers
+        self._has_compaction = has_compaction
+        self._committed_records = CommittedRecords()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -119,6 +122,7 @@ class ClusterWatch:
         batches = self.committed[key]
         for base_offset in [base_offset for base_offset, batch in batches.items() if batch.next_offset > offset]:
             del batches[base_offset]
+        self._committed_records.forget_from(key, offset)
         self.committed_ends[key] = offset
 
     def _maybe_advanced(self, partition: Partition, *_: Any, **__: Any) -> None:
@@ -136,6 +140,8 @@ class ClusterWatch:
         start_offset = self.committed_ends[key]
         if high_watermark > start_offset:
             self._check_copies(partition, key, high_watermark)
+            if self._is_compacted(partition):
+                self._committed_records.note(key, self.records(partition, host, start_offset, high_watermark))
             for batch in self._batches(partition.log, host, start_offset, high_watermark):
                 self.committed[key][batch.base_offset] = batch
             self.committed_ends[key] = high_watermark
@@ -173,14 +179,30 @@ class ClusterWatch:
 
     def _compare(self, partition: Partition, key: TopicPartition, host: str, start_offset: int, end_offset: int, anomaly: str) -> None:
         """This replica's log against what was committed of it."""
+        if self._is_compacted(partition):
+            records = self.records(partition, host, start_offset, end_offset)
+            differing = self._committed_records.find_differing(key, records, start_offset, end_offset)
+            if differing:
+                where = f"{start_offset}..{end_offset}"
+                self._history.find(anomaly, (repr(partition), partition.leader_epoch, host, where, differing[:3]))
+            return
         found = {batch.base_offset: batch for batch in self._batches(partition.log, host, start_offset, end_offset)}
         wanted = {at: batch for at, batch in self.committed[key].items() if start_offset <= at < end_offset}
         if found != wanted:
             evidence = sorted(set(wanted.values()) - set(found.values()))[:3], sorted(set(found.values()) - set(wanted.values()))[:3]
             self._history.find(anomaly, (repr(partition), partition.leader_epoch, host, f"{start_offset}..{end_offset}", *evidence))
 
+    def _is_compacted(self, partition: Partition) -> bool:
+        return self._has_compaction and partition.log.config.is_compacted
+
     def _batches(self, log: Log, host: str, start_offset: int, end_offset: int) -> Iterator[Batch]:
-        """The batches of a log in [start_offset, end_offset), read from the disk without the broker's help."""
+        """The batches of a log in [start_offset, end_offset)."""
+        for content, position in self._places_of(log, host, start_offset, end_offset):
+            header = read_header(content, position)
+            yield Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
+
+    def _places_of(self, log: Log, host: str, start_offset: int, end_offset: int) -> Iterator[tuple[bytearray, int]]:
+        """The files and positions of these batches, read from the disk without the broker's help."""
         if start_offset >= end_offset:
             return
         disk = self._nodes[host].disk
@@ -196,12 +218,16 @@ class ClusterWatch:
                     self._hints[path] = offset, position
                     return
                 if offset >= start_offset:
-                    header = read_header(content, position)
-                    yield Batch(offset, header.next_offset, header.partition_leader_epoch, header.crc)
+                    yield content, position
                 position += size + LOG_OVERHEAD
 
     def batches(self, partition: Partition, host: str, start_offset: int, end_offset: int) -> list[Batch]:
         return list(self._batches(partition.log, host, start_offset, end_offset))
+
+    def records(self, partition: Partition, host: str, start_offset: int, end_offset: int) -> list[KeyedRecord]:
+        """The records of a replica in [start_offset, end_offset)."""
+        places = self._places_of(partition.log, host, start_offset, end_offset)
+        return [KeyedRecord.of(record) for content, position in places for record in iterate_records(content, position)]
 
     @staticmethod
     def place_of(partition: Partition) -> TopicPartition:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from itertools import chain
 from typing import Any
 
 from broker.formatting import new_id
@@ -23,6 +24,7 @@ from tests.simulation.cluster_watch import Batch, ClusterWatch
 from tests.simulation.consumers import Consumer
 from tests.simulation.group import GroupMember
 from tests.simulation.history import Key
+from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
 from tests.simulation.unclean import UncleanTopic
 from tests.simulation.world import DATA_DIR, FLUSHED, PLAIN, PORT, World
@@ -47,6 +49,7 @@ class ClusterWorld(World):
 
     NODES_COUNT = 3
     OPTIONS = " --nodes 3"
+    IS_REPLICATED = True
     MOVED_VOTES_SHARE = 0.5  # of the seeds have their voters in the log, and change them
     UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
 
@@ -56,7 +59,7 @@ class ClusterWorld(World):
         if self.unclean is not None:
             self.history.lossy_topics.add(self.unclean.name)
             self.clients += self.unclean.make_clients(self._client)
-        self.watch = ClusterWatch({node.host: node for node in self.nodes}, self.history)
+        self.watch = ClusterWatch({node.host: node for node in self.nodes}, self.history, has_compaction=self.compacted is not None)
 
     # -- what it is made of ------------------------------------------------------------------------------------------
 
@@ -124,13 +127,16 @@ class ClusterWorld(World):
 
     def _make_admin(self) -> Admin:
         node_ids = list(range(1, self.NODES_COUNT + 1))
+        keys = self.keys if self.compacted is None else [*self.keys, *self.compacted.keys]
         return self._client(  # type: ignore[no-any-return]
-            ClusterAdmin, "admin", keys=self.keys, node_ids=node_ids, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes
+            ClusterAdmin, "admin", keys=keys, node_ids=node_ids, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes
         )
 
     def _fault_kinds(self) -> list[str]:
         kinds = list(CLUSTER_PROFILES[self.profile])
-        return [*kinds, *UNCLEAN_FAULTS] if kinds and self.unclean is not None else kinds
+        if kinds and self.unclean is not None:
+            kinds += UNCLEAN_FAULTS
+        return [*kinds, *COMPACTION_FAULTS] if kinds and self.compacted is not None else kinds
 
     def _make_clients(self) -> list[Client]:
         draw = self._draw
@@ -156,6 +162,8 @@ class ClusterWorld(World):
         await self.admin.create(PLAIN, WATCHED_PARTITIONS_COUNT, shared)
         if self.unclean is not None:
             await self.unclean.create(self.admin)
+        if self.compacted is not None:
+            await self.compacted.create(self.admin)
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
@@ -184,6 +192,11 @@ class ClusterWorld(World):
         for key, (_, replicas) in self._replicas().items():
             start_offset = max(partition.log.log_start_offset for partition in replicas.values())
             end_offset = min(partition.log.high_watermark for partition in replicas.values())
+            if self.compacted is not None and key in self.compacted.keys:
+                self.compacted.compare_replicas(
+                    key, {host: self.watch.records(each, host, start_offset, end_offset) for host, each in replicas.items()}
+                )
+                continue
             logs = {host: self.watch.batches(partition, host, start_offset, end_offset) for host, partition in replicas.items()}
             first_host, *others = sorted(logs)
             for host in others:
@@ -235,7 +248,8 @@ class ClusterWorld(World):
 
     def _replicated_keys(self) -> list[Key]:
         """All partitions that clients write to."""
-        return self.keys if self.unclean is None else [*self.keys, *self.unclean.keys]
+        more = [each.keys for each in (self.unclean, self.compacted) if each is not None]
+        return [*self.keys, *chain.from_iterable(more)]
 
     def _replicas(self) -> dict[Key, tuple[PartitionImage, dict[str, Any]]]:
         """What the metadata say of the partitions that clients write to, and their replicas, by host."""

@@ -230,12 +230,13 @@ class FinalReader(Fetcher):
         """Every record of `keys`. AssertionError when the broker does not let it get there."""
         found: dict[Key, list[Position]] = {}
         for key in keys:
-            found[key] = await self._read_one(key)
+            found[key] = await self.read_from(key, 0)
         return found
 
-    async def _read_one(self, key: Key) -> list[Position]:
+    async def read_from(self, key: Key, position: int) -> list[Position]:
+        """Every record of one partition from `position` on."""
         end_offset = await self._end_offset(key)
-        self.positions = {key: 0}
+        self.positions = {key: position}
         self.reset_sessions()
         found: list[Position] = []
         may_end_early = not self.history.is_durable(key) and self.history.power_cuts_s  # at a hole (storage/recovery.py)

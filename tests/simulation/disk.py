@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storage.disk import DirectoryEntry, PathLike
+from tests.simulation.inodes import Move, SimulatedDirectory, SimulatedFile
 
-PAGE_BYTES = 512  # smaller than a real page: more torn shapes for the same bytes
 FIRST_DESCRIPTOR = 1_000_000  # no real descriptor: a call that slips past the adapter fails instead of touching one
 UNLIMITED_BYTES = 1 << 40  # what a disk without a limit calls its size
-KEEP_SHARES = (0.0, 0.5, 0.9, 1.0)  # of a file's dirty pages that a power cut keeps
 
 
 class ProcessDiedError(BaseException):
@@ -47,88 +46,6 @@ class SimulatedFileSystemStat(NamedTuple):
     f_bavail: int
 
 
-class _File:
-    """An inode. `content` is what is read; `durable` what a power cut leaves at least."""
-
-    def __init__(self, now_s: float) -> None:
-        self.content = bytearray()
-        self.durable = b""
-        self.dirty_pages: dict[int, None] = {}
-        self.least_size = 0  # the smallest size since the last sync: what was beyond may or may not be gone
-        self.links = 1
-        self.modified_s = now_s
-        self.lock_owner: DiskView | None = None
-
-    def write(self, data: bytes, position: int, now_s: float) -> None:
-        end = position + len(data)
-        if position > len(self.content):
-            self.content += bytes(position - len(self.content))
-        self.content[position:end] = data
-        for page in range(position // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1):
-            self.dirty_pages[page] = None
-        self.modified_s = now_s
-
-    def truncate(self, size: int) -> None:
-        if size < len(self.content):
-            del self.content[size:]
-            self.least_size = min(self.least_size, size)
-            for page in [page for page in self.dirty_pages if page * PAGE_BYTES >= size]:
-                del self.dirty_pages[page]
-        elif size > len(self.content):
-            self.write(bytes(size - len(self.content)), len(self.content), self.modified_s)
-
-    def sync(self) -> None:
-        self.durable = bytes(self.content)
-        self.dirty_pages.clear()
-        self.least_size = len(self.durable)
-
-    def lose_power(self, draw: random.Random) -> None:
-        left = bytearray(self.durable)
-        if self.least_size < len(left) and draw.random() < 0.5:
-            del left[self.least_size :]
-        share = draw.choice(KEEP_SHARES)
-        for page in sorted(self.dirty_pages):
-            if draw.random() < share:
-                start = page * PAGE_BYTES
-                data = self.content[start : start + PAGE_BYTES]
-                if start > len(left):
-                    left += bytes(start - len(left))
-                left[start : start + len(data)] = data
-        self.content = left
-        self.sync()
-
-
-class _Directory:
-    """Names and what they stand for. `pending` are changes that a power cut may undo, oldest first:."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, _File | _Directory] = {}
-        self.durable: dict[str, _File | _Directory] = {}
-        self.pending: list[dict[str, _File | _Directory]] = []  # the entries after each change
-
-    def changed(self) -> None:
-        self.pending.append(dict(self.entries))
-
-    def sync(self) -> None:
-        self.durable = dict(self.entries)
-        self.pending.clear()
-
-    def lose_power(self, draw: random.Random) -> None:
-        states = [self.durable, *self.pending]
-        self.entries = dict(draw.choice(states))
-        self.sync()
-
-
-class _Move(NamedTuple):
-    """A rename from one directory into another: a power cut leaves one of the two names, as journals do."""
-
-    moved: _File | _Directory
-    source: _Directory
-    source_name: str
-    target: _Directory
-    target_name: str
-
-
 class SimulatedDisk:
     """One node's disk; it outlives the node's processes. `now_s` is the wall clock for modification times."""
 
@@ -136,14 +53,14 @@ class SimulatedDisk:
         self._draw = draw
         self.now_s = now_s
         self.note = note
-        self.root = _Directory()
+        self.root = SimulatedDirectory()
         self.capacity_bytes: int | None = None
         self.write_error_share = 0.0  # of the writes that fail with EIO
         self.sync_error_share = 0.0
         self.cold_share = 0.0  # of the reads that may not wait and would have to
         self.failed_dir: str | None = None  # nothing below it can be read or written
         self.syncs_count = 0
-        self.moves: list[_Move] = []  # since the last power cut
+        self.moves: list[Move] = []  # since the last power cut
 
     def boot(self, on_death: Callable[[], None] = lambda: None) -> DiskView:
         """The calls of one process that uses this disk. `on_death` is called when `DiskView.calls_left` has killed it."""
@@ -154,7 +71,7 @@ class SimulatedDisk:
         reachable = [self.root]
         for directory in reachable:  # what a directory holds afterwards is known only once it lost power itself
             directory.lose_power(self._draw)
-            reachable += [entry for entry in directory.entries.values() if isinstance(entry, _Directory)]
+            reachable += [entry for entry in directory.entries.values() if isinstance(entry, SimulatedDirectory)]
         self._settle_moves()
         for file in self._files():
             file.lose_power(self._draw)
@@ -167,10 +84,10 @@ class SimulatedDisk:
 
     # -- for DiskView ----------------------------------------------------------------------------------------------
 
-    def find(self, path: str) -> _File | _Directory | None:
-        found: _File | _Directory = self.root
+    def find(self, path: str) -> SimulatedFile | SimulatedDirectory | None:
+        found: SimulatedFile | SimulatedDirectory = self.root
         for part in _parts(path):
-            if not isinstance(found, _Directory):
+            if not isinstance(found, SimulatedDirectory):
                 raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
             inside = found.entries.get(part)
             if inside is None:
@@ -178,10 +95,10 @@ class SimulatedDisk:
             found = inside
         return found
 
-    def parent_of(self, path: str) -> tuple[_Directory, str]:
+    def parent_of(self, path: str) -> tuple[SimulatedDirectory, str]:
         *above, name = _parts(path)
         parent = self.find("/".join(above))
-        if not isinstance(parent, _Directory):
+        if not isinstance(parent, SimulatedDirectory):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return parent, name
 
@@ -215,7 +132,7 @@ class SimulatedDisk:
         for move in self.moves:
             has_source = move.source.entries.get(move.source_name) is move.moved
             has_target = move.target in self._directories() and move.target.entries.get(move.target_name) is move.moved
-            is_deleted = isinstance(move.moved, _File) and move.moved.links == 0
+            is_deleted = isinstance(move.moved, SimulatedFile) and move.moved.links == 0
             if has_source and has_target:
                 del move.source.entries[move.source_name]
             elif not has_source and not has_target and not is_deleted:
@@ -223,21 +140,21 @@ class SimulatedDisk:
             move.source.sync()
         self.moves.clear()
 
-    def _directories(self) -> list[_Directory]:
+    def _directories(self) -> list[SimulatedDirectory]:
         found = [self.root]
         for directory in found:
-            found += [entry for entry in directory.entries.values() if isinstance(entry, _Directory)]
+            found += [entry for entry in directory.entries.values() if isinstance(entry, SimulatedDirectory)]
         return found
 
-    def _files(self) -> list[_File]:
-        files = (entry for directory in self._directories() for entry in directory.entries.values() if isinstance(entry, _File))
+    def _files(self) -> list[SimulatedFile]:
+        files = (entry for directory in self._directories() for entry in directory.entries.values() if isinstance(entry, SimulatedFile))
         return list(dict.fromkeys(files))
 
 
 class _Open:
     """An open file description."""
 
-    def __init__(self, target: _File | _Directory, flags: int, path: str) -> None:
+    def __init__(self, target: SimulatedFile | SimulatedDirectory, flags: int, path: str) -> None:
         self.target = target
         self.path = path
         self.flags = flags
@@ -255,6 +172,8 @@ class DiskView:
         self._on_death = on_death
         self.calls_left: int | None = None
         """How many calls the process still makes before it is killed inside one; None for a process that is not to be killed so."""
+        self.awaited_suffix = ""
+        """The countdown begins with the first call for a file whose name ends so."""
 
     def die(self) -> None:
         """The process is gone: its descriptors and locks with it."""
@@ -279,13 +198,13 @@ class DiskView:
                 raise FileNotFoundError(errno.ENOENT, "No such file or directory", name)
             self._disk.check_room(1)
             parent, entry = self._disk.parent_of(name)
-            found = parent.entries[entry] = _File(self._disk.now_s())
+            found = parent.entries[entry] = SimulatedFile(self._disk.now_s())
             parent.changed()
         elif flags & os.O_EXCL and flags & os.O_CREAT:
             raise FileExistsError(errno.EEXIST, "File exists", name)
-        if isinstance(found, _Directory) and flags & (os.O_WRONLY | os.O_RDWR):
+        if isinstance(found, SimulatedDirectory) and flags & (os.O_WRONLY | os.O_RDWR):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", name)
-        if flags & os.O_TRUNC and isinstance(found, _File):
+        if flags & os.O_TRUNC and isinstance(found, SimulatedFile):
             found.truncate(0)
         return self._new_descriptor(_Open(found, flags, name))
 
@@ -388,13 +307,13 @@ class DiskView:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(source))
         replaced = new_parent.entries.get(new_name)
         moved = old_parent.entries.pop(old_name)
-        if isinstance(replaced, _File) and replaced is not moved:
+        if isinstance(replaced, SimulatedFile) and replaced is not moved:
             replaced.links = 0
         new_parent.entries[new_name] = moved
         new_parent.changed()
         if new_parent is not old_parent:
             old_parent.changed()
-            self._disk.moves.append(_Move(moved, old_parent, old_name, new_parent, new_name))
+            self._disk.moves.append(Move(moved, old_parent, old_name, new_parent, new_name))
 
     def unlink(self, path: PathLike) -> None:
         self._check(path)
@@ -402,7 +321,7 @@ class DiskView:
         found = parent.entries.get(name)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
-        if isinstance(found, _Directory):
+        if isinstance(found, SimulatedDirectory):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", os.fspath(path))
         del parent.entries[name]
         found.links = 0
@@ -413,14 +332,14 @@ class DiskView:
         if self._disk.find(os.fspath(path)) is not None:
             raise FileExistsError(errno.EEXIST, "File exists", os.fspath(path))
         parent, name = self._disk.parent_of(os.fspath(path))
-        parent.entries[name] = _Directory()
+        parent.entries[name] = SimulatedDirectory()
         parent.changed()
 
     def rmdir(self, path: PathLike) -> None:
         self._check(path)
         parent, name = self._disk.parent_of(os.fspath(path))
         found = parent.entries.get(name)
-        if not isinstance(found, _Directory):
+        if not isinstance(found, SimulatedDirectory):
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", os.fspath(path))
         if found.entries:
             raise OSError(errno.ENOTEMPTY, "Directory not empty", os.fspath(path))
@@ -431,9 +350,9 @@ class DiskView:
         """The directory's entries, by name."""
         self._check(path)
         found = self._disk.find(os.fspath(path))
-        if not isinstance(found, _Directory):
+        if not isinstance(found, SimulatedDirectory):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
-        return [DirectoryEntry(name, isinstance(entry, _Directory)) for name, entry in sorted(found.entries.items())]
+        return [DirectoryEntry(name, isinstance(entry, SimulatedDirectory)) for name, entry in sorted(found.entries.items())]
 
     def lock(self, fd: int) -> bool:
         """Whether the exclusive lock on the file is this process's now."""
@@ -446,7 +365,7 @@ class DiskView:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _check(self, *paths: PathLike) -> None:
-        if self.calls_left is not None and not self._is_dead:
+        if self.calls_left is not None and not self._is_dead and self._counts(paths):
             self.calls_left -= 1
             if self.calls_left < 0:
                 self._on_death()
@@ -455,6 +374,11 @@ class DiskView:
         for path in paths:
             if self._disk.has_failed(os.fspath(path)):
                 raise OSError(errno.EIO, "Input/output error", path)
+
+    def _counts(self, paths: tuple[PathLike, ...]) -> bool:
+        if self.awaited_suffix and any(os.fspath(path).endswith(self.awaited_suffix) for path in paths):
+            self.awaited_suffix = ""
+        return not self.awaited_suffix
 
     def _at(self, fd: int) -> _Open:
         self._check()
@@ -465,20 +389,20 @@ class DiskView:
             raise OSError(errno.EIO, "Input/output error", found.path)
         return found
 
-    def _file(self, fd: int) -> _File:
+    def _file(self, fd: int) -> SimulatedFile:
         target = self._at(fd).target
-        if isinstance(target, _Directory):
+        if isinstance(target, SimulatedDirectory):
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
         return target
 
-    def _get_file(self, path: PathLike) -> _File:
+    def _get_file(self, path: PathLike) -> SimulatedFile:
         self._check(path)
         found = self._disk.find(os.fspath(path))
-        if not isinstance(found, _File):
+        if not isinstance(found, SimulatedFile):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
         return found
 
-    def _write(self, file: _File, data: bytes | bytearray | memoryview, position: int) -> int:
+    def _write(self, file: SimulatedFile, data: bytes | bytearray | memoryview, position: int) -> int:
         self._disk.maybe_fail(self._disk.write_error_share, "write")
         growth = position + len(data) - len(file.content)
         room = self._disk.check_room(growth)
@@ -497,7 +421,7 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part)
 
 
-def _stat(target: _File | _Directory) -> SimulatedStat:
-    if isinstance(target, _Directory):
+def _stat(target: SimulatedFile | SimulatedDirectory) -> SimulatedStat:
+    if isinstance(target, SimulatedDirectory):
         return SimulatedStat(0, id(target), 0, 2, 0.0, 0)  # the id is an inode number: only compared, while both are open
     return SimulatedStat(0, id(target), len(target.content), target.links, target.modified_s, int(target.modified_s * 1e9))

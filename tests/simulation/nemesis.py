@@ -18,12 +18,17 @@ from tests.simulation.node import Node
 DOWN_MEAN_S = 0.3
 CALLS_UNTIL_DEATH_MAX = 40
 FULL_ROOM_BYTES = 2_000
+COMPACTION_CALLS_MAX = 60
+COMPACTION_SUFFIXES = (".cleaned", ".swap", ".swap", ".deleted")  # of what is written, put in its place, and replaced
 CLOCK_JUMPS_S = (-1800.0, -5.0, -0.5, 0.5, 5.0, 1800.0)
 
 KINDS = (
     "kill", "kill in a call", "power cut", "power cut in a call", "pause", "reset", "cut link", "slow network", "slow disk", "cold cache",
     "disk error", "full disk", "clock jump",
 )  # fmt: skip
+
+
+COMPACTION_FAULTS = ("kill in a compaction", "power cut in a compaction")  # where there is a compacted topic
 
 
 class Nemesis:
@@ -52,6 +57,8 @@ class Nemesis:
             "disk error": self._disk_error,
             "full disk": self._full_disk,
             "clock jump": self._jump,
+            "kill in a compaction": self._kill_in_a_compaction,
+            "power cut in a compaction": self._cut_power_in_a_compaction,
         }
 
     async def run(self, kinds: list[str], mean_interval_s: float) -> None:
@@ -96,6 +103,20 @@ class Nemesis:
         self._node.kill_at_call(self._draw.randrange(CALLS_UNTIL_DEATH_MAX))
         await self._until_down()
         await self._cut_power()
+
+    async def _kill_in_a_compaction(self) -> None:
+        self._arm_for_compaction()
+        await self._until_down()
+        self._node.kill()
+        await self._start_again()
+
+    async def _cut_power_in_a_compaction(self) -> None:
+        self._arm_for_compaction()
+        await self._until_down()
+        await self._cut_power()
+
+    def _arm_for_compaction(self) -> None:
+        self._node.kill_at_call(self._draw.randrange(COMPACTION_CALLS_MAX), self._draw.choice(COMPACTION_SUFFIXES))
 
     async def _until_down(self) -> None:
         for _ in range(100):

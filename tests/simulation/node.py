@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from itertools import count
 from typing import Any
 
 from broker.cli.formatter import FormatOptions, format_node
@@ -18,11 +19,13 @@ from broker.node import StartError
 from broker.platform import Platform
 from broker.server import Broker
 from broker.worker.inline import InlineWorker
-from broker.worker.lines import Lines
+from broker.worker.lines import SLICE_NS, Lines
 from config.loading import load_server_config
 from config.server import ServerConfig
+from protocol.records import Record, iterate_headers, iterate_records
 from tests.simulation.clients import EPOCH_S
 from tests.simulation.disk import DiskView, ProcessDiedError, SimulatedDisk
+from tests.simulation.inodes import SimulatedFile
 from tests.simulation.loop import Life, SimulatedLoop, current_life
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node_network import NodeNetwork
@@ -33,6 +36,7 @@ OFFSET_MAX_S = 5.0
 THREADS_MAX = 4
 DESCRIPTORS_MAX = 4_096
 WORK_MEAN_S = 0.000_3
+STEPS_IN_A_SLICE = (1, 8, 64)
 RESTART_DELAY_S, RESTART_DELAY_MAX_S = 0.1, 10.0  # of a supervisor, for a broker that ended by itself: longer each time
 
 
@@ -161,10 +165,11 @@ class Node:
         """SIGKILL: nothing of the process runs on, what it wrote stays."""
         self._end("is killed", is_silent=False)
 
-    def kill_at_call(self, calls_count: int) -> None:
-        """Kill the process inside one of its next calls of the disk."""
+    def kill_at_call(self, calls_count: int, awaited_suffix: str = "") -> None:
+        """Kill the process inside one of its next calls of the disk, counted from one for a file whose name ends with `awaited_suffix`."""
         if self._view is not None:
             self._view.calls_left = calls_count
+            self._view.awaited_suffix = awaited_suffix
 
     def cut_power(self) -> None:
         """The process ends, and what was not made durable may be gone."""
@@ -192,6 +197,20 @@ class Node:
         names = [entry.name for directory in directories if view.exists(directory) for entry in view.scan(directory)]
         return sorted(int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
 
+    def content(self, path: str) -> bytes:
+        """Of a file on its disk; nothing of one that is not there."""
+        found = self.disk.find(path)
+        return bytes(found.content) if isinstance(found, SimulatedFile) else b""
+
+    def records(self, log_dir: str, topic: str, partition: int) -> Iterator[Record]:
+        """The records of a partition as they stand on its disk."""
+        view, directory = self.disk.boot(), f"{log_dir}/{topic}-{partition}"
+        names = [entry.name for entry in view.scan(directory)] if view.exists(directory) else []
+        for name in sorted(name for name in names if name.endswith(".log")):
+            content = self.content(f"{directory}/{name}")
+            for position, _ in iterate_headers(content):
+                yield from iterate_records(content, position)
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _died_at_a_call(self) -> None:
@@ -218,7 +237,7 @@ class Node:
             descriptors_max=DESCRIPTORS_MAX,
             disk=view,
             network=NodeNetwork(self.network, self.host, view),
-            make_worker=lambda _: InlineWorker(self.loop.call_soon, Lines(lambda: self.loop.now_us * 1000)),
+            make_worker=lambda _: self._make_worker(random.Random(f"{seed}:worker")),
         )
         broker = Broker(self._config(), new_cluster_id=CLUSTER_ID, platform=platform)
         try:
@@ -230,6 +249,15 @@ class Node:
             self.loop.note(self.host, f"stops: {broker.stop_reason} ({exit_code})")
             await broker.stop()
         self.loop.call_in(None, self._ended, life)
+
+    def _make_worker(self, draw: random.Random) -> InlineWorker:
+        """A worker process's stand-in: a job's steps come a few at a time, and others get their turn in between."""
+
+        def call_later(callback: Callable[..., Any]) -> None:
+            self.loop.call_in_later(current_life(), draw.expovariate(1 / WORK_MEAN_S) * self.slowness, callback)
+
+        time_of_a_step_ns = SLICE_NS // draw.choice(STEPS_IN_A_SLICE)
+        return InlineWorker(call_later, Lines(count(0, time_of_a_step_ns).__next__))
 
     def _config(self) -> ServerConfig:
         return load_server_config(None, {}, [f"{name}={value}" for name, value in self._settings.items()])

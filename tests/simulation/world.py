@@ -21,12 +21,13 @@ from storage.errors import StorageError
 from tests.simulation.admin import Admin
 from tests.simulation.clients import Client, Producer
 from tests.simulation.cluster_nemesis import ClusterNemesis
+from tests.simulation.compacted import TOPIC, CompactedTopic
 from tests.simulation.connection import LostError
 from tests.simulation.consumers import Consumer, FinalReader
 from tests.simulation.group import GroupMember
 from tests.simulation.history import History, Key
 from tests.simulation.loop import DeadlockError, LivelockError, SimulatedLoop, current_life
-from tests.simulation.nemesis import KINDS, Nemesis
+from tests.simulation.nemesis import COMPACTION_FAULTS, KINDS, Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
 from tests.simulation.trace import Trace
@@ -55,6 +56,8 @@ COVERED_LINES = {
     "crash proven": "fencing broker",
     "replica truncated": "truncated ",
     "unclean election": "unclean election of broker",
+    "log compacted": "log compacted",
+    "compaction in vain": "compaction came to nothing",
 }
 """Parts of the product that only some seeds reach, and how the lines begin that it logs there."""
 
@@ -108,6 +111,8 @@ class World:
     """All parts of one run."""
 
     OPTIONS = ""
+    COMPACTED_SHARE = 0.4  # of the seeds have a compacted topic
+    IS_REPLICATED = False
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         self.seed = seed
@@ -115,11 +120,14 @@ class World:
         self.network = SimulatedNetwork(self.loop, self._stream("network"))
         self.history = History()
         self._draw = self._stream("world")
+        self.compacted = self._make_compacted()
         self.profile = self._draw_profile()
         self.nodes = self._make_nodes()
         self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
         self.admin: Admin = self._make_admin()
         self.clients: list[Client] = self._make_clients()
+        if self.compacted is not None:
+            self.clients += self.compacted.make_clients(self._client)
         self._log = _TraceHandler(self.loop)
 
     def run(self) -> Outcome:
@@ -172,7 +180,8 @@ class World:
         if "stuck" in findings:
             return findings
         segment_starts = {key: sorted({start for node in self.nodes for start in node.segment_starts(*key)}) for key in self.keys}
-        return self.history.check(self._final, segment_starts)
+        findings = self.history.check(self._final, segment_starts)
+        return findings if self.compacted is None else {**findings, **self.compacted.findings}
 
     async def _live(self) -> None:
         self.loop.note("world", f"seed {self.seed} profile {self.profile}")
@@ -188,6 +197,8 @@ class World:
         await self._come_to_rest(running, nemesis)
         if "stuck" not in self.history.findings:
             self._final = await self._read_everything()
+            if self.compacted is not None:
+                await self.compacted.check(self._client, self.nodes)
 
     async def _create_topics(self) -> None:
         draw = self._draw
@@ -198,6 +209,8 @@ class World:
         self.history.durable_topics.add(FLUSHED)
         await self.admin.create(FLUSHED, PARTITIONS_COUNT, {**shared, "flush.messages": "1"})
         await self.admin.create(PLAIN, PARTITIONS_COUNT, shared)
+        if self.compacted is not None:
+            await self.compacted.create(self.admin)
 
     async def _come_to_rest(self, running: list[asyncio.Task[None]], nemesis: Nemesis | ClusterNemesis) -> None:
         """End all faults and let the clients end what they began."""
@@ -237,11 +250,17 @@ class World:
         addresses = [(node.host, PORT) for node in self.nodes]
         return kind(name, self.network, addresses, self.history, self._stream(name), **arguments)
 
+    def _make_compacted(self) -> CompactedTopic | None:
+        if self._stream("has compacted").random() >= self.COMPACTED_SHARE:
+            return None
+        return CompactedTopic(self._stream(TOPIC), self.history, is_replicated=self.IS_REPLICATED)
+
     def _make_admin(self) -> Admin:
         return self._client(Admin, "admin")  # type: ignore[no-any-return]
 
     def _fault_kinds(self) -> list[str]:
-        return list(PROFILES[self.profile])
+        kinds = list(PROFILES[self.profile])
+        return kinds if self.compacted is None or not kinds else [*kinds, *COMPACTION_FAULTS]
 
     def _make_nodes(self) -> list[Node]:
         return [Node(self.loop, self.network, BROKER, str(self.seed), self._draw_settings())]
@@ -272,6 +291,8 @@ class World:
             "group.initial.rebalance.delay.ms": str(draw.choice((0, 100))),
             "group.min.session.timeout.ms": "500",
         }
+        if self.compacted is not None:
+            settings.update(self.compacted.settings())
         if self.history.are_commits_durable:
             settings["log.flush.interval.messages"] = "1"
             self.history.durable_topics.add(PLAIN)
