@@ -86,13 +86,38 @@ def test_state_is_restored_from_a_compacted_changelog(
     assert len(WORDS) <= restored < 300
 
 
+def test_instances_share_the_tasks(server: ServerProcess, streams_host: StreamsHost, application_id: str, tmp_path: Path) -> None:
+    """One that comes later takes some of them with their state, and gives them back when it leaves: nothing is counted twice."""
+    create_topics(server, application_id, "lines")
+    sent = [some_lines(seed) for seed in (1, 2, 3)]
+    start = ("word-count", application_id, server.bootstrap)
+
+    with Topic(server.bootstrap, f"{application_id}-output") as output, streams_host.start(*start, tmp_path / "first") as first:
+        send(server.bootstrap, f"{application_id}-lines", sent[0])
+        output.wait_count(200)
+        with streams_host.start(*start, tmp_path / "second") as second:
+            for instance in (first, second):
+                instance.wait_until(lambda now: now.state == "RUNNING" and len(now.active) == PARTITIONS, "half of the tasks")
+            send(server.bootstrap, f"{application_id}-lines", sent[1])
+            output.wait_count(400)
+            entries = [instance.store("counts") for instance in (first, second)]
+        first.wait_until(lambda now: now.state == "RUNNING" and len(now.active) == 2 * PARTITIONS, "all tasks")
+        send(server.bootstrap, f"{application_id}-lines", sent[2])
+        output.wait_count(600)
+        results = output.read()
+
+    assert told(results) == counts_of([*sent[0], *sent[1], *sent[2]])
+    assert all(entries)
+    assert entries[0] | entries[1] == {word: str(counts[-1]) for word, counts in counts_of([*sent[0], *sent[1]]).items()}
+
+
 def test_standby_takes_over_from_an_instance_that_is_killed(
     server: ServerProcess, streams_host: StreamsHost, new_host: Callable[[], StreamsHost], application_id: str, tmp_path: Path
 ) -> None:
     """It has the state already. What the dead instance had not committed is done again: no number is lost, and a set has it once."""
     create_topics(server, application_id, "numbers")
     settings = {"num.standby.replicas": "1", "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
-    numbers, early_count = some_numbers(1_200), 1_000
+    numbers, early_count = some_numbers(2_000), 1_600
     topology = ("collect", application_id, server.bootstrap)
     killed_host = new_host()
 

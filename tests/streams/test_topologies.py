@@ -8,12 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from protocol.messages.metadata import MetadataRequest
 from tests.clients.topics import eventually
 from tests.streams.records import PARTITIONS, Record, Topic, send
 from tests.streams.topics import create_topics, internal_topics, topic_configs
 from tests.support.messages import RECENT_MS
 from tests.support.process import ServerProcess
 from tests.support.streams import StreamsHost
+from tests.support.wire import WireClient
 
 # Some hours ago, for brokers take no record that is more than an hour ahead of their clocks.
 BEGIN_MS = (RECENT_MS - 6 * 3_600_000) // 10_000 * 10_000
@@ -80,6 +82,17 @@ def test_what_was_read_is_deleted_from_repartition_topics(
             bounds = repartition.bounds()
 
     assert [start for start, _ in bounds] == [end for _, end in bounds]
+
+
+def test_program_without_its_topics_ends(server: ServerProcess, streams_host: StreamsHost, application_id: str, tmp_path: Path) -> None:
+    """They are not made for it, although topics are made for others who ask for them."""
+    with streams_host.start("word-count", application_id, server.bootstrap, tmp_path) as instance:
+        failure = instance.wait_failed()
+
+    assert "MissingSourceTopicException" in failure
+    with WireClient(server.host, server.port) as client:
+        topics = client.request(MetadataRequest(topics=None), 12).topics
+    assert not [topic.name for topic in topics if topic.name.startswith(application_id)]
 
 
 def test_streams_are_joined(server: ServerProcess, streams_host: StreamsHost, application_id: str, tmp_path: Path) -> None:
