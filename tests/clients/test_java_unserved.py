@@ -16,6 +16,7 @@ PATIENCE_S = 25.0  # below the tools' own timeouts of 30 s and a minute
 TOOLS = [
     ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),
     (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
+    ("streams.StreamsGroupCommand", "--describe --group programs", "STREAMS_GROUP_DESCRIBE"),
     # The share consumer logs the error at once but throws it only when its poll is over.
     ("consumer.ConsoleShareConsumer", "--topic TOPIC --timeout-ms 1000", "SHARE_GROUP_HEARTBEAT"),
 ]
