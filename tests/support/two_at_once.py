@@ -40,6 +40,7 @@ LONGEST = (
     "tests/faults",
     "tests/clients",
     "tests/streams",
+    "tests/connect",
     "tests/barnabas",
     "tests/storage",
     "tests/mixed/test_takeover.py",
