@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from tests.clients.adapters import from_confluent
 from tests.support.messages import Message, Stored
 from tests.support.process import ServerProcess
 
@@ -34,6 +35,26 @@ def eventually(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline, f"did not come true in {TIMEOUT_S} s"
         time.sleep(EVENTUALLY_INTERVAL_S)
+
+
+def end_offset(server: ServerProcess, topic: str) -> int:
+    """Of partition 0."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "nobody"})
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
+    consumer.close()
+    return int(end)
+
+
+def read_to_end(server: ServerProcess, topic: str) -> list[Stored]:
+    """The records of partition 0."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "nobody", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    records = []
+    while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:
+        records.append(from_confluent(message))
+    consumer.close()
+    assert message is not None, f"the end of {topic} was not reached in {TIMEOUT_S} s"
+    return records
 
 
 def in_order(records: Iterable[Stored]) -> dict[int, list[Message]]:

@@ -16,6 +16,10 @@ from tests.support.process import ServerProcess
 __all__ = ["broker", "connectors", "topic_name", "worker"]
 
 GROUP = "connect"
+# Its topics are compacted all the time, so that every test is one of that too.
+STORES = ("config", "offset", "status")
+COMPACTED_SOON = {"segment.ms": "200", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
+WORKER_SETTINGS = {f"{store}.storage.{key}": value for store in STORES for key, value in COMPACTED_SOON.items()}
 BROKER_SETTINGS = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100", "auto.create.topics.enable": "false"}
 
 
@@ -31,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="session")
 def _worker(broker: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
-    process = ConnectWorker(tmp_path_factory.mktemp("connect"), broker.bootstrap, GROUP)
+    process = ConnectWorker(tmp_path_factory.mktemp("connect"), broker.bootstrap, GROUP, WORKER_SETTINGS)
     yield process
     process.kill()
 

@@ -14,10 +14,17 @@ FEED_INTERVAL_S = 0.01
 FEED_LINES = 20
 # Records that a source takes in one poll. After a full batch it leaves what it has read beyond that until the file grows again.
 BATCH_SIZE = "1000000"
+# For a sink whose worker will be killed: its group waits for the dead member. Only a classic group takes this from its members.
+SHORT_SESSION = {"consumer.override.session.timeout.ms": "6000", "consumer.override.heartbeat.interval.ms": "500"}
 
 
 def read_lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
+
+
+def firsts(lines: list[str]) -> list[str]:
+    """The lines in the order in which they came first."""
+    return list(dict.fromkeys(lines))
 
 
 class Connectors:

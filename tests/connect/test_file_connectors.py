@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
-from tests.connect.conftest import GROUP
-from tests.connect.connectors import Connectors, Feed, read_lines
+from tests.clients.topics import end_offset
+from tests.connect.conftest import GROUP, WORKER_SETTINGS
+from tests.connect.connectors import SHORT_SESSION, Connectors, Feed, firsts, read_lines
+from tests.connect.topics import partition_count, topic_configs
 from tests.support.connect import ConnectWorker
 from tests.support.process import ServerProcess
 
 TIMEOUT_S = 60.0
 LINES = 2_000
 MIDST = 500
-# A sink's group waits for the members of a killed worker. KIP-848's groups do not take it from their members.
-SHORT_SESSION = {"consumer.override.session.timeout.ms": "6000", "consumer.override.heartbeat.interval.ms": "500"}
 
 
 @pytest.fixture
@@ -37,40 +37,9 @@ def sink_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def second_worker(broker: ServerProcess, tmp_path: Path) -> Iterator[ConnectWorker]:
     """Another worker of the same group, not started yet."""
-    process = ConnectWorker(tmp_path / "second", broker.bootstrap, GROUP)
+    process = ConnectWorker(tmp_path / "second", broker.bootstrap, GROUP, WORKER_SETTINGS)
     yield process
     process.kill()
-
-
-def end_offset(broker: ServerProcess, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody"})
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
-    consumer.close()
-    return end
-
-
-def topic_configs(broker: ServerProcess, topic: str) -> dict[str, str | None]:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(TIMEOUT_S).items()}
-
-
-def partition_count(broker: ServerProcess, topic: str) -> int:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    return len(admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
-
-
-def firsts(lines: list[str]) -> list[str]:
-    """The lines in the order in which they came first."""
-    return list(dict.fromkeys(lines))
-
-
-def test_a_worker_makes_its_three_topics_compacted(worker: ConnectWorker, broker: ServerProcess) -> None:
-    topics = ("connect-configs", "connect-offsets", "connect-status")
-
-    assert [partition_count(broker, topic) for topic in topics] == [1, 25, 5]
-    for topic in topics:
-        assert topic_configs(broker, topic)["cleanup.policy"] == "compact"
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
