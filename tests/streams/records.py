@@ -12,11 +12,19 @@ from typing import Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from tests.support.messages import RECENT_MS
+
 TIMEOUT_S = 60.0
 WAIT_MAX_S = 120.0
 POLL_S = 0.05
 PARTITIONS = 2
 PAUSE_S = 0.001
+HOUR_MS = 3_600_000
+# Some hours ago, for brokers take no record that is more than an hour ahead of their clocks.
+BEGIN_MS = (RECENT_MS - 6 * HOUR_MS) // 10_000 * 10_000
+KEYS = [f"key{number}" for number in range(6)]
+LAST_KEYS = [f"last{number}" for number in range(16)]
+"""Keys of records that close all windows: enough of them for each partition to get one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,12 @@ def send(bootstrap: str, topic: str, records: Iterable[Record], *, pause_s: floa
         producer.poll(pause_s)
     assert producer.flush(WAIT_MAX_S) == 0, "not all records were delivered in time"
     assert not errors, errors
+
+
+def last_values(records: Iterable[Record]) -> dict[str, str]:
+    """The table that these updates make."""
+    last = {each.key: each.value for each in records}
+    return {key: value for key, value in last.items() if value is not None}
 
 
 @contextmanager

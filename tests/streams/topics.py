@@ -9,6 +9,8 @@ from tests.streams.records import PARTITIONS, TIMEOUT_S
 from tests.support.process import ServerProcess
 
 DYNAMIC_TOPIC_CONFIG = 1
+CHANGELOG = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+"""The configs of a changelog that is no window's."""
 
 
 def create_topics(server: ServerProcess, application_id: str, *parts: str) -> None:
