@@ -17,7 +17,7 @@ from protocol.errors import DecodeError
 from protocol.record_spans import iterate_spans
 from protocol.records import CRC_START, HEADER_SIZE, BatchHeader, read_control_type, read_header, read_payload
 from storage.compaction.batch_filter import BatchFilter, check_magic
-from storage.compaction.offset_map import OffsetMap
+from storage.compaction.offset_map import NOT_FOUND, OffsetMap
 from storage.compaction.plan import CleanedSegment, CompactionPlan, CompactionResult, CompactionStats, SourceSegment
 from storage.compaction.transactions import TransactionTracker
 from storage.disk import Disk
@@ -67,7 +67,7 @@ def compact(plan: CompactionPlan) -> Steps:
     stats = CompactionStats(
         read_bytes=sum(segment.size_bytes for segment in sources), read_records=batches.read_records,
         written_bytes=sum(segment.size_bytes for segment in cleaned), written_records=batches.written_records,
-        map_read_bytes=map_read_bytes, map_share=min(offsets.size_bytes / plan.map_limit_bytes, 1.0),
+        map_read_bytes=map_read_bytes, map_share=offsets.share,
         keyless_records=batches.keyless_records,
     )  # fmt: skip
     return CompactionResult(tuple(cleaned), offsets.latest_offset + 1, stats)
@@ -109,11 +109,13 @@ def _fill_map(plan: CompactionPlan, offsets: OffsetMap, aborted: list[AbortedTra
                 for batch, header in _batches(chunk):
                     if header.last_offset < start:
                         continue
-                    if offsets.is_full:
-                        return read_bytes
                     if header.is_control:
                         transactions.drops_control_batch(header, read_control_type(batch, 0, header))
                     elif not transactions.drops_batch(header):
+                        if not offsets.has_room(header.records_count):
+                            new_count = _count_new_keys(offsets, batch, header, start)
+                            if not offsets.has_room(new_count) and not (yield from offsets.grow(new_count)):
+                                return read_bytes
                         _put_keys(offsets, batch, header, start)
                     offsets.latest_offset = header.last_offset
                     yield 0
@@ -126,6 +128,13 @@ def _put_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, start:
     for _, _, _, _, offset_delta, key, _ in iterate_spans(read_payload(batch, 0, header), header.records_count):
         if key is not None and base_offset + offset_delta >= start:
             put(key, base_offset + offset_delta)
+
+
+def _count_new_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, start: int) -> int:
+    """How many keys of the batch are not in the map yet. Asked only where it may have no room for them."""
+    spans = iterate_spans(read_payload(batch, 0, header), header.records_count)
+    keys = {key for _, _, _, _, offset_delta, key, _ in spans if key is not None and header.base_offset + offset_delta >= start}
+    return sum(offsets.find(key) == NOT_FOUND for key in keys)
 
 
 def _clean_group(

@@ -189,19 +189,19 @@ def test_append_times_and_headers_stay(open_log: OpenLog) -> None:
 
 def test_a_map_that_is_full_leaves_the_rest_for_the_next_round(log: Log) -> None:
     for round_number in range(2):
-        for number in range(40):
+        for number in range(100):
             put(log, (f"key{number}", str(round_number)))
     log.roll(NOW_MS)
     before = last_values(records_of(log))
 
     rounds = 0
     while (log.clean_end_offset or 0) < log.log_end_offset:
-        run(log, limit_bytes=1500)
+        run(log, limit_bytes=1000)
         assert last_values(records_of(log)) == before
         rounds += 1
 
     assert rounds > 3
-    assert len(records_of(log)) <= 41
+    assert len(records_of(log)) <= 101
 
 
 def test_segments_that_became_small_are_joined(log: Log) -> None:
