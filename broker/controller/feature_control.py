@@ -7,7 +7,6 @@ Source: FeatureControlManager, ConfigurationControlManager.updateFeatures (KIP-5
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
@@ -26,8 +25,6 @@ from broker.metadata.features import (
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.stored.metadata_records import FeatureLevelRecord, NoOpRecord
 from protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
-
-logger = logging.getLogger("barnabas.controller")
 
 LAST_VERSION_WITH_RESULTS = 1
 """From UpdateFeatures v2 on the answer is for all features together."""
@@ -81,7 +78,6 @@ class FeatureControl:
                 quorum.upgrade_kraft_version(epoch, kraft.max_version_level, is_validated_only=request.validate_only)
                 records.append(NoOpRecord())  # whose commit the answer waits for
         except KafkaError as error:
-            logger.warning("features are not updated: %s", error.message)
             return ControllerResult([], UpdateFeaturesResponse(error_code=error.code, error_message=f"{FAILED_TOGETHER}{error.message}"))
         if levels.get(ELR_FEATURE) and ELR_FEATURE in updates:
             records = [*elr_safety_records(self._state, self._min_insync_replicas), *records]

@@ -229,6 +229,9 @@ class LocalController:
         leadership = self._writes.leadership
         with self._logging_refusal("features not updated", client):
             result = leadership.controller.features.update(request, client.api_version, self._quorum, leadership.epoch)
+        if result.response.error_code:
+            error = KafkaError(ErrorCode(result.response.error_code), result.response.error_message)
+            self._changes.request_refused("features not updated", error, client)
         return await self._writes.submitted(result)
 
     async def ask_quorum(self, request: Any, client: RequestContext) -> Any:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.limited_log import LINES_MAX
+from broker.limited_log import EVENT_LINES_MAX, LINES_MAX
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.broker import BrokerProcess
 from tests.support.wire import WireClient
 
@@ -69,3 +70,13 @@ def test_refused_connections_are_told_within_a_limit_and_other_lines_still_come(
 
     assert len(lines_with(broker, "refusing connection")) == LINES_MAX
     assert len(lines_with(broker, "looks like HTTP")) == 1
+
+
+def test_refused_features_are_told_within_a_limit_and_in_one_line_each(broker: BrokerProcess) -> None:
+    update = FeatureUpdateKey(feature="a\nforged line", max_version_level=9, upgrade_type=1)
+    with WireClient(broker.host, broker.port) as client:
+        for _ in range(2 * EVENT_LINES_MAX):
+            assert client.request(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code
+
+    assert len(lines_with(broker, "features not updated error=INVALID_UPDATE_VERSION")) == EVENT_LINES_MAX
+    assert not [line for line in lines_with(broker, "forged line") if line.startswith("forged")]
