@@ -40,7 +40,7 @@ class Connectors:
         """The name of a connector whose task reads lines of `file` into the topic, which Connect makes (KIP-158)."""
         defaults = {
             "connector.class": "FileStreamSource", "file": str(file), "topic": self.topic, "batch.size": BATCH_SIZE,
-            "topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1",
+            "topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "-1",
         }  # fmt: skip
         return self.start("source", {**defaults, **config})
 

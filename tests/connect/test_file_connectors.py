@@ -61,7 +61,7 @@ def test_connect_makes_topics_as_its_connectors_say(connectors: Connectors, brok
     Feed(source_file).append(1)
 
     configs = {"retention.ms": "7200000", "max.message.bytes": "2000000"}
-    creation = {"partitions": "3", "replication.factor": "1", **configs}
+    creation = {"partitions": "3", **configs}
     connectors.start_source(source_file, **{f"topic.creation.default.{key}": value for key, value in creation.items()})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     connectors.worker.wait_for(lambda: connectors.topic in admin.list_topics(timeout=TIMEOUT_S).topics, "the topic")

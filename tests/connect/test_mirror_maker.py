@@ -118,6 +118,25 @@ def test_a_group_goes_on_at_the_other_cluster(mirrored: Mirrored, source: str, p
     assert there.read_as(group, copy, 1, **{"group.protocol": protocol}) == [b"next"]
 
 
+def test_an_application_finds_out_where_to_go_on(mirrored: Mirrored, topic_name: str) -> None:
+    """By MirrorMaker's own client, which reads the checkpoints (RemoteClusterUtils)."""
+    source = KAFKA
+    here, there = mirrored.directed(source)
+    create_topic(here.server, topic_name)
+    ConfluentKafka().produce(here.server, topic_name, [Message(0, None, b"value %d" % number) for number in range(COUNT)])
+    copy, group = f"{source}.{topic_name}", f"group-{topic_name}"
+    here.read_as(group, topic_name, COUNT)
+    mirrored.maker.wait_for(lambda: there.committed(group, copy) == COUNT, "the group's offset")
+
+    assert mirrored.maker.view(there.server.bootstrap, source, group) == {
+        "upstream_clusters": [source],
+        "heartbeat_topics": ["heartbeats", f"{source}.heartbeats"],
+        "checkpoint_topics": [f"{source}.checkpoints.internal"],
+        "hops": 1,
+        "offsets": {f"{copy}-0": COUNT},
+    }
+
+
 @both_directions
 def test_heartbeats_go_from_cluster_to_cluster(mirrored: Mirrored, source: str) -> None:
     _, there = mirrored.directed(source)

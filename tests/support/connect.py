@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.support.kafka import KAFKA_VERSION, SERVER_JVM_FLAGS, class_path_of
+from tests.support.kafka import KAFKA_VERSION, SERVER_JVM_FLAGS, TOOL_JVM_FLAGS, class_path_of, java_source
 from tests.support.process import ServerProcess
 
 T = TypeVar("T")
@@ -39,14 +40,16 @@ JVM_FLAGS = (
 WAIT_MAX_S = 90.0
 POLL_INTERVAL_S = 0.1
 REST_TIMEOUT_S = 30.0
+VIEW_MAX_S = 60
 # As short as brokers allow or as a busy machine bears: what a worker does once a minute or after a delay is what tests wait for.
 WORKER_SETTINGS: Mapping[str, str] = {
     "config.storage.topic": "connect-configs",
     "offset.storage.topic": "connect-offsets",
     "status.storage.topic": "connect-status",
-    "config.storage.replication.factor": "1",
-    "offset.storage.replication.factor": "1",
-    "status.storage.replication.factor": "1",
+    # What the broker has by default, as for the topics of its connectors.
+    "config.storage.replication.factor": "-1",
+    "offset.storage.replication.factor": "-1",
+    "status.storage.replication.factor": "-1",
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
     "plugin.discovery": "service_load",
@@ -84,6 +87,10 @@ MIRROR_SETTINGS: Mapping[str, str] = {
 }
 
 
+def connect_class_path() -> str:
+    return class_path_of("kafka-connect", CONNECT_JARS)
+
+
 class RestError(AssertionError):
     """The worker answered with an error. `status` is HTTP's."""
 
@@ -104,7 +111,7 @@ class ConnectProcess(ServerProcess):
     def command(self) -> list[str]:
         properties = self.directory / f"{self.name}.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        return ["java", *JVM_FLAGS, "-cp", class_path_of("kafka-connect", CONNECT_JARS), self.main_class, str(properties)]
+        return ["java", *JVM_FLAGS, "-cp", connect_class_path(), self.main_class, str(properties)]
 
     def wait_for(self, find: Callable[[], T | None], what: str) -> T:
         """What `find` returns once that is true; the process need not run meanwhile. AssertionError with the log's tail if it never is."""
@@ -185,6 +192,15 @@ class MirrorMaker(ConnectProcess):
     def launch(self) -> None:
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         super().launch()
+
+    def view(self, bootstrap: str, source: str, group: str) -> dict[str, Any]:
+        """What MirrorMaker's client for applications (java/MirrorView.java) finds at a cluster that has the copies."""
+        arguments = (java_source("MirrorView.java"), bootstrap, source, group, str(VIEW_MAX_S))
+        command = ["java", *TOOL_JVM_FLAGS, "-cp", connect_class_path(), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_MAX_S, check=False)
+        assert done.returncode == 0, done.stderr
+        view: dict[str, Any] = json.loads(done.stdout)
+        return view
 
     def log_since_launch(self) -> str:
         return self.log_path.read_bytes()[self._log_start :].decode(errors="replace")
