@@ -47,7 +47,9 @@ bug.
 
 ### Not there yet
 - Transactions: InitProducerId with a transactional id and FindCoordinator for one answer UNSUPPORTED_VERSION with a message. Java,
-  kafka-python and aiokafka report it at once; librdkafka asks again until its `init_transactions` timeout and reports that.
+  kafka-python and aiokafka report it at once; librdkafka asks again until its `init_transactions` timeout and reports that. A worker of
+  Kafka Connect with `exactly.once.source.support=enabled` logs it again and again and does not begin; at_least_once is its default, and
+  MirrorMaker 2's.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.
@@ -108,6 +110,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed step by step, each
   topic and resource whole. Others may see some of them before the answer, and a crash in between leaves those that were committed. Kafka
   commits all in one batch. A request for too much is refused before the first step.
+- The assignment of a KIP-848 group of more than about 2,000 partitions or 200 members is computed after the heartbeat that makes it due
+  is answered; the next heartbeat tells it. Kafka 4.3 answers when it is computed.
 - DeleteGroups and OffsetDelete write 100 tombstones to a batch, each group's own last, so that no group is too large to be deleted. A
   consumer that joins between two batches of its group's deletion keeps the group without the offsets that are gone (NON_EMPTY_GROUP).
   Kafka writes one batch, and fails where that exceeds max.message.bytes of `__consumer_offsets`.

@@ -58,7 +58,9 @@ WORKER_SETTINGS: Mapping[str, str] = {
     "heartbeat.interval.ms": "500",
     "scheduled.rebalance.max.delay.ms": "0",
     "rebalance.timeout.ms": "20000",
-    "task.shutdown.graceful.timeout.ms": "30000",  # a busy machine must not make a stop in good order a hard one
+    # A busy machine must not make a stop in good order a hard one.
+    "offset.flush.timeout.ms": "30000",
+    "task.shutdown.graceful.timeout.ms": "30000",
 }
 # What MirrorMaker does every few minutes it does every second.
 MIRROR_SETTINGS: Mapping[str, str] = {
