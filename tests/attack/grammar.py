@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ FLOOD_RATE = 0.01
 FLOOD_ELEMENTS = 2_000
 LONG_TEXT_RATE = 0.01
 NULL_RATE = 0.15
+KNOWN_RATE = 0.8
 TAG_RATE = 0.1
 _SPECIAL_INTEGERS = (0, 0, 0, 1, 1, 2, 3, -1, -2, 5, 100, 2**15 - 1, 2**31 - 1, 2**63 - 1, -(2**15), -(2**31), -(2**63))
 _BITS = {"b": 8, "h": 16, "H": 16, "i": 32, "I": 32, "q": 64}
@@ -52,9 +53,17 @@ class Piece(NamedTuple):
 
 
 class Grammar:
-    """Makes requests. `words` are the names that exist on the broker, by field; other fields get any value."""
+    """Makes requests. `words` are names that exist on the broker; `known` is what fields of a name mostly hold, as the cluster's id."""
 
-    def __init__(self, source: random.Random, words: Sequence[str], ids: Sequence[bytes], batches: Sequence[bytes]) -> None:
+    def __init__(
+        self,
+        source: random.Random,
+        words: Sequence[str],
+        ids: Sequence[bytes],
+        batches: Sequence[bytes],
+        known: Mapping[str, str] | None = None,
+    ) -> None:
+        self._known = known or {}
         self._source = source
         self._words = words
         self._ids = ids
@@ -146,6 +155,10 @@ class Grammar:
             return source.choice((b"", b"\x00\x01\x00\x00\x00\x00", source.randbytes(30)))
         if source.random() < LONG_TEXT_RATE:
             return b"long" * 8_000
+        if name in self._known and source.random() < KNOWN_RATE:
+            return self._known[name].encode()
+        if name.endswith("_regex"):
+            return source.choice(_PATTERNS).encode()
         return (source.choice(self._words) if source.random() < 0.85 else source.choice(_ODD_WORDS)).encode()
 
 
@@ -162,7 +175,13 @@ _SMALL_NUMBERS: dict[str, tuple[int, ...]] = {
     "replication_factor": (1, 1, -1, 3, 0),
     "resource_type": (2, 2, 0, 4, 8, 16, 32, 1),
     "session_timeout_ms": (6_000, 10_000, 0),
+    # Whom and what the nodes of a cluster of one know.
+    **dict.fromkeys(("broker_id", "voter_id", "candidate_id", "leader_id", "controller_id"), (1, 1, 2, 0, -1)),
+    **dict.fromkeys(("leader_epoch", "replica_epoch", "candidate_epoch", "current_leader_epoch", "partition_epoch"), (0, 1, 1, 2, 3, -1)),
+    "broker_epoch": tuple(range(-1, 15)),
+    "member_epoch": (0, 0, 1, 2, -1, -2),
 }
+_PATTERNS = ("mutated-.*", "(a+)+$", "(?:a{1000}){1000}", "(" * 1_000, "[a-", "((a*)*)*" * 50, ".*" * 200, "\\pL{100}", "(?P<n>a)\\1", "")
 _ODD_WORDS = ("", ".", "..", "a/b", "ü" * 20, "x" * 250, "__consumer_offsets", "-1", "\x00", "new\nline", "1", "%s%n{}", "__proto__")
 
 

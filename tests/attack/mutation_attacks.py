@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from protocol.apis import APIS, Api
 from protocol.compression import Compression
@@ -96,10 +96,17 @@ class Worker(threading.Thread):
 class Mutator:
     """Frames, whole as they go over the wire; most of them not as they should be."""
 
-    def __init__(self, source: random.Random, ids: Sequence[bytes], now_ms: int, apis: Iterable[Api] | None = None) -> None:
-        """`apis` are those of an ordinary client by default."""
+    def __init__(
+        self,
+        source: random.Random,
+        ids: Sequence[bytes],
+        now_ms: int,
+        apis: Iterable[Api] | None = None,
+        known: Mapping[str, str] | None = None,
+    ) -> None:
+        """`apis` are those of an ordinary client by default; `known` is what the grammar takes."""
         self._source = source
-        self._grammar = Grammar(source, WORDS, ids, _batches(source, now_ms))
+        self._grammar = Grammar(source, WORDS, ids, _batches(source, now_ms), known)
         apis = [api for api in APIS.values() if api.key not in ORDERS] if apis is None else list(apis)
         self._apis = [(api, version) for api in apis for version in range(api.min_version, api.max_version + 1)]
         self._strikes: tuple[Callable[[list[Piece]], None], ...] = (

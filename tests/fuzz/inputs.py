@@ -93,6 +93,14 @@ class Density(NamedTuple):
     mutated: int = MUTATED_PER_VERSION
 
 
+class Known(NamedTuple):
+    """What is known of the broker, without which it would refuse most requests at their first field."""
+
+    topic_ids: Sequence[bytes]
+    cluster_id: str
+    now_ms: int
+
+
 def apis_for(listener: ListenerKind, stage: Stage) -> list[Api]:
     return [api for api in apis_of(listener).values() if stage is Stage.ALL or api.key in ORDERS]
 
@@ -100,12 +108,11 @@ def apis_for(listener: ListenerKind, stage: Stage) -> list[Api]:
 class Inputs:
     """Makes the rounds of one listener."""
 
-    def __init__(self, seed: object, listener: ListenerKind, stage: Stage, ids: Sequence[bytes], now_ms: int) -> None:
+    def __init__(self, seed: object, listener: ListenerKind, stage: Stage, broker: Known) -> None:
         self._seed = seed
         self._listener = listener
         self._stage = stage
-        self._ids = ids
-        self._now_ms = now_ms
+        self._broker = broker
 
     def round(self, number: int, density: Density, *, part: int = 0, parts: int = 1) -> Iterator[Input]:
         """The inputs of one of `parts` equal parts of a round, which differ in their APIs."""
@@ -118,7 +125,7 @@ class Inputs:
             if density.versions_max is not None:
                 versions = own.sample(versions, min(density.versions_max, len(versions)))
             for version in versions:
-                for found in _OneVersion(own, self._ids, self._now_ms, api, version).inputs(density):
+                for found in _OneVersion(own, self._broker, api, version).inputs(density):
                     if self._stage is Stage.ORDERS or not is_order(found.data):
                         yield found
 
@@ -126,11 +133,11 @@ class Inputs:
 class _OneVersion:
     """The inputs made of one API at one version."""
 
-    def __init__(self, source: random.Random, ids: Sequence[bytes], now_ms: int, api: Api, version: int) -> None:
+    def __init__(self, source: random.Random, broker: Known, api: Api, version: int) -> None:
         self._source = source
         self._api = api
         self._version = version
-        self._mutator = Mutator(source, ids, now_ms, [api])
+        self._mutator = Mutator(source, broker.topic_ids, broker.now_ms, [api], {"cluster_id": broker.cluster_id})
         candidates = [self._mutator.request(api, version) for _ in range(TRIES)]
         fitting = [pieces for pieces in candidates if _size(pieces) <= BASE_BYTES_MAX] or [min(candidates, key=_size)]
         self._base = max(fitting, key=len)

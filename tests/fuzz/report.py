@@ -31,7 +31,9 @@ def lines_of(report: Report) -> Iterator[str]:
     )
     longest_ms = max((hold.own_ns for hold in report.holds), default=0) / 1e6
     count = sum(1 for hold in report.holds if hold.own_ns / 1e6 > HOLD_TARGET_MS)
-    yield f"longest hold of the loop {longest_ms:.1f} ms; {count} over {HOLD_TARGET_MS:.0f} ms (own / CPU / wall, and what was under way):"
+    busy = sum(1 for hold in report.holds if hold.cpu_ns / 1e6 > HOLD_TARGET_MS)
+    yield f"longest hold of the loop {longest_ms:.1f} ms; over {HOLD_TARGET_MS:.0f} ms {count}, {busy} of them by computing, as did longest"
+    yield "(own / CPU / wall, and what was under way):"
     for hold, inputs in report.culprits:
         yield f"    {hold.own_ns / 1e6:.1f} / {hold.cpu_ns / 1e6:.1f} / {hold.late_ns / 1e6:.0f} ms: {'; '.join(inputs) or '–'}"
     if findings.closed_whole:

@@ -20,7 +20,7 @@ from tests.attack.mutation_attacks import make_topics
 from tests.attack.report import DESCRIPTORS_SPARE, RETURNED_MB, Latency, latency_of
 from tests.attack.target import Vitals
 from tests.fuzz.bystanders import Bystanders
-from tests.fuzz.inputs import Density, Input, Inputs, Stage, apis_for
+from tests.fuzz.inputs import Density, Input, Inputs, Known, Stage, apis_for
 from tests.fuzz.sender import Findings, Sender
 from tests.fuzz.target import FuzzedBroker
 
@@ -69,6 +69,7 @@ class Report:
     settled_s: float
     holds: list[Hold]
     culprits: list[Culprits]
+    """Of the holds that computed longest; the longest by the clock are the disk's, or the machine's."""
     canary: Latency
     machine: Latency
     tracebacks: int
@@ -115,12 +116,12 @@ class Run:
         try:
             broker.open()
             attacker = Attacker(broker, random.Random(self._plan.seed), 1.0, deadline_s=0.0)
-            ids = make_topics(attacker)
+            known = Known(make_topics(attacker), broker.cluster_id(), time.time_ns() // 1_000_000)
             time.sleep(QUIET_S)
             before = broker.vitals()
             broker.reset_peak()
             start_ns = time.monotonic_ns()
-            senders, bystanders = self._start(ids)
+            senders, bystanders = self._start(known)
             suspects = self._watch(senders, before.log_bytes)
             bystanders.stop()
             end_ns = time.monotonic_ns()
@@ -133,13 +134,12 @@ class Run:
             self._has_ended.set()
             broker.close()
 
-    def _start(self, ids: list[bytes]) -> tuple[list[Sender], Bystanders]:
-        now_ms = time.time_ns() // 1_000_000
+    def _start(self, known: Known) -> tuple[list[Sender], Bystanders]:
         if self._plan.seconds is not None:
             self._deadline_s = time.monotonic() + self._plan.seconds
         senders = []
         for listener, count in SENDERS.items():
-            inputs = Inputs(self._plan.seed, listener, self._stage, ids, now_ms)
+            inputs = Inputs(self._plan.seed, listener, self._stage, known)
             attacker = Attacker(self._broker, random.Random(0), 1.0, deadline_s=0.0, port=self._broker.port_of(listener))
             count = min(count, len(apis_for(listener, self._stage)))
             senders += [Sender(attacker.connect, self._rounds(inputs, part, count), self._is_over, self._findings) for part in range(count)]
@@ -197,7 +197,7 @@ class Run:
             peak_mb=broker.peak_mb() if runs else 0.0,
             settled_s=settled_s,
             holds=holds,
-            culprits=[self._culprits(hold) for hold in sorted(holds, key=lambda hold: -hold.own_ns)[:HOLDS_SHOWN]],
+            culprits=[self._culprits(hold) for hold in sorted(holds, key=lambda hold: -hold.cpu_ns)[:HOLDS_SHOWN]],
             canary=self._latency("small", start_ns, end_ns),
             machine=self._latency("echo", start_ns, end_ns),
             tracebacks=broker.tracebacks_since(before.log_bytes),

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from protocol.apis import ListenerKind, apis_of
+from protocol.messages.describe_cluster import DescribeClusterRequest
 from tests.attack.memory_attacks import SMALL_MEMORY
 from tests.attack.target import AttackedBroker, quiet_port
 from tests.fuzz.inputs import ORDERS
@@ -36,6 +37,11 @@ class FuzzedBroker(AttackedBroker):
 
     def port_of(self, listener: ListenerKind) -> int:
         return self.controller_port if listener is ListenerKind.CONTROLLER else self.port
+
+    def cluster_id(self) -> str:
+        with WireClient(self.host, self.port) as client:
+            cluster_id: str = client.request(DescribeClusterRequest(), 0).cluster_id
+            return cluster_id
 
     def open(self) -> None:
         super().open()

@@ -10,15 +10,15 @@ import pytest
 from protocol import codec
 from protocol.apis import DECLARED, Api, ListenerKind
 from protocol.messages.vote import VoteRequest
-from tests.fuzz.inputs import ORDERS, Density, Input, Inputs, Stage, Strike, apis_for, is_order
+from tests.fuzz.inputs import ORDERS, Density, Input, Inputs, Known, Stage, Strike, apis_for, is_order
 from tests.support.wire import frame
 
-NOW_MS = 1_750_000_000_000
+BROKER = Known([bytes(16)], "cluster", now_ms=1_750_000_000_000)
 FEW = Density(versions_max=1, number_share=0.1, wide_share=0.0, mutated=5)
 
 
 def inputs_of(listener: ListenerKind, stage: Stage = Stage.ALL, *, part: int = 0, parts: int = 1, seed: int = 7) -> list[Input]:
-    return list(Inputs(seed, listener, stage, [bytes(16)], NOW_MS).round(0, FEW, part=part, parts=parts))
+    return list(Inputs(seed, listener, stage, BROKER).round(0, FEW, part=part, parts=parts))
 
 
 @pytest.mark.parametrize("listener", ListenerKind)
