@@ -20,6 +20,7 @@ from protocol.errors import ErrorCode
 from protocol.records import read_header
 from storage.index import CorruptIndexError
 from storage.segment import LogSegment
+from tests.simulation.group_ablations import GROUP_ABLATIONS, GROUP_BROKEN_BY
 from tests.simulation.loop import SimulatedLoop, current_life
 from tests.simulation.world import Outcome, simulate
 
@@ -162,7 +163,7 @@ ABLATIONS: dict[str, Ablation] = {
         drop_tombstones_at_once,
         throw_half_a_swap_away,
     )
-}
+} | GROUP_ABLATIONS
 
 BROKEN_BY: dict[str, frozenset[str]] = {
     "forget_producers_at_a_restart": frozenset({"duplicate"}),
@@ -173,6 +174,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "call_clean_what_a_power_cut_brings_back": frozenset({"compacted not-clean", "compacted resurrected-key"}),
     "drop_tombstones_at_once": frozenset({"compacted lost-key", "compacted consumer-missed-a-key"}),
     "throw_half_a_swap_away": frozenset({"compacted lost-key"}),
+    **GROUP_BROKEN_BY,
 }
 """What each ablation breaks: a seed counts when it finds one of these."""
 
@@ -185,6 +187,9 @@ KEPT_SEEDS = {
     "call_clean_what_a_power_cut_brings_back": 95,
     "drop_tombstones_at_once": 10,
     "throw_half_a_swap_away": 6,
+    "give_what_others_have_yet_to_give_up": 0,
+    "load_no_tombstones": 31,
+    "take_commits_of_members_that_are_gone": 358,
 }
 
 

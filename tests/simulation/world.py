@@ -23,8 +23,10 @@ from tests.simulation.clients import Client, Producer
 from tests.simulation.cluster_nemesis import ClusterNemesis
 from tests.simulation.compacted import TOPIC, CompactedTopic
 from tests.simulation.connection import LostError
+from tests.simulation.consumer_group import SETTINGS, ConsumerGroupMember, Ledger
 from tests.simulation.consumers import Consumer, FinalReader
 from tests.simulation.group import GroupMember
+from tests.simulation.group_watch import GroupWatch
 from tests.simulation.history import History, Key
 from tests.simulation.loop import DeadlockError, LivelockError, SimulatedLoop, current_life
 from tests.simulation.nemesis import COMPACTION_FAULTS, KINDS, Nemesis
@@ -113,6 +115,8 @@ class World:
     OPTIONS = ""
     COMPACTED_SHARE = 0.4  # of the seeds have a compacted topic
     IS_REPLICATED = False
+    CONSUMER_GROUP_SHARE = 0.4  # of the seeds have members of a KIP-848 group
+    CONSUMER_GROUP_MEMBERS_MAX = 4
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         self.seed = seed
@@ -125,9 +129,10 @@ class World:
         self.nodes = self._make_nodes()
         self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
         self.admin: Admin = self._make_admin()
-        self.clients: list[Client] = self._make_clients()
+        self.clients: list[Client] = [*self._make_clients(), *self._make_consumer_group()]
         if self.compacted is not None:
             self.clients += self.compacted.make_clients(self._client)
+        self._group_watch = GroupWatch(self.history, self.loop.trace)
         self._log = _TraceHandler(self.loop)
 
     def run(self) -> Outcome:
@@ -137,7 +142,8 @@ class World:
         logger.setLevel(logging.INFO)
         logger.propagate = False
         try:
-            findings = self._run()
+            with self._group_watch.watching():
+                findings = self._run()
         finally:
             logger.removeHandler(self._log)
             logger.setLevel(level)
@@ -290,6 +296,8 @@ class World:
             "offsets.topic.replication.factor": "1",
             "group.initial.rebalance.delay.ms": str(draw.choice((0, 100))),
             "group.min.session.timeout.ms": "500",
+            "group.consumer.assignment.interval.ms": self._stream("assignment interval").choice(("0", "200")),
+            **SETTINGS,
         }
         if self.compacted is not None:
             settings.update(self.compacted.settings())
@@ -316,6 +324,20 @@ class World:
             member = self._client(GroupMember, f"member{index}", group="g", keys=self.keys, commit_share=commit_share, max_bytes=2_000)
             clients.append(member)
         return clients
+
+    def _make_consumer_group(self) -> list[Client]:
+        """From a stream of its own: the seeds without it are the worlds that they are."""
+        draw = self._stream("consumer group")
+        if draw.random() >= self.CONSUMER_GROUP_SHARE:
+            return []
+        ledger = Ledger("k", self.history)
+        return [
+            self._client(
+                ConsumerGroupMember, f"consumer-member{index}", ledger=ledger, keys=self.keys, commit_share=draw.choice((0.3, 1.0)),
+                instance_id=f"instance{index}" if draw.random() < 0.3 else None, max_bytes=2_000,
+            )
+            for index in range(draw.randint(1, self.CONSUMER_GROUP_MEMBERS_MAX))
+        ]  # fmt: skip
 
 
 class _TraceHandler(logging.Handler):
