@@ -53,8 +53,6 @@ bug.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.
-- Groups of KIP-848 have no regular expressions yet: a heartbeat with one is INVALID_REGULAR_EXPRESSION. A group does not move between
-  the classic and the consumer protocol while it has members.
 - Admin APIs that are not in the table.
 
 ### Bytes that are refused
