@@ -28,6 +28,7 @@ from storage.files import (
 )
 from storage.future_logs import FutureLogs
 from storage.log import Log
+from storage.log_creations import CreationWork, NewLog
 from storage.log_directory import Checkpoints, CheckpointWork, Departure, LogDirectory, RemovalWork, check_identities
 from storage.log_opener import LogOpener
 from storage.log_segments import OpenSegments
@@ -68,6 +69,11 @@ class DeletionWork(NamedTuple):
             delete_tree(directory, self.disk)
 
 
+class _LogBeingMade(NamedTuple):
+    work: CreationWork
+    directory: LogDirectory
+
+
 class LogManager:
     """See the module's docstring. `lock` first, then `open` once the topics' settings are known."""
 
@@ -86,6 +92,7 @@ class LogManager:
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], Log] = {}
         self._leaving: dict[tuple[str, int], _LeavingLog] = {}
+        self._creating: dict[tuple[str, int], _LogBeingMade] = {}
         self._deleted: list[DeletedDirectories] = []
         self._opener = LogOpener(
             random_source=random_source,
@@ -227,6 +234,7 @@ class LogManager:
         topic's of that name: its records are not this topic's.
 
         No checkpoint names it: entries go with their logs. While a log of that name `is_leaving`, this blocks until it has left."""
+        self._finish_creation((topic, partition))
         found = self.find_log(topic, partition)
         if found is not None:
             if topic_id not in (found.topic_id, NO_TOPIC_ID) and found.topic_id != NO_TOPIC_ID:
@@ -246,6 +254,44 @@ class LogManager:
             self.mark_offline(directory.path, error)
             raise
         return log
+
+    def plan_creations(self, wanted: Iterable[NewLog], now_ms: int) -> CreationWork:
+        """The work that makes those of `wanted` that are not there: run it off the loop, then hand it to `created`. Until then `create_log`
+        of one of them makes it at once. None of these names may be `is_leaving`. StorageError when no directory is online."""
+        work = CreationWork(self._opener, now_ms)
+        for new in wanted:
+            name = new.topic, new.partition
+            if name not in self._logs and name not in self._creating:
+                directory = self.futures.take_preferred(name) or self._directory_for_new_log(new.directory_id)
+                work.add(new, directory)
+                self._creating[name] = _LogBeingMade(work, directory)
+        return work
+
+    def created(self, work: CreationWork) -> None:
+        """`work` ran: its logs are there."""
+        for name in work.names:
+            making = self._creating.get(name)
+            if making is not None and making.work is work:
+                self._finish_creation(name)
+
+    def withdraw_creation(self, topic: str, partition: int) -> bool:
+        """A planned log is needed no more. Returns whether it is there all the same, and has to be deleted."""
+        making = self._creating.pop((topic, partition), None)
+        return making is not None and self._take_over(making, making.work.withdraw((topic, partition)))
+
+    def _finish_creation(self, name: tuple[str, int]) -> None:
+        making = self._creating.pop(name, None)
+        if making is not None:
+            self._take_over(making, making.work.finish(name))
+
+    def _take_over(self, making: _LogBeingMade, made: Log | None) -> bool:
+        if made is None:
+            return False
+        if making.directory.is_offline:
+            made.abandon()
+            return False
+        self._logs[made.topic, made.partition] = made
+        return True
 
     def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
@@ -358,6 +404,8 @@ class LogManager:
 
     def close_clean(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write checkpoints and the clean-stop marker, unlock; blocks."""
+        for name in tuple(self._creating):
+            self.withdraw_creation(*name)
         self._remove_now([*{leaving.work for leaving in self._leaving.values()}, *self.futures.leaving()])
         is_durable = True
         for directory in self.online_directories:
@@ -390,6 +438,7 @@ class LogManager:
             if directory_id is not None and directory.meta is not None and directory.meta.directory_id == directory_id:
                 return directory
         counts = Counter(log.log_dir for log in self._logs.values())
+        counts.update(str(making.directory.path) for making in self._creating.values())
         return min(online, key=lambda directory: counts[str(directory.path)])
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:

@@ -6,20 +6,25 @@ in each turn of the loop. The metadata cache calls `apply`. Source: kafka.server
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.loop_job import LoopJob, OnBusy
 from broker.metadata.image import PartitionChange
+from broker.replication.hosted_partitions import find_directory
 from broker.replication.leadership_log import LeadershipLog, standing
 from broker.replication.new_partitions import NewPartitions
 from broker.replication.removals import PartitionRemovals
 from broker.replication.settings_takeover import SettingsTakeover
+from storage.errors import StorageError
+from storage.log_creations import NewLog
 
 if TYPE_CHECKING:
-    from broker.blocking import RunBlocking
+    from broker.blocking import BlockingResult, RunBlocking
     from broker.clock import Clock
     from broker.metadata.image import MetadataDelta
     from broker.metadata.metadata_cache import MetadataCache
@@ -28,13 +33,16 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
     from broker.replication.quotas import ReplicationQuotas
     from broker.replication.waiting_requests import WaitingRequests
-    from storage.errors import StorageError
+    from storage.log_creations import CreationWork
     from storage.log_manager import LogManager
 
-NEW_PARTITIONS_AT_ONCE = 10
-"""Partitions of one change of the metadata that are made at once, 0.3 to 1 ms each; the others follow while requests are served."""
-NEW_PARTITIONS_PER_TURN = 4
-NEW_PARTITIONS_SLICE_US = 2_000  # fewer are made in a turn where the disk is slow, on demand or not
+NEW_LOGS_AT_ONCE = 50
+"""Logs that a thread makes before their partitions are hosted, 0.3 to 1 ms each, more where the disk is slow."""
+
+NEW_PARTITIONS_SLICE_US = 2_000
+"""What new partitions may take of one turn of the loop, 0.1 ms each; on demand, with their logs, 1 ms and more."""
+
+ON_DEMAND_PER_TURN = 10
 
 
 class MetadataFollower:
@@ -60,9 +68,14 @@ class MetadataFollower:
         self._clock = clock
         self._metrics = metrics
         self._metadata = metadata
+        self._log_manager = log_manager
         self._quotas = quotas
         self._leadership_log = leadership_log
         self._new = NewPartitions()
+        self._run_blocking = run_blocking
+        self._on_busy = on_busy
+        self._planned: CreationWork | None = None  # logs that a thread makes now
+        self._ready: deque[tuple[str, int]] = deque()  # whose logs it has made
         self._making = LoopJob(clock, self._make_new, on_busy)
         self._on_demand_count = 0  # since the last turn
         self._on_demand_us = 0
@@ -84,6 +97,7 @@ class MetadataFollower:
         if delta.deleted_topics:
             deleted_names = {topic.name for topic in delta.deleted_topics}
             self._removals.add(hosted.take_topics(deleted_names))
+            self._drop_new(deleted_names)
             self._new.discard_topics(deleted_names)
             for name in deleted_names:
                 self._quotas.forget_topic(name)
@@ -91,17 +105,11 @@ class MetadataFollower:
             self._quotas.take_over_rates()
         changed: list[Partition] = []
         moved_away: list[Partition] = []
-        # Behind those that wait already, which have this turn's time.
-        new_count = NEW_PARTITIONS_AT_ONCE if self._making.is_waiting else 0
-        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US
         for change in delta.changed_partitions:
             if hosted.node_id in change.image.replicas:
                 if not hosted.is_loading and hosted.find(change.topic.name, change.partition) is None:
-                    new_count += 1
-                    is_time_over = new_count > NEW_PARTITIONS_AT_ONCE or self._clock.monotonic_us() >= end_us
-                    if is_time_over or self._removals.is_leaving(change.topic.name, change.partition):
-                        self._new.add((change.topic.name, change.partition))
-                        continue
+                    self._new.add((change.topic.name, change.partition))
+                    continue
                 partition = self._host(change)
                 if partition is not None:
                     changed.append(partition)
@@ -125,6 +133,7 @@ class MetadataFollower:
     def stop(self) -> None:
         """Make no more partitions: those that still wait are made at the next start."""
         self._new.clear()
+        self._ready.clear()
         self._removals.stop()
         self._settings_takeover.stop()
         self._making.stop()
@@ -147,19 +156,72 @@ class MetadataFollower:
 
     def make_new_later(self) -> None:
         """Go on with the partitions that wait: a directory may be out of their way."""
-        if not self._making.is_waiting and next(self._can_be_made(), None) is not None:
+        if self._planned is None and not self._ready:
+            self._plan_logs()
+
+    def _plan_logs(self) -> None:
+        """Have a thread make the logs of the next partitions that wait."""
+        names = tuple(islice(self._can_be_made(), NEW_LOGS_AT_ONCE))
+        if not names:
+            return
+        try:
+            work = self._log_manager.plan_creations(filter(None, map(self._new_log, names)), self._clock.now_ms())
+        except StorageError:  # no directory is online, and each will hear so
+            self._take_ready(names)
+            return
+        self._planned = work
+        if len(names) == NEW_LOGS_AT_ONCE:
+            self._on_busy(self._new, True)
+        self._run_blocking(work.run).add_done_callback(partial(self._note_made, work, names))
+
+    def _new_log(self, name: tuple[str, int]) -> NewLog | None:
+        """What is to be made of a partition that waits, as the metadata has it now."""
+        topic = self._metadata.find_topic(name[0])
+        if topic is None or self._hosted.node_id not in topic.partitions[name[1]].replicas:
+            return None
+        image = topic.partitions[name[1]]
+        epoch = image.leader_epoch if image.leader == self._hosted.node_id and image.leader_epoch >= 0 else None
+        return NewLog(*name, topic.topic_id, self._metadata.log_config(topic.name), find_directory(image, self._hosted.node_id), epoch)
+
+    def _note_made(self, work: CreationWork, names: Iterable[tuple[str, int]], done: BlockingResult) -> None:
+        self._planned = None
+        self._log_manager.created(work)
+        self._take_ready(names)
+        done.result()
+
+    def _take_ready(self, names: Iterable[tuple[str, int]]) -> None:
+        self._ready += (name for name in names if name in self._new)
+        if self._make_new():
             self._making.resume()
 
     def _make_new(self) -> bool:
-        """Make a few of the partitions that wait, as the metadata has them now; whether there are more. Until then requests for very many
-        of them are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
+        """Host a few of the partitions whose logs are made, as the metadata has them now; whether there are more. Until then requests for
+        very many of them are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
         end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US - self._on_demand_us
         self._on_demand_count = self._on_demand_us = 0
-        for key in tuple(islice(self._can_be_made(), NEW_PARTITIONS_PER_TURN)):
-            self._make_one_new(key)
+        while self._ready:
+            name = self._ready.popleft()
+            if name in self._new and not self._removals.is_leaving(*name):
+                self._make_one_new(name)
             if self._clock.monotonic_us() >= end_us:
                 break
-        return next(self._can_be_made(), None) is not None
+        if not self._ready:
+            self.make_new_later()
+            if self._planned is None:
+                self._on_busy(self._new, False)
+        return bool(self._ready)
+
+    def _drop_new(self, topics: Container[str]) -> None:
+        """Of these deleted topics nothing is made any more; logs that are made already are deleted."""
+        planned = () if self._planned is None else self._planned.names
+        names = [name for name in (*planned, *self._ready) if name[0] in topics]
+        self._ready = deque(name for name in self._ready if name[0] not in topics)
+        logs = self._log_manager
+        self._delete_logs([name for name in names if logs.withdraw_creation(*name) or logs.find_log(*name) is not None])
+
+    def _delete_logs(self, names: Iterable[tuple[str, int]]) -> None:
+        """Logs that were made for partitions which are no more, or not this broker's."""
+        self._removals.add_logs(tuple(name for name in names if self._hosted.find(*name) is None))
 
     def get_for_loading(self, topic: str, partition: int) -> Partition:
         """`get_partition` for a coordinator, which loads one in each turn: one that waits is made, however many others ask for."""
@@ -169,7 +231,7 @@ class MetadataFollower:
 
     def make_on_demand(self, topic: str, partition: int) -> Partition | None:
         """A partition that waits is made when it is asked for: few clients ever see that it was not there."""
-        if (topic, partition) not in self._new or self._on_demand_count >= NEW_PARTITIONS_AT_ONCE:
+        if (topic, partition) not in self._new or self._on_demand_count >= ON_DEMAND_PER_TURN:
             return None
         if self._on_demand_us >= NEW_PARTITIONS_SLICE_US or self._removals.is_leaving(topic, partition):
             return None
@@ -185,6 +247,8 @@ class MetadataFollower:
         made = None
         if topic is not None and self._hosted.node_id in topic.partitions[index].replicas:
             made = self._host(PartitionChange(topic, index, topic.partitions[index]))
+        elif self._log_manager.find_log(name, index) is not None:
+            self._delete_logs([key])
         self._new.discard(key)
         return made
 

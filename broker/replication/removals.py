@@ -7,7 +7,7 @@ names. Owner: the ReplicaManager, which finds none of them any more.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,10 +72,19 @@ class PartitionRemovals:
         for partition in partitions:
             partition.mark_deleted()
         topics = {partition.topic for partition in partitions}
-        self._topics.update(topics)
-        self._closing.append(self._close(deque(partitions), offline, topics))
         # Marking thousands has taken a piece's time already.
         pieces_count = 1 if len(partitions) > CLOSED_PIECE_PARTITIONS else PIECES_PER_TURN
+        self._begin(self._close(deque(partitions), offline, topics), topics, pieces_count)
+
+    def add_logs(self, names: Collection[tuple[str, int]]) -> None:
+        """The same for logs that have no partitions."""
+        if names:
+            topics = {topic for topic, _ in names}
+            self._begin(self._remove_logs(names, topics), topics)
+
+    def _begin(self, closing: Generator[None, None, None], topics: set[str], pieces_count: int = PIECES_PER_TURN) -> None:
+        self._topics.update(topics)
+        self._closing.append(closing)
         if not self._job.is_waiting and self._run_slice(pieces_count):
             self._job.resume()
 
@@ -116,15 +125,18 @@ class PartitionRemovals:
     def _close(self, partitions: deque[Partition], offline: set[Partition], topics: set[str]) -> Generator[None, None, None]:
         """Takes `partitions` one by one in the end: to free thousands at once takes too long. Those that were `offline` have no log."""
         keys = ((partition.topic, partition.partition) for partition in partitions if partition not in offline)
-        works = yield from self._log_manager.delete_logs_in_pieces(keys)
-        for work in works:
-            self._works[work] = []
-            self._run_blocking(work.run).add_done_callback(partial(self._end, work))
-        self._topics -= Counter(topics)  # from here on the log manager knows which are in the way
+        yield from self._remove_logs(keys, topics)
         while partitions:
             self._on_closed(partitions.popleft())
             if len(partitions) % CLOSED_PIECE_PARTITIONS == 0:
                 yield
+
+    def _remove_logs(self, names: Iterable[tuple[str, int]], topics: set[str]) -> Generator[None, None, None]:
+        works = yield from self._log_manager.delete_logs_in_pieces(names)
+        for work in works:
+            self._works[work] = []
+            self._run_blocking(work.run).add_done_callback(partial(self._end, work))
+        self._topics -= Counter(topics)  # from here on the log manager knows which are in the way
 
     def _end(self, work: RemovalWork, done: BlockingResult) -> None:
         is_removed = False

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import itertools
+import random
 from pathlib import Path
 
 import pytest
 
 from broker.replication.fetch_data import FetchTarget
-from broker.replication.metadata_follower import NEW_PARTITIONS_AT_ONCE, NEW_PARTITIONS_SLICE_US
+from broker.replication.metadata_follower import NEW_LOGS_AT_ONCE, NEW_PARTITIONS_SLICE_US, ON_DEMAND_PER_TURN
 from protocol.errors import ErrorCode, KafkaError
 from storage.disk import SYSTEM_DISK
+from storage.log_manager import LogManager
 from tests.broker.replication.world import World, batch, values
 
 
@@ -187,16 +189,33 @@ def test_log_missing_at_the_start_is_not_made_anew_while_a_directory_is_offline(
     assert world.produce("new", batch("a"))[0].error_code is ErrorCode.NONE
 
 
-def test_large_topic_is_made_in_turns_between_which_requests_are_served(tmp_path: Path) -> None:
+def opened_logs(directory: Path) -> LogManager:
+    logs = LogManager([directory], random_source=random.Random(1))
+    logs.lock()
+    return logs
+
+
+def test_logs_are_made_off_the_loop_and_their_partitions_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
     world.create_topic("first")  # what is there at the start is made at once
+    world.executor.keeps_creations = True
+    milliseconds_us = itertools.count(step=1_000)
+    monkeypatch.setattr(world.clock, "monotonic_us", lambda: next(milliseconds_us))
 
     world.create_topic("large", partitions=100)
     world.set_topic_config("large", "flush.messages", "1")
-    at_once = len([partition for partition in world.replica_manager.partitions() if partition.topic == "large"])
+    made_at_once = [path for path in tmp_path.iterdir() if path.name.startswith("large")]
+    world.executor.run()
+    hosted_at_once = [partition for partition in world.replica_manager.partitions() if partition.topic == "large"]
     world.clock.advance(1)
+    logs_of_the_first_works = [path for path in tmp_path.iterdir() if path.name.startswith("large")]
+    while world.executor.pending:
+        world.executor.run()
+        world.clock.advance(1)
 
-    assert at_once == NEW_PARTITIONS_AT_ONCE
+    assert made_at_once == []
+    assert len(hosted_at_once) == NEW_PARTITIONS_SLICE_US / 1_000
+    assert len(logs_of_the_first_works) == NEW_LOGS_AT_ONCE
     assert world.partition("large", 99).is_leader
     assert world.partition("large", 99).waits_for_flush
     assert world.clock.pending_timers == []
@@ -205,19 +224,24 @@ def test_large_topic_is_made_in_turns_between_which_requests_are_served(tmp_path
 def test_partition_that_is_asked_for_does_not_wait_for_its_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create_topic("first")
+    world.executor.keeps_creations = True
     world.create_topic("large", partitions=500)
 
     produced = [world.produce("large", batch("x"), index=index)[0] for index in range(499, 400, -1)]
+    world.executor.keeps_creations = False
+    world.executor.run()
     world.clock.advance(1)
 
-    assert [result.error_code for result in produced[:NEW_PARTITIONS_AT_ONCE]] == [ErrorCode.NONE] * NEW_PARTITIONS_AT_ONCE
-    assert {result.error_code for result in produced[NEW_PARTITIONS_AT_ONCE:]} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert [result.error_code for result in produced[:ON_DEMAND_PER_TURN]] == [ErrorCode.NONE] * ON_DEMAND_PER_TURN
+    assert {result.error_code for result in produced[ON_DEMAND_PER_TURN:]} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert world.partition("large", 499).log.log_end_offset == 1
+    assert len(list(world.replica_manager.partitions())) == 501
 
 
 def test_few_partitions_are_made_on_demand_in_a_turn_where_the_disk_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
     world.create_topic("first")
+    world.executor.keeps_creations = True
     world.create_topic("large", partitions=500)
     milliseconds_us = itertools.count(step=1_000)
     monkeypatch.setattr(world.clock, "monotonic_us", lambda: next(milliseconds_us))
@@ -231,35 +255,79 @@ def test_a_topic_made_while_a_large_one_is_waits_for_its_turn(tmp_path: Path) ->
     """Else each commit of thousands of new topics makes some, beside those of the turn."""
     world = World(tmp_path)
     world.create_topic("first")
+    world.executor.keeps_creations = True
     world.create_topic("large", partitions=500)
 
     world.create_topic("next")
-    names_at_once = {partition.topic for partition in world.replica_manager.partitions()}
-    produced = world.produce("next", batch("x"))[0]
+    works_count = len(world.executor.pending)
+    world.executor.keeps_creations = False
+    world.executor.run()
     world.clock.advance(1)
 
-    assert names_at_once == {"first", "large"}
-    assert produced.error_code is ErrorCode.NONE
-    assert world.partition("next", 0).log.log_end_offset == 1
+    assert works_count == 1
+    assert world.partition("next", 0).log.log_end_offset == 0
 
 
 def test_large_topic_that_is_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = World(tmp_path, logs=opened_logs(tmp_path))
     world.create_topic("first")
+    world.executor.keeps_creations = True
     world.create_topic("large", partitions=100)
 
+    logs = world.executor.pending[0]
     world.delete_topic("large")
+    logs.run()
+    world.executor.run()
     world.clock.advance(1)
 
     assert {partition.topic for partition in world.replica_manager.partitions()} == {"first"}
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("large")]
+
+
+def test_topic_that_is_deleted_when_its_logs_are_made_and_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of its logs have partitions then, others wait for them."""
+    world = World(tmp_path, logs=opened_logs(tmp_path))
+    world.create_topic("first")
+    world.executor.keeps_creations = True
+    world.create_topic("large", partitions=10)
+    milliseconds_us = itertools.count(step=1_000)
+    monkeypatch.setattr(world.clock, "monotonic_us", lambda: next(milliseconds_us))
+    world.executor.run()
+    hosted_count = len(list(world.replica_manager.partitions()))
+
+    world.delete_topic("large")
+    new_id = world.create_topic("large", partitions=10)
+    for _ in range(5):
+        world.executor.run()
+        world.clock.advance(1)
+
+    assert hosted_count < 11
+    assert {world.partition("large", index).log.topic_id for index in range(10)} == {new_id}
+
+
+def test_partition_that_moves_away_while_its_log_is_made_leaves_none(tmp_path: Path) -> None:
+    world = World(tmp_path, logs=opened_logs(tmp_path))
+    world.create_topic("first")
+    world.executor.keeps_creations = True
+    world.create_topic("moved", replicas=(1, 2))
+
+    world.change_partition("moved", replicas=[2], isr=[2], leader=2)
+    world.executor.run()
+    world.executor.run()
+
+    assert world.replica_manager.find_partition("moved", 0) is None
+    assert not (tmp_path / "moved-0").exists()
 
 
 def test_stop_makes_no_more_partitions(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create_topic("first")
+    world.executor.keeps_creations = True
     world.create_topic("large", partitions=100)
 
     world.replica_manager.stop()
+    world.executor.run()
     world.clock.advance(1)
 
+    assert {partition.topic for partition in world.replica_manager.partitions()} == {"first"}
     assert not (tmp_path / "large-99").exists()

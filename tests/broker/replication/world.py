@@ -10,6 +10,7 @@ The node is broker 1. Metadata comes by replaying Kafka's records, as from the m
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate
 from storage.errors import StorageError
 from storage.future_logs import FutureLogs
 from storage.log import Log
+from storage.log_creations import CreationWork, NewLog
 from storage.log_directory import RemovalWork
 from storage.log_manager import LogManager
 from tests.support.clock import WALL_START_MS, ManualClock
@@ -66,9 +68,13 @@ class ManualFuture:
         self._callbacks: list[Callable[[Any], object]] = []
         self._error: Exception | None = None
         self._value: Any = None
+        self._is_done = False
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        self._callbacks.append(callback)
+        if self._is_done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
 
     def result(self) -> Any:
         if self._error is not None:
@@ -80,6 +86,7 @@ class ManualFuture:
 
     def run(self, error: Exception | None = None) -> None:
         self._error = error
+        self._is_done = True
         if error is None:
             try:
                 self._value = self._call()
@@ -90,14 +97,18 @@ class ManualFuture:
 
 
 class ManualExecutor:
-    """Keeps blocking calls until `run`."""
+    """Keeps blocking calls until `run`, but for the creation of logs unless it `keeps_creations`."""
 
     def __init__(self) -> None:
         self.pending: list[ManualFuture] = []
+        self.keeps_creations = False
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> ManualFuture:
         future = ManualFuture(lambda: function(*arguments))
-        self.pending.append(future)
+        if not self.keeps_creations and isinstance(getattr(function, "__self__", None), CreationWork | DirectoryCreation):
+            future.run()
+        else:
+            self.pending.append(future)
         return future
 
     def run(self, error: Exception | None = None) -> None:
@@ -159,6 +170,24 @@ class NoFutures:
         return []
 
 
+@stands_for(CreationWork)
+class DirectoryCreation:
+    """Makes logs one after the other, until it is done or they are withdrawn."""
+
+    def __init__(self, logs: DirectoryLogs, wanted: Iterable[NewLog], now_ms: int) -> None:
+        self._logs = logs
+        self._now_ms = now_ms
+        self.wanted = {(new.topic, new.partition): new for new in wanted}
+        self.names = list(self.wanted)
+
+    def run(self) -> None:
+        while self.wanted:
+            name, new = self.wanted.popitem()
+            if name not in self._logs.logs:
+                with suppress(StorageError):
+                    self._logs.create_log(*name, new.topic_id, new.config, self._now_ms)
+
+
 @stands_for(LogManager)
 class DirectoryLogs:
     """The part of a LogManager that a ReplicaManager uses, for one directory."""
@@ -182,6 +211,17 @@ class DirectoryLogs:
         directory.mkdir(parents=True)
         log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
         return log
+
+    def plan_creations(self, wanted: Iterable[NewLog], now_ms: int) -> DirectoryCreation:
+        self._creation = DirectoryCreation(self, wanted, now_ms)
+        return self._creation
+
+    def created(self, work: DirectoryCreation) -> None:
+        pass
+
+    def withdraw_creation(self, topic: str, partition: int) -> bool:
+        self._creation.wanted.pop((topic, partition), None)
+        return (topic, partition) in self.logs
 
     def find_directory_id(self, log_dir: str) -> bytes | None:
         return None
