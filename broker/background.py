@@ -147,7 +147,7 @@ class Background:
     async def _enforce_retention(self) -> None:
         """Log by log, serving requests between them. Requests that wait for a partition whose log start offset moved are woken."""
         count = 0
-        for checked_count, each in enumerate(self._log_manager.logs()):
+        for checked_count, each in enumerate(self._log_manager.each_log()):
             if checked_count % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await self._turns.next()
             if self._log_manager.find_log(each.topic, each.partition) is not each:

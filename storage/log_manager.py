@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -222,6 +222,14 @@ class LogManager:
         """The partitions' own logs."""
         return list(self._logs.values())
 
+    def each_log(self) -> Iterator[Log]:
+        """The same for work in turns: it leaves out those that were deleted meanwhile, and keeps none of them alive. A list would free
+        thousands at its end, 4 µs each."""
+        for name in tuple(self._logs):
+            log = self._logs.get(name)
+            if log is not None:
+                yield log
+
     def all_logs(self) -> list[Log]:
         """Those, copies that are being made elsewhere, and logs that a copy has just replaced."""
         return [*self._logs.values(), *self.futures]
@@ -367,7 +375,7 @@ class LogManager:
     def take_due_deletions_in_pieces(self, now_ms: int) -> Generator[None, None, DeletionWork | None]:
         """What may be removed now, to be run off the loop; None when there is nothing. Yields after each piece of a millisecond."""
         files: list[retention.PendingDeletion] = []
-        for count, log in enumerate(self.all_logs(), 1):
+        for count, log in enumerate(chain(self.each_log(), list(self.futures)), 1):
             if log.deletions.is_any:
                 files += log.deletions.take_due(now_ms)
             if count % DELETION_PIECE_LOGS == 0:
@@ -392,9 +400,8 @@ class LogManager:
         works = {str(directory.path): directory.take_checkpoint() for directory in self.online_directories}
         for log in self.futures:
             _note_offsets(works[log.log_dir].checkpoints, log)
-        for count, log in enumerate(self.logs(), 1):
-            if self._logs.get((log.topic, log.partition)) is log:  # it was not deleted, nor lost with its directory, meanwhile
-                _note_offsets(works[log.log_dir].checkpoints, log)
+        for count, log in enumerate(self.each_log(), 1):
+            _note_offsets(works[log.log_dir].checkpoints, log)
             if count % CHECKPOINT_PIECE_LOGS == 0:
                 yield
         online = {str(directory.path) for directory in self.online_directories}

@@ -105,7 +105,7 @@ class LogCleaner:
         self._forget_the_gone()
         best: CleanableLog | None = None
         max_dirty_ratio, max_overdue_ms = 0.0, 0
-        for count, log in enumerate(self._log_manager.logs(), 1):
+        for count, log in enumerate(self._log_manager.each_log(), 1):
             if count % LOGS_PER_TURN == 0:
                 await next_turn()
             if not log.config.is_compacted or len(log.segments) == 1 or not self._may_clean(log, cleaner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -46,9 +46,9 @@ class Managers:
         self._note = note
         self.hosted: list[Any] = []
 
-    def logs(self) -> list[Any]:
+    def each_log(self) -> Iterator[Any]:
         self._note("retention")
-        return []
+        return iter(())
 
     def take_checkpoints_in_pieces(self) -> Generator[None, None, list[Any]]:
         self._note("checkpoint")
