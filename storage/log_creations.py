@@ -33,7 +33,9 @@ class NewLog(NamedTuple):
 
 
 class CreationWork:
-    """Logs to be made, by `run` in a thread. The LogManager plans them, and takes over what was made."""
+    """Logs to be made, by `run` in a thread. The LogManager plans them, and takes over what was made.
+
+    The lock is held while one is made: nobody sees half a log, and who asks for one waits no longer than for that one."""
 
     __slots__ = ("_left", "_lock", "_made", "_now_ms", "_opener", "names")
 

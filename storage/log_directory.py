@@ -92,7 +92,7 @@ class CheckpointWriter:
 
     An entry says nothing about when it was written, so it must not outlive its log: it leaves the files before the log's directory
     is renamed, and an older state that is written afterwards does not bring it back.
-    The only lock of the storage: two periodic tasks may hand out work at once, and both would write the same temporary file."""
+    The lock: two periodic tasks may hand out work at once, and both would write the same temporary file."""
 
     __slots__ = ("_disk", "_forgotten", "_lock", "_written", "_written_sequence", "path")
 
