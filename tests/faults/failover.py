@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import statistics
@@ -41,6 +42,9 @@ SEND_INTERVAL_S = 0.005
 LOOK_DELAY_S = 0.045  # a proof takes 50 ms, and what is asked before would be an answer to the producer's question as well
 LOOK_INTERVAL_S = 0.005
 WARM_ACKS = 50
+WARM_S = (0.2, 1.2)
+"""Between the first ack and the kill, drawn anew for each round. A client asks for Metadata when it connects, and librdkafka looks at its
+topics once a second: a kill at the same moment after that would always meet the same client."""
 IN_SYNC_MIN = 2  # min.insync.replicas of tests/support/cluster.py
 LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ")
 LOG_DELAY_S = 0.2  # a thread writes the log
@@ -93,6 +97,12 @@ class Writer:
             self.acked.append((sent_s, time.monotonic()))
         else:
             self.errors.append(str(error))
+
+    def warm_up(self, draw: random.Random) -> None:
+        """Write until it is in its stride."""
+        self.run_until(lambda: len(self.acked) >= WARM_ACKS)
+        end_s = time.monotonic() + draw.uniform(*WARM_S)
+        self.run_until(lambda: time.monotonic() >= end_s)
 
     def first_ack_after(self, moment_s: float) -> float | None:
         """When the first record that was sent after that was acked."""
@@ -147,13 +157,15 @@ class ReturnLook(threading.Thread):
             time.sleep(LOOK_INTERVAL_S)
 
 
-def run_round(cluster: Cluster, topic: str, victim: Victim, how: signal.Signals, client: Mapping[str, Any]) -> Failover:
+def run_round(
+    cluster: Cluster, topic: str, victim: Victim, how: signal.Signals, client: Mapping[str, Any], draw: random.Random
+) -> Failover:
     """One failover; the node is back in the ISR of its topic when this returns."""
     controller_id = cluster.controller_id()
     victim_id = controller_id if victim is Victim.CONTROLLER else next(node_id for node_id in cluster.nodes if node_id != controller_id)
     create_topic(cluster, topic, [victim_id, *(node_id for node_id in cluster.nodes if node_id != victim_id)])
     writer = Writer(cluster.bootstrap, topic, client)
-    writer.run_until(lambda: len(writer.acked) >= WARM_ACKS)
+    writer.warm_up(draw)
     look = LeaderLook(cluster, topic, victim_id)
 
     killed_wall_s, killed_s = time.time(), time.monotonic()
@@ -173,11 +185,11 @@ def run_round(cluster: Cluster, topic: str, victim: Victim, how: signal.Signals,
     return result
 
 
-def run_round_of_all(cluster: Cluster, topic: str, how: signal.Signals, client: Mapping[str, Any]) -> Failover:
+def run_round_of_all(cluster: Cluster, topic: str, how: signal.Signals, client: Mapping[str, Any], draw: random.Random) -> Failover:
     """The end of all nodes and their start; all are in the ISR of the topic when this returns."""
     create_topic(cluster, topic, tuple(cluster.nodes))
     writer = Writer(cluster.bootstrap, topic, client)
-    writer.run_until(lambda: len(writer.acked) >= WARM_ACKS)
+    writer.warm_up(draw)
     look = ReturnLook(cluster, topic)
 
     killed_wall_s, killed_s = time.time(), time.monotonic()
@@ -235,9 +247,11 @@ def main() -> int:
     parser.add_argument("--signal", choices=["KILL", "TERM"], default="KILL")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the nodes")
     parser.add_argument("--client", action="append", default=[], metavar="NAME=VALUE", help="a setting of the producer")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills")
     parser.add_argument("--log", action="store_true", help="show what the nodes logged in each round")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    draw = random.Random(arguments.seed)
     settings, client = (dict(each.split("=", 1) for each in given) for given in (arguments.set, arguments.client))
     how = signal.Signals[f"SIG{arguments.signal}"]
     with tempfile.TemporaryDirectory(prefix="failover-") as directory, Cluster(Path(directory), settings=settings) as cluster:
@@ -247,7 +261,9 @@ def main() -> int:
                 topic = f"{victim.value}-{number}"
                 is_of_all = victim is Victim.ALL
                 rounds.append(
-                    run_round_of_all(cluster, topic, how, client) if is_of_all else run_round(cluster, topic, victim, how, client)
+                    run_round_of_all(cluster, topic, how, client, draw)
+                    if is_of_all
+                    else run_round(cluster, topic, victim, how, client, draw)
                 )
                 _tell_round(number, rounds[-1], with_log=arguments.log)
             _tell_all(how.name, victim.value, rounds, as_json=arguments.json)
