@@ -17,6 +17,8 @@ from tests.support.process import ServerProcess
 KAFKA, BARNABAS = "kafka", "barnabas"
 COUNT = 300
 MIDST = 100
+# Apache Kafka's controller must not take its only broker for dead on a busy machine.
+PATIENT = {"broker.session.timeout.ms": "60000"}
 
 both_directions = pytest.mark.parametrize("source", [KAFKA, BARNABAS])
 
@@ -24,7 +26,7 @@ both_directions = pytest.mark.parametrize("source", [KAFKA, BARNABAS])
 @pytest.fixture(scope="module")
 def _mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
     servers: dict[str, ServerProcess] = {
-        KAFKA: new_server(tmp_path_factory.mktemp("kafka"), kind="kafka"),
+        KAFKA: new_server(tmp_path_factory.mktemp("kafka"), PATIENT, kind="kafka"),
         BARNABAS: new_server(tmp_path_factory.mktemp("barnabas")),
     }
     maker = MirrorMaker(tmp_path_factory.mktemp("mirror"), servers)
