@@ -108,8 +108,6 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed step by step, each
   topic and resource whole. Others may see some of them before the answer, and a crash in between leaves those that were committed. Kafka
   commits all in one batch. A request for too much is refused before the first step.
-- The assignment of a KIP-848 group of more than about 2,000 partitions or 200 members is computed after the heartbeat that makes it due
-  is answered; the next heartbeat tells it. Kafka 4.3 answers when it is computed.
 - DeleteGroups and OffsetDelete write 100 tombstones to a batch, each group's own last, so that no group is too large to be deleted. A
   consumer that joins between two batches of its group's deletion keeps the group without the offsets that are gone (NON_EMPTY_GROUP).
   Kafka writes one batch, and fails where that exceeds max.message.bytes of `__consumer_offsets`.

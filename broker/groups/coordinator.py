@@ -241,12 +241,18 @@ class GroupCoordinator:
     def consumer_group_heartbeat(
         self, requester: Requester, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed."""
+        """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed, and an assignment that is being made is done."""
         from broker.groups.modern.requests import check_request, error_response
 
         check_request(requester, request, self._config.consumer_assignors)
         shard = self._member_shard(request.group_id)
-        outcome = shard.machine.consumer_group_manager.heartbeat(requester, request)
+        manager = shard.machine.consumer_group_manager
+        outcome = manager.heartbeat(requester, request)
+        if manager.is_being_assigned(request.group_id):
+            reply = Deferred()
+            answer = partial(manager.late_answers.answer, requester, request, reply.complete)
+            shard.write(outcome.answered_by(answer, error_response))
+            return reply
         if not outcome.records and not shard.has_writes:
             response: ConsumerGroupHeartbeatResponse = outcome.response
             return response

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination.shard import Shard, ShardState
+from broker.groups.modern import assignments
 from broker.groups.modern.group import ConsumerGroup
 from broker.groups.modern.member import ConsumerGroupMember, Owned
 from broker.groups.shard import GroupCoordinatorShard
@@ -29,7 +30,9 @@ End = tuple[int, int, int | None]
 class GroupWatch:
     """Owner: the world."""
 
-    def __init__(self, history: History, trace: Trace) -> None:
+    def __init__(self, history: History, trace: Trace, *, are_groups_large: bool) -> None:
+        """With `are_groups_large`, the smallest group is assigned in pieces, as large ones are."""
+        self._are_groups_large = are_groups_large
         self._history = history
         self._trace = trace
         self._states: dict[End, State] = {}
@@ -50,7 +53,11 @@ class GroupWatch:
                 self._loaded(shard)
             activate(shard)
 
-        with patch.object(Shard, "_replay_appended", replay_and_tell), patch.object(Shard, "_activate", tell_and_activate):
+        with (
+            patch.object(Shard, "_replay_appended", replay_and_tell),
+            patch.object(Shard, "_activate", tell_and_activate),
+            patch.object(assignments, "ELEMENTS_AT_ONCE", 0 if self._are_groups_large else assignments.ELEMENTS_AT_ONCE),
+        ):
             yield
 
     def _written(self, shard: Shard[GroupCoordinatorShard]) -> None:

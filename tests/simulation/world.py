@@ -132,7 +132,7 @@ class World:
         self.clients: list[Client] = [*self._make_clients(), *self._make_consumer_group()]
         if self.compacted is not None:
             self.clients += self.compacted.make_clients(self._client)
-        self._group_watch = GroupWatch(self.history, self.loop.trace)
+        self._group_watch = GroupWatch(self.history, self.loop.trace, are_groups_large=self._stream("large groups").random() < 0.5)
         self._log = _TraceHandler(self.loop)
 
     def run(self) -> Outcome:

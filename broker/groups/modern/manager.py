@@ -18,6 +18,7 @@ from broker.groups.modern.assignments import Assignments
 from broker.groups.modern.classic_members import ClassicMembers
 from broker.groups.modern.departures import Departures
 from broker.groups.modern.group import ConsumerGroup
+from broker.groups.modern.late_answers import LateAnswers
 from broker.groups.modern.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from broker.groups.modern.member_timers import MemberTimers
 from broker.groups.modern.migration import Migration
@@ -88,6 +89,7 @@ class ConsumerGroupManager:
         self._expressions = expressions = RegularExpressions(store, topics, jobs, clock, config, writer, limited_log)
         self._assignments = assignments = Assignments(store, topics, jobs, clock, config, settings, writer, limited_log)
         self._progress = MemberProgress(topics, clock, member_timers, expressions, assignments)
+        self.late_answers = LateAnswers(assignments, self.heartbeat, writer)
         self._migration = Migration(classic_groups, topics, member_timers, clock, config, limited_log)
         self._departures = Departures(store, topics, member_timers, self._migration, limited_log)
         self.classic_members = ClassicMembers(
@@ -200,6 +202,10 @@ class ConsumerGroupManager:
         return self._departures.fence_by_timer(group_id, member_id, reason, epoch)
 
     # Loading and unloading.
+
+    def is_being_assigned(self, group_id: str) -> bool:
+        """Whether the answers to the group's heartbeats are `late_answers`."""
+        return self._assignments.is_running(group_id)
 
     def on_loaded(self) -> None:
         """The shard is ours now: every member has a whole session to find this coordinator."""

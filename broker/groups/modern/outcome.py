@@ -13,6 +13,9 @@ from protocol.records import SimpleRecord
 class RecordWriter(Protocol):
     """The shard, as jobs see it."""
 
+    is_active: bool
+    """Whether it may be written to."""
+
     def run(self, result: CoordinatorResult | None) -> None:
         """Write what an operation came to, if anything."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.coordination.shard import ShardState
-from broker.groups.modern.assignments import ELEMENTS_AT_ONCE
+from broker.groups.modern.assignments import ANSWERS_PER_PIECE, ELEMENTS_AT_ONCE
 from broker.groups.modern.topics import BYTES_AT_ONCE, PARTITION_BYTES, GroupTopics
 from tests.broker.groups.modern.consumers import Consumers
 
@@ -27,38 +27,87 @@ def counts(consumers: Consumers) -> dict[str, int]:
     return {name: sum(map(len, target.values())) for name, target in sorted(consumers.group.targets.items())}
 
 
-def test_assignment_of_many_partitions_comes_after_the_answer():
+def answers(consumers: Consumers) -> list[str]:
+    """Those that came since the last look at the lines."""
+    return [line for line in consumers.lines if not line.startswith("log: ")]
+
+
+def test_answer_waits_for_the_assignment_of_many_partitions():
     consumers = Consumers()
     consumers.create_topic("large", PARTITIONS)
 
     consumers.join_consumer("a", "large")
-    consumers.expect(
-        "log: member a large", "log: group epoch=2", "log: assignment a STABLE epoch=1 after=0 owns nothing", "a epoch=1 owns nothing"
-    )
+    consumers.expect("log: member a large", "log: group epoch=2", "log: assignment a STABLE epoch=1 after=0 owns nothing")
     turns = 0
     while consumers.group.assignment_epoch < 2:
         consumers.take_turn()
         turns += 1
-    consumers.beat("a")
 
     assert turns > 3
-    assert consumers.lines[1] == "log: targets epoch=2"
-    assert counts(consumers) == {"a": PARTITIONS}
+    assert [line.partition(":0,")[0] for line in consumers.lines] == [
+        "log: target a large",
+        "log: targets epoch=2",
+        "log: assignment a STABLE epoch=2 after=1 owns large",
+        "a epoch=2 owns large",
+    ]
     assert sum(map(len, consumers.owned["a"].values())) == PARTITIONS
 
 
 def test_targets_of_all_members_are_one_batch():
     consumers = large_group("a", "b")
+    consumers.advance(0)  # for a alone, whose heartbeat began it before b came
+    consumers.skip()
     batches = len(consumers.log.batches)
 
-    consumers.advance(0)
-    consumers.beat("a")
+    consumers.beat("b")
     consumers.advance(0)
 
     assert counts(consumers) == {"a": PARTITIONS // 2, "b": PARTITIONS // 2}
-    # The first for a alone, whose heartbeat began it before b came. A heartbeat begins the second.
-    assert [line.split(" ")[1] for line in consumers.lines if line.startswith("log: target")].count("targets") == 2
-    assert len(consumers.log.batches) == batches + 3
+    assert [line.partition(":")[2].split(":")[0] for line in consumers.lines] == [
+        " target a large",
+        " target b large",
+        " targets epoch=3",
+        " assignment b UNRELEASED_PARTITIONS epoch=3 after=2 owns nothing",
+        "",
+    ]
+    assert len(consumers.log.batches) == batches + 2
+
+
+def test_answers_come_in_pieces_too():
+    consumers = large_group("a")
+    consumers.advance(0)
+    names = [f"m{number}" for number in range(3 * ANSWERS_PER_PIECE)]
+    for name in names:
+        consumers.join_consumer(name, "large")
+    consumers.skip()
+
+    answered = 0
+    while not answered:
+        consumers.take_turn()
+        answered = len(answers(consumers))
+
+    assert answered == ANSWERS_PER_PIECE
+    consumers.advance(0)
+    assert len(answers(consumers)) == len(names)
+
+
+def test_member_that_leaves_does_not_wait():
+    consumers = large_group("a", "b")
+
+    consumers.leave_consumer("b")
+
+    assert answers(consumers) == ["b epoch=-1"]
+
+
+def test_member_that_is_gone_when_its_group_is_assigned_is_answered_all_the_same():
+    consumers = large_group("a")
+    consumers.take_turn()
+    consumers.leave_consumer("a")
+    consumers.skip()
+
+    consumers.advance(0)
+
+    assert answers(consumers) == ["a epoch=1 owns nothing"]
 
 
 def test_member_that_comes_meanwhile_waits_for_the_next_assignment():
@@ -122,7 +171,7 @@ def test_coordinator_that_loses_its_partition_assigns_no_more():
     consumers.coordinator.runtime.on_resigned(0)
     consumers.advance(0)
 
-    consumers.expect()
+    consumers.expect("a NOT_COORDINATOR")
 
 
 def test_write_that_costs_the_coordinator_its_partition_ends_the_job(caplog: pytest.LogCaptureFixture):
