@@ -16,6 +16,7 @@ from statistics import median
 
 from bench.clients.wire import WireClient
 from bench.session import MeasurementError, Outcome, Session
+from bench.usage import cpu_seconds
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -136,7 +137,7 @@ def rebalance(member_count: int) -> Callable[[Session], Outcome]:
             offsets_partitions = _partition_count(clients[0], GROUP_TOPIC)
             group = ConsumerGroup(name, topic, partition_count)
             formed_s = group.settle(joining=[Member(client) for client in clients[:-1]])
-            times, records, heartbeats_before = [], [], group.heartbeat_count
+            times, records, heartbeats_before, cpu_before_s = [], [], group.heartbeat_count, cpu_seconds(*session.pids)
             for _ in range(CHANGES):
                 more = [Member(clients[-1])]
                 for joining, leaving in ((more, []), ([], more)):
@@ -144,10 +145,12 @@ def rebalance(member_count: int) -> Callable[[Session], Outcome]:
                     times.append(group.settle(joining, leaving))
                     records.append(session.end_offsets(GROUP_TOPIC, offsets_partitions) - offset_before)
             heartbeats = group.heartbeat_count - heartbeats_before
+            cpu_s = cpu_seconds(*session.pids) - cpu_before_s
             group.leave()
         return Outcome(
             {
                 "change_ms": 1000 * median(times),
+                "cpu_ms": 1000 * cpu_s / len(times),
                 "longest_ms": 1000 * max(times),
                 "form_ms": 1000 * formed_s,
                 "records": median(records),

@@ -357,6 +357,7 @@ FURTHER = (
             consumer_group_rows.rebalance(count),
             (
                 Figure("change_ms", "until all have their share", "ms"),
+                Figure("cpu_ms", "CPU per change", "ms"),
                 Figure("longest_ms", "longest", "ms"),
                 Figure("form_ms", "until the group had formed", "ms"),
                 Figure("records", "records per change", ""),
