@@ -1,5 +1,6 @@
 """`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench versus A B`: two
 commits in turn, and whether a row lost. `python -m bench profile ROW`, `python -m bench anatomy`: where the time goes.
+`python -m bench compaction`: a compacted topic while it is written and read, beside Apache Kafka.
 
 `ROWS=a,b` (or `--rows a,b`) selects rows; `python -m bench list` names them all. Everything stays on loopback and in a folder
 that is removed at the end.
@@ -22,6 +23,7 @@ COMPARED_RUNS = 5
 # A single product is measured for a quick look; Python has no JIT to warm, so a tenth suffices for caches and allocator.
 MEASURED_RUNS = 3
 MEASURED_WARMUP = 0.1
+COMPACTED_KEYS_PER_GIGABYTE = 100_000
 # All core rows, ten pairs each, in a quarter of an hour instead of half a one.
 QUICK_SCALE = 0.25
 # The machine alone, without a broker.
@@ -43,6 +45,8 @@ def main(arguments: list[str]) -> int:
         from bench.profiling import profile
 
         return profile(options.row, scale=options.scale, output_dir=options.output, data_dir=options.data_dir)
+    if options.command == "compaction":
+        return _compaction(options)
     if options.command == "versus":
         return _versus(options)
     products = [BARNABAS, KAFKA] if options.command == "compare" else [PRODUCTS[options.product]]
@@ -61,6 +65,19 @@ def _measure(options: argparse.Namespace, products: list[Product]) -> int:
     if options.save:
         print(f"\nsaved: {report.save(results, scale=options.scale, warmup=warmup)}")
     return 1 if any(note.startswith("failed") for result in results for note in result.notes) else 0
+
+
+def _compaction(options: argparse.Namespace) -> int:
+    from bench.compaction import run, table
+
+    products = [PRODUCTS[name] for name in options.products.split(",")]
+    for product in products:
+        check_available(product)
+    keys = options.keys or max(int(options.gigabytes * COMPACTED_KEYS_PER_GIGABYTE), 1)
+    results = run(products, gigabytes=options.gigabytes, keys=keys, pairs=options.pairs, rate=options.rate, data_dir=options.data_dir)
+    print()
+    print(table(results))
+    return 0
 
 
 def _versus(options: argparse.Namespace) -> int:
@@ -103,6 +120,13 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     versus.add_argument("--pairs", type=_pairs, default=PAIRS_MIN, help=f"of runs for each row ({PAIRS_MIN}; fewer give no verdict)")
     versus.add_argument("--quick", action="store_true", help=f"{QUICK_SCALE:g} of every volume")
     versus.add_argument("--tolerance", type=float, default=TOLERANCE, help=f"what a row may lose ({TOLERANCE:g})")
+    compaction = commands.add_parser("compaction", help="compact a topic while it is written and read, and check every key")
+    compaction.add_argument("--gigabytes", type=float, default=10.0, help="of records of 1 KB")
+    compaction.add_argument("--keys", type=int, help=f"{COMPACTED_KEYS_PER_GIGABYTE} for each gigabyte")
+    compaction.add_argument("--pairs", type=_pairs, default=1, help="runs of each product, in turn")
+    compaction.add_argument("--rate", type=int, default=500, help="records per second that are sent meanwhile")
+    compaction.add_argument("--products", default=",".join(PRODUCTS))
+    compaction.add_argument("--data-dir", type=Path, help="where the brokers' data goes, twice the gigabytes")
     commands.add_parser("list", help="the names of the rows")
     commands.add_parser("anatomy", help="where the time of one produce and one fetch goes, layer by layer")
     profile = commands.add_parser("profile", parents=[common], help="a flame graph of Barnabas under a row")

@@ -168,15 +168,15 @@ class Session:
             str(self.server.port),
             *(word for pid in self.pids for word in ("--broker-pid", str(pid))),
         ]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def wait_for_client(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+    def wait_for_client(self, process: subprocess.Popen[str], timeout_s: float = CLIENT_TIMEOUT_S) -> dict[str, Any]:
         try:
-            output, errors = process.communicate(timeout=CLIENT_TIMEOUT_S)
+            output, errors = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as e:
             process.kill()
             process.communicate()
-            raise MeasurementError(f"a client ran for more than {CLIENT_TIMEOUT_S} s") from e
+            raise MeasurementError(f"a client ran for more than {timeout_s} s") from e
         if process.returncode != 0:
             raise MeasurementError(f"a client failed: {errors.strip()[-600:]}\nthe broker's log: {self.server.log_tail()[-600:]}")
         result: dict[str, Any] = json.loads(output.splitlines()[-1])
