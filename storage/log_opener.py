@@ -64,7 +64,9 @@ class LogOpener:
             # What an unclean stop left was acknowledged as durable, most of it. Were it not so from the start, its leader's high watermark
             # would be behind: consumers would miss records they had seen, and coordinators commits they had answered.
             log.flush()
-        log.clean_end_offset = checkpoints.clean_end_offsets.get(key)
+        clean_end = checkpoints.clean_end_offsets.get(key)
+        if clean_end is None or clean_end <= log.log_end_offset:  # else the log may grow past it before the cleaner sees what is wrong
+            log.clean_end_offset = clean_end
         high_watermark = checkpoints.high_watermarks.get(key, 0)
         log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
         return log

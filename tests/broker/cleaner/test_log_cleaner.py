@@ -24,9 +24,11 @@ from broker.worker.lines import Lines
 from config.server import ServerConfig
 from config.server_rules import server_config
 from config.topic import LogConfig
+from storage.checkpoint import write_offset_checkpoint
 from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
 from storage.log import Log
+from storage.log_directory import CLEANER_CHECKPOINT
 from storage.log_manager import LogManager
 from tests.storage.compaction.logs import headers_of, last_values, pairs_of, plan_of, put, records_of
 from tests.storage.conftest import NOW_MS, TOPIC_ID
@@ -245,6 +247,20 @@ async def test_nothing_counts_as_clean_before_the_swap_is_durable(cleaning: Clea
     await asyncio.wait_for(task, 60)
 
     assert log.clean_end_offset == 20
+
+
+@pytest.mark.parametrize(("checkpoint", "found"), [(20, 20), (21, None)])
+def test_a_checkpoint_beyond_the_log_s_end_counts_for_nothing(tmp_path: Path, checkpoint: int, found: int | None) -> None:
+    """Also once the log has grown past it: what came then is not clean."""
+    cleaning = Cleaning(tmp_path)
+    log = cleaning.log("t", *range(20))
+    cleaning.manager.close_clean()
+    write_offset_checkpoint(log.directory.parent / CLEANER_CHECKPOINT, {("t", 0): checkpoint})
+
+    reopened = Cleaning(tmp_path).manager.find_log("t", 0)
+
+    assert reopened is not None
+    assert reopened.clean_end_offset == found
 
 
 async def test_a_disk_that_fails_is_told_as_one(cleaning: Cleaning) -> None:
