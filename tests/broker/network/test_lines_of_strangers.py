@@ -11,6 +11,7 @@ from broker.limited_log import EVENT_LINES_MAX, LINES_MAX
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.broker import BrokerProcess
+from tests.support.ports import free_port
 from tests.support.wire import WireClient
 
 FLOOD = 3 * LINES_MAX
@@ -54,6 +55,30 @@ def test_garbage_is_named_within_a_limit(broker: BrokerProcess, data: bytes, rea
 
     assert len(lines) == LINES_MAX
     assert all(f"{level} barnabas.network closing connection client=127.0.0.1 listener=PLAINTEXT reason={reason}" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "looks like TLS: this listener is PLAINTEXT"),
+        (b"GET / HTTP/1.1\r\n\r\n", "looks like HTTP: this listener speaks Kafka's protocol"),
+    ],
+)
+def test_a_listener_of_controllers_names_other_protocols_too(tmp_path: Path, data: bytes, reason: str) -> None:
+    broker = BrokerProcess(tmp_path)
+    controller_port = free_port()
+    broker.settings |= {
+        "listeners": f"PLAINTEXT://{broker.bootstrap},CONTROLLER://{broker.host}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{broker.host}:{controller_port}",
+    }
+    broker.start()
+    with WireClient(broker.host, controller_port) as client:
+        client.send_raw(data)
+        assert client.is_closed_by_peer()
+
+    (line,) = lines_with(broker, "closing connection")
+    assert line.endswith(f"WARNING barnabas.network closing connection client=127.0.0.1 listener=CONTROLLER reason={reason}")
 
 
 def test_refused_connections_are_told_within_a_limit_and_other_lines_still_come(broker: BrokerProcess) -> None:
