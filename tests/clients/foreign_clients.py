@@ -51,6 +51,16 @@ LIBRARIES = {
             "group not empty": "Group Not Empty|Non Empty Group",
         },
     ),
+    "franz-go": Library(
+        lambda: [str(go_program("franzgoclassic"))],
+        errors={
+            "topic exists": "TOPIC_ALREADY_EXISTS",
+            "unknown topic": "UNKNOWN_TOPIC_OR_PARTITION",
+            "invalid config": "INVALID_CONFIG",
+            "too large": "MESSAGE_TOO_LARGE",
+            "group not empty": "NON_EMPTY_GROUP",
+        },
+    ),
     "kafkajs": Library(
         lambda: node_command("kafkajs"),
         lacks=frozenset(("places", "incremental alter")),
