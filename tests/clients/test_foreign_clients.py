@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.adapters import ConfluentKafka
+from tests.clients.adapters import CODECS, ConfluentKafka
 from tests.clients.foreign_clients import LIBRARIES, ForeignClient, ForeignMember
 from tests.clients.members import ConfluentMember, Member, poll_until, share_all
 from tests.clients.topics import create_topic, eventually
@@ -45,7 +45,7 @@ def places(records: list[Stored]) -> set[tuple[int, int, bytes | None]]:
 
 def test_records_of_every_codec_are_read_by_others(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:
     create_topic(server, topic_name, partitions=PARTITIONS)
-    codecs = LIBRARIES[library].codecs
+    codecs = LIBRARIES[library].written
 
     told = [record for codec in codecs for record in client.produce(topic_name, KEYED, codec)]
     read = ConfluentKafka().consume(server, topic_name, COUNT * len(codecs))
@@ -57,16 +57,15 @@ def test_records_of_every_codec_are_read_by_others(server: ServerProcess, topic_
 
 def test_records_of_every_codec_from_others_are_read(server: ServerProcess, topic_name: str, library: str) -> None:
     create_topic(server, topic_name, partitions=PARTITIONS)
-    codecs = LIBRARIES[library].codecs
-    for number, codec in enumerate(codecs):
+    for number, codec in enumerate(CODECS):
         messages = [Message(number % PARTITIONS, message.key, message.value) for message in KEYED]
         ConfluentKafka().produce(server, topic_name, messages, compression=codec)
 
     member = ForeignMember(library, server, topic_name, topic_name)
-    records = poll_until([member], lambda read: len(read) >= COUNT * len(codecs))
+    records = poll_until([member], lambda read: len(read) >= COUNT * len(CODECS))
     member.close()
 
-    assert pairs(records) == sorted((message.key, message.value) for message in KEYED for _ in codecs)
+    assert pairs(records) == sorted((message.key, message.value) for message in KEYED for _ in CODECS)
 
 
 def test_two_members_share_commit_and_take_over(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:

@@ -107,11 +107,3 @@ def test_console_consumer_formats_the_records_of_groups(server: ServerProcess, t
     assert offsets[-1]["key"] == {"type": 1, "data": {"group": topic_name, "topic": topic_name, "partition": 0}}
     assert offsets[-1]["value"]["data"]["offset"] == 3
     assert groups[-1]["value"]["data"]["members"] == []
-
-
-def test_what_needs_security_is_refused_at_once(server: ServerProcess, java_host: JavaHost) -> None:
-    words = ["--bootstrap-server", server.bootstrap, "--describe", "--command-config", "/dev/null"]
-
-    told = java_host.tool("DelegationTokenCommand", *words, expected_status=None)
-
-    assert "does not support DESCRIBE_DELEGATION_TOKEN" in told.stdout + told.stderr

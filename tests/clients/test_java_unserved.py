@@ -17,6 +17,7 @@ TOOLS = [
     ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),
     (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
     ("streams.StreamsGroupCommand", "--describe --group programs", "STREAMS_GROUP_DESCRIBE"),
+    ("DelegationTokenCommand", "--describe --command-config /dev/null", "DESCRIBE_DELEGATION_TOKEN"),
     # The share consumer logs the error at once but throws it only when its poll is over.
     ("consumer.ConsoleShareConsumer", "--topic TOPIC --timeout-ms 1000", "SHARE_GROUP_HEARTBEAT"),
 ]
