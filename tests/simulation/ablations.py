@@ -181,9 +181,9 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 KEPT_SEEDS = {
     "forget_producers_at_a_restart": 3,
     "acknowledge_before_the_fsync": 7,
-    "trust_the_index_in_recovery": 208,
-    "leave_a_torn_tail": 7,
-    "answer_group_commits_early": 1,
+    "trust_the_index_in_recovery": 82,
+    "leave_a_torn_tail": 2,
+    "answer_group_commits_early": 13,
     "call_clean_what_a_power_cut_brings_back": 95,
     "drop_tombstones_at_once": 10,
     "throw_half_a_swap_away": 6,

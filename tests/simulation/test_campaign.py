@@ -15,6 +15,8 @@ from tests.simulation.campaign import describe, hash_in_fresh_process, replay_co
 from tests.simulation.nemesis import COMPACTION_FAULTS, KINDS
 from tests.simulation.world import simulate
 
+pytestmark = pytest.mark.timeout(1_200)  # hundreds of seeds beside another lane, on a slow machine
+
 SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "300"))
 REPEATED_SHARE = 0.01  # of the seeds, which run a second time in a fresh process
 

@@ -18,6 +18,8 @@ from tests.simulation.cluster_world import ClusterWorld, FiveNodesWorld
 from tests.simulation.directed_worlds import REACHED_THE_END
 from tests.simulation.world import simulate
 
+pytestmark = pytest.mark.timeout(1_200)  # hundreds of seeds beside another lane, on a slow machine
+
 SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "300"))
 FIVE_NODES_SHARE = 0.1
 REPEATED = range(0, SEEDS_COUNT, 150)
