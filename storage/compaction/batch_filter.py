@@ -29,6 +29,7 @@ from protocol.records import (
 )
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.plan import LastRecord
+from storage.compaction.superseded import SupersededOffsets
 from storage.compaction.transactions import TransactionTracker
 
 _KEPT_FLAGS = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG  # of a batch that is emptied
@@ -47,6 +48,7 @@ class BatchFilter:
     def __init__(
         self,
         offsets: OffsetMap,
+        superseded: SupersededOffsets,
         transactions: TransactionTracker,
         producers: Mapping[int, LastRecord],
         *,
@@ -55,6 +57,7 @@ class BatchFilter:
         delete_retention_ms: int,
     ) -> None:
         self._offsets = offsets
+        self._superseded = superseded
         self._transactions = transactions
         self._producers = producers
         self._end_offset = end_offset
@@ -74,6 +77,9 @@ class BatchFilter:
             is_needless = drops_records = self._transactions.drops_batch(header)
         if drops_records:
             return self._emptied(header)
+        if self._is_superseded(header):
+            self.read_records += header.records_count
+            return self._emptied(header)
         payload = read_payload(batch, 0, header)
         if not isinstance(payload, bytes):
             payload = bytes(payload)
@@ -88,6 +94,11 @@ class BatchFilter:
             horizon_ms = self._now_ms + self._delete_retention_ms
         return _rebuilt(header, payload, spans, horizon_ms)
 
+    def _is_superseded(self, header: BatchHeader) -> bool:
+        """Whether it is known without a look at its records that none of them stays."""
+        is_dense = header.records_count == header.last_offset_delta + 1
+        return is_dense and not header.is_control and self._superseded.has_all(header.base_offset, header.next_offset)
+
     def _kept_spans(self, header: BatchHeader, payload: bytes, horizon_ms: int | None) -> tuple[list[RecordSpan], bool]:
         """The records that stay, and whether one of them is a tombstone."""
         self.read_records += header.records_count
@@ -95,6 +106,8 @@ class BatchFilter:
             return list(iterate_spans(payload, header.records_count)), False
         base_offset, latest_offset, find = header.base_offset, self._offsets.latest_offset, self._offsets.find
         keeps_tombstones = horizon_ms is None or self._now_ms < horizon_ms
+        start = self._superseded.first_offset
+        bits = self._superseded.bits if self._superseded.is_kept and base_offset >= start else None
         kept: list[RecordSpan] = []
         has_tombstone = False
         for span in iterate_spans(payload, header.records_count):
@@ -104,7 +117,10 @@ class BatchFilter:
                 if key is None:
                     self.keyless_records += 1
                     continue
-                if offset < find(key) or not (has_value or keeps_tombstones):
+                place = offset - start
+                if offset < find(key) if bits is None else bits[place >> 3] >> (place & 7) & 1:
+                    continue
+                if not (has_value or keeps_tombstones):
                     continue
             kept.append(span)
             if not has_value:

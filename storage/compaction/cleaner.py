@@ -19,6 +19,7 @@ from protocol.records import CRC_START, HEADER_SIZE, BatchHeader, read_control_t
 from storage.compaction.batch_filter import BatchFilter, check_magic
 from storage.compaction.offset_map import NOT_FOUND, OffsetMap
 from storage.compaction.plan import CleanedSegment, CompactionPlan, CompactionResult, CompactionStats, SourceSegment
+from storage.compaction.superseded import SupersededOffsets
 from storage.compaction.transactions import TransactionTracker
 from storage.disk import Disk
 from storage.errors import StorageError
@@ -36,6 +37,7 @@ from storage.files import (
 from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from storage.transaction_index import AbortedTransaction, TransactionIndex
 
+SUPERSEDED_SHARE = 1 / 8  # of the map's limit
 WRITE_BYTES = 1024 * 1024  # gathered before they are written
 
 Steps = Generator[int, None, CompactionResult]
@@ -46,11 +48,12 @@ def compact(plan: CompactionPlan) -> Steps:
     _delete_leftovers(plan)
     aborted = _read_aborted_transactions(plan)
     offsets = OffsetMap(plan.map_limit_bytes)
-    map_read_bytes = yield from _fill_map(plan, offsets, aborted)
+    superseded = _superseded_offsets(plan)
+    map_read_bytes = yield from _fill_map(plan, offsets, superseded, aborted)
     assert offsets.latest_offset >= plan.first_dirty_offset, "a dirty part has a batch at least"
     transactions = TransactionTracker(aborted)
     batches = BatchFilter(
-        offsets, transactions, plan.producers,
+        offsets, superseded, transactions, plan.producers,
         end_offset=plan.end_offset, now_ms=plan.now_ms, delete_retention_ms=plan.config.delete_retention_ms,
     )  # fmt: skip
     sources = [segment for segment in plan.segments if segment.base_offset <= offsets.latest_offset]
@@ -91,7 +94,16 @@ def group_segments(plan: CompactionPlan, segments: Sequence[SourceSegment]) -> l
     return groups
 
 
-def _fill_map(plan: CompactionPlan, offsets: OffsetMap, aborted: list[AbortedTransaction]) -> Generator[int, None, int]:
+def _superseded_offsets(plan: CompactionPlan) -> SupersededOffsets:
+    """Of the dirty part; of nothing where they would take too much of the memory that keys may have."""
+    size_bytes = (plan.end_offset - plan.first_dirty_offset) // 8
+    end_offset = plan.end_offset if size_bytes <= plan.map_limit_bytes * SUPERSEDED_SHARE else plan.first_dirty_offset
+    return SupersededOffsets(plan.first_dirty_offset, end_offset)
+
+
+def _fill_map(
+    plan: CompactionPlan, offsets: OffsetMap, superseded: SupersededOffsets, aborted: list[AbortedTransaction]
+) -> Generator[int, None, int]:
     """Put the dirty part's keys into the map, until it is full; returns how many bytes were read."""
     start = plan.first_dirty_offset
     transactions = TransactionTracker(each for each in aborted if each.last_offset >= start)
@@ -116,18 +128,22 @@ def _fill_map(plan: CompactionPlan, offsets: OffsetMap, aborted: list[AbortedTra
                             new_count = _count_new_keys(offsets, batch, header, start)
                             if not offsets.has_room(new_count) and not (yield from offsets.grow(new_count)):
                                 return read_bytes
-                        _put_keys(offsets, batch, header, start)
+                        _put_keys(offsets, superseded, batch, header)
                     offsets.latest_offset = header.last_offset
                     yield 0
         offsets.latest_offset = end_offset - 1  # batches may be missing at the segment's end
     return read_bytes
 
 
-def _put_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, start: int) -> None:
-    base_offset, put = header.base_offset, offsets.put
+def _put_keys(offsets: OffsetMap, superseded: SupersededOffsets, batch: memoryview, header: BatchHeader) -> None:
+    base_offset, put, start = header.base_offset, offsets.put, superseded.first_offset
+    bits = superseded.bits if superseded.is_kept else None
     for _, _, _, _, offset_delta, key, _ in iterate_spans(read_payload(batch, 0, header), header.records_count):
-        if key is not None and base_offset + offset_delta >= start:
-            put(key, base_offset + offset_delta)
+        if key is None or base_offset + offset_delta < start:
+            continue
+        previous = put(key, base_offset + offset_delta) - start
+        if previous >= 0 and bits is not None:
+            bits[previous >> 3] |= 1 << (previous & 7)
 
 
 def _count_new_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, start: int) -> int:

@@ -79,13 +79,15 @@ class OffsetMap:
                     yield 0
         return True
 
-    def put(self, key: bytes, offset: int) -> None:
-        """Offsets ascend. There must be room for the key."""
+    def put(self, key: bytes, offset: int) -> int:
+        """Offsets ascend. There must be room for the key. Returns the key's offset before, or NOT_FOUND."""
         size, few = len(key), self._few
-        if few is not None:
-            few[key if size < KEY_BYTES else _digest(key)] = offset
-        else:
-            self._put(key + _FILLINGS[size] if size < KEY_BYTES else _digest(key), offset)
+        if few is None:
+            return self._put(key + _FILLINGS[size] if size < KEY_BYTES else _digest(key), offset)
+        entry = key if size < KEY_BYTES else _digest(key)
+        previous = few.get(entry, NOT_FOUND)
+        few[entry] = offset
+        return previous
 
     def find(self, key: bytes) -> int:
         """The latest offset of the key, NOT_FOUND when the dirty part has none."""
@@ -106,7 +108,7 @@ class OffsetMap:
                 return NOT_FOUND
             bucket = (bucket + 1) % self._buckets
 
-    def _put(self, entry: bytes, offset: int) -> None:
+    def _put(self, entry: bytes, offset: int) -> int:
         keys, bucket = self._keys, hash(entry) % self._buckets
         while True:
             start, filled = bucket * BUCKET_SPAN, self._counts[bucket]
@@ -115,14 +117,15 @@ class OffsetMap:
             while position >= 0 and position % KEY_BYTES:
                 position = keys.find(entry, position + 1, end)
             if position >= 0:
+                previous = self._offsets[position // KEY_BYTES]
                 self._offsets[position // KEY_BYTES] = offset
-                return
+                return previous
             if filled < BUCKET_KEYS:
                 keys[end : end + KEY_BYTES] = entry
                 self._offsets[end // KEY_BYTES] = offset
                 self._counts[bucket] = filled + 1
                 self._size += 1
-                return
+                return NOT_FOUND
             bucket = (bucket + 1) % self._buckets
 
     def _move_to(self, buckets: int) -> Generator[int, None, None]:
