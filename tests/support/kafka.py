@@ -24,7 +24,6 @@ JARS = (
     ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
 SHELL_JARS = (("org.apache.kafka", "kafka-shell", KAFKA_VERSION),)
-TEST_TOOLS_JARS = (("org.apache.kafka", "kafka-tools", KAFKA_VERSION, "test"),)
 INSTALL_HINT = "install both with: sudo apt-get install -y openjdk-17-jdk-headless maven"
 MAVEN_TIMEOUT_S = 600
 FORMAT_TIMEOUT_S = 120
@@ -67,15 +66,6 @@ def class_path_of(name: str, jars: Sequence[tuple[str, str, str]]) -> str:
     if not target.is_dir():
         _download_jars(target, jars)
     return f"{target}/*"
-
-
-def tester_class_path() -> str:
-    """What Kafka's own test programs need, as LogCompactionTester; downloaded as `kafka_jars` is."""
-    target = cache_dir() / f"kafka-tools-test-{KAFKA_VERSION}"
-    require(missing_java(target))
-    if not target.is_dir():
-        _download_jars(target, TEST_TOOLS_JARS, "-DexcludeTransitive=true")
-    return f"{target}/*:{class_path()}"
 
 
 def class_path() -> str:
@@ -135,14 +125,17 @@ def _jars_dir() -> Path:
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
-def _download_jars(target: Path, jars: Sequence[tuple[str, ...]], *options: str) -> None:
+def _download_jars(target: Path, jars: Sequence[tuple[str, str, str]]) -> None:
     """Downloads beside the target and renames: a folder that exists is complete, however many runs race for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         pom = Path(scratch) / "pom.xml"
         pom.write_text(_pom(jars))
-        goal = ["dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime", *options]
-        subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True, timeout=MAVEN_TIMEOUT_S)
+        subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"],
+            check=True,
+            timeout=MAVEN_TIMEOUT_S,
+        )
         try:
             (Path(scratch) / "lib").rename(target)
         except OSError:
@@ -150,11 +143,11 @@ def _download_jars(target: Path, jars: Sequence[tuple[str, ...]], *options: str)
                 raise
 
 
-def _pom(jars: Sequence[tuple[str, ...]]) -> str:
-    """Of group, artifact, version and, where there is one, classifier."""
-    names = ("groupId", "artifactId", "version", "classifier")
-    fields = ("".join(f"<{name}>{text}</{name}>" for name, text in zip(names, jar, strict=False)) for jar in jars)
-    dependencies = "".join(f"<dependency>{each}</dependency>" for each in fields)
+def _pom(jars: Sequence[tuple[str, str, str]]) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in jars
+    )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>barnabas.tests</groupId><artifactId>kafka-jars</artifactId><version>1</version>"
