@@ -8,29 +8,12 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination.shard import Shard
-from broker.groups.modern import offsets
 from broker.groups.modern.reconciliation import Reconciliation
-from protocol.errors import KafkaError
 
 
 @contextmanager
 def give_what_others_have_yet_to_give_up() -> Iterator[None]:
     with patch.object(Reconciliation, "_is_free", lambda self, topic_id, partition: True):
-        yield
-
-
-@contextmanager
-def take_commits_of_members_that_are_gone() -> Iterator[None]:
-    """And of those that are behind: whoever speaks may commit."""
-    check_commit = offsets.check_commit
-
-    def check_nothing(*arguments: Any) -> None:
-        try:
-            check_commit(*arguments)
-        except KafkaError:
-            return
-
-    with patch.object(offsets, "check_commit", check_nothing):
         yield
 
 
@@ -47,12 +30,9 @@ def load_no_tombstones() -> Iterator[None]:
         yield
 
 
-GROUP_ABLATIONS = {
-    each.__name__: each for each in (give_what_others_have_yet_to_give_up, take_commits_of_members_that_are_gone, load_no_tombstones)
-}
+GROUP_ABLATIONS = {each.__name__: each for each in (give_what_others_have_yet_to_give_up, load_no_tombstones)}
 
 GROUP_BROKEN_BY = {
     "give_what_others_have_yet_to_give_up": frozenset({"double-owner"}),
-    "take_commits_of_members_that_are_gone": frozenset({"zombie-commit", "commit-regression"}),
     "load_no_tombstones": frozenset({"replay-differs"}),
 }
