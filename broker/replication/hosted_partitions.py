@@ -73,6 +73,10 @@ class HostedPartitions:
         partitions = self.topics.get(topic)
         return None if partitions is None else partitions.get(partition)
 
+    def is_unopened(self, topic: str, partition: int) -> bool:
+        """Whether its log could not be opened or made: it is offline until the next start, as in Kafka."""
+        return (topic, partition) in self._unopened
+
     def get(self, topic: str, partition: int) -> Partition:
         """The hosted partition, online. Raises KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER when another broker has
         it, so that clients refresh their metadata; UNKNOWN_TOPIC_OR_PARTITION."""
@@ -92,7 +96,7 @@ class HostedPartitions:
         it is from now on if the disk fails."""
         topic, index, image = change.topic, change.partition, change.image
         if (topic.name, index) in self._unopened:
-            return None  # offline until the next start, as in Kafka
+            return None
         try:
             known = find_directory(image, self.node_id)
             partition = self.find(topic.name, index) or self._open(topic.name, index, topic.topic_id, known)

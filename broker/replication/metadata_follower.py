@@ -108,7 +108,8 @@ class MetadataFollower:
         for change in delta.changed_partitions:
             if hosted.node_id in change.image.replicas:
                 if not hosted.is_loading and hosted.find(change.topic.name, change.partition) is None:
-                    self._new.add((change.topic.name, change.partition))
+                    if not hosted.is_unopened(change.topic.name, change.partition):
+                        self._new.add((change.topic.name, change.partition))
                     continue
                 partition = self._host(change)
                 if partition is not None:

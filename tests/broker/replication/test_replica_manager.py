@@ -186,6 +186,7 @@ def test_log_missing_at_the_start_is_not_made_anew_while_a_directory_is_offline(
     world.change_partition("known", leader=1)
 
     assert world.produce("known", batch("a"))[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not (tmp_path / "known-0").exists()
     assert world.produce("new", batch("a"))[0].error_code is ErrorCode.NONE
 
 
