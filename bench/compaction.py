@@ -239,7 +239,8 @@ class _Watch:
 
     def begin(self) -> None:
         Path(f"/proc/{self._pid}/clear_refs").write_text("5")  # the peak counts from here
-        self._cpu[self._pid] = (cpu_seconds(self._pid),) * 2
+        self._look()
+        self._cpu = {pid: (now, now) for pid, (_, now) in self._cpu.items()}  # a child that comes later counts from its start
         self._thread.start()
 
     def end(self) -> None:
