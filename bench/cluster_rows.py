@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import time
 from collections.abc import Callable
@@ -85,6 +86,6 @@ def failover(session: Session) -> Outcome:
 def _round(session: Session, victim: Victim, number: int) -> Failover:
     assert isinstance(session, ClusterSession), f"a row of {NODES} nodes"
     try:
-        return run_round(session.cluster, f"{victim.value}-{number}", victim, signal.SIGKILL, {})
+        return run_round(session.cluster, f"{victim.value}-{number}", victim, signal.SIGKILL, {}, random.Random(number))
     except AssertionError as e:  # what the tests' tool raises for a wait that is over, or a record that was lost
         raise MeasurementError(f"kill -9 of the {victim.value}: {e}") from e
