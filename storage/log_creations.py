@@ -7,6 +7,8 @@ LogManager has the log, and no name is ever made twice.
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.errors import StorageError
@@ -35,9 +37,10 @@ class NewLog(NamedTuple):
 class CreationWork:
     """Logs to be made, by `run` in a thread. The LogManager plans them, and takes over what was made.
 
-    The lock is held while one is made: nobody sees half a log, and who asks for one waits no longer than for that one."""
+    The lock is held while one is made: nobody sees half a log. Who waits for it holds `_next`, so that the thread, which takes it again
+    and again, lets him in after the one that it is making."""
 
-    __slots__ = ("_left", "_lock", "_made", "_now_ms", "_opener", "names")
+    __slots__ = ("_left", "_lock", "_made", "_next", "_now_ms", "_opener", "names")
 
     def __init__(self, opener: LogOpener, now_ms: int) -> None:
         self._opener = opener
@@ -45,6 +48,7 @@ class CreationWork:
         self._left: dict[PartitionName, tuple[NewLog, LogDirectory]] = {}
         self._made: dict[PartitionName, Log] = {}
         self._lock = threading.Lock()
+        self._next = threading.Lock()
         self.names: list[PartitionName] = []
 
     def add(self, new: NewLog, directory: LogDirectory) -> None:
@@ -56,20 +60,30 @@ class CreationWork:
     def run(self) -> None:
         """Make one after the other; blocks. What cannot be made is left out: who needs it tries again, and hears why."""
         for name in self.names:
-            with self._lock:
+            with self._turn():
                 self._make(name)
 
     def finish(self, name: PartitionName) -> Log | None:
         """The log, which is made now if it is not there yet; blocks for one creation at most. None if it cannot be made, or was taken."""
-        with self._lock:
+        with self._turn():
             self._make(name)
             return self._made.pop(name, None)
 
-    def withdraw(self, name: PartitionName) -> Log | None:
-        """It is needed no more: the log if it is made already."""
-        with self._lock:
-            self._left.pop(name, None)
-            return self._made.pop(name, None)
+    def withdraw(self, names: Collection[PartitionName]) -> list[Log]:
+        """They are needed no more: the logs that are made already. Blocks for one creation at most."""
+        with self._turn():
+            for name in names:
+                self._left.pop(name, None)
+            return [self._made.pop(name) for name in names if name in self._made]
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._next:
+            self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _make(self, name: PartitionName) -> None:
         wanted = self._left.pop(name, None)

@@ -70,6 +70,7 @@ class DeletionWork(NamedTuple):
 
 
 class _LogBeingMade(NamedTuple):
+    name: tuple[str, int]
     work: CreationWork
     directory: LogDirectory
 
@@ -272,7 +273,7 @@ class LogManager:
             if name not in self._logs and name not in self._creating:
                 directory = self.futures.take_preferred(name) or self._directory_for_new_log(new.directory_id)
                 work.add(new, directory)
-                self._creating[name] = _LogBeingMade(work, directory)
+                self._creating[name] = _LogBeingMade(name, work, directory)
         return work
 
     def created(self, work: CreationWork) -> None:
@@ -282,10 +283,20 @@ class LogManager:
             if making is not None and making.work is work:
                 self._finish_creation(name)
 
-    def withdraw_creation(self, topic: str, partition: int) -> bool:
-        """A planned log is needed no more. Returns whether it is there all the same, and has to be deleted."""
-        making = self._creating.pop((topic, partition), None)
-        return making is not None and self._take_over(making, making.work.withdraw((topic, partition)))
+    def withdraw_creations(self, names: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """These planned logs are needed no more. Returns which are there all the same, and have to be deleted."""
+        by_work: dict[CreationWork, list[_LogBeingMade]] = {}
+        for name in names:
+            making = self._creating.pop(name, None)
+            if making is not None:
+                by_work.setdefault(making.work, []).append(making)
+        there = []
+        for work, withdrawn in by_work.items():
+            directories = {making.name: making for making in withdrawn}
+            for log in work.withdraw(directories):
+                if self._take_over(directories[log.topic, log.partition], log):
+                    there.append((log.topic, log.partition))
+        return there
 
     def _finish_creation(self, name: tuple[str, int]) -> None:
         making = self._creating.pop(name, None)
@@ -411,8 +422,7 @@ class LogManager:
 
     def close_clean(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write checkpoints and the clean-stop marker, unlock; blocks."""
-        for name in tuple(self._creating):
-            self.withdraw_creation(*name)
+        self.withdraw_creations(tuple(self._creating))
         self._remove_now([*{leaving.work for leaving in self._leaving.values()}, *self.futures.leaving()])
         is_durable = True
         for directory in self.online_directories:

@@ -217,8 +217,8 @@ class MetadataFollower:
         planned = () if self._planned is None else self._planned.names
         names = [name for name in (*planned, *self._ready) if name[0] in topics]
         self._ready = deque(name for name in self._ready if name[0] not in topics)
-        logs = self._log_manager
-        self._delete_logs([name for name in names if logs.withdraw_creation(*name) or logs.find_log(*name) is not None])
+        self._log_manager.withdraw_creations(names)
+        self._delete_logs([name for name in names if self._log_manager.find_log(*name) is not None])
 
     def _delete_logs(self, names: Iterable[tuple[str, int]]) -> None:
         """Logs that were made for partitions which are no more, or not this broker's."""

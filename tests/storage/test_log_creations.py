@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -107,12 +108,12 @@ def test_creation_that_is_withdrawn_makes_nothing_and_one_that_came_too_late_say
     late = manager.plan_creations(new_logs(1), NOW_MS)
     late.run()
 
-    is_there = [manager.withdraw_creation("orders", partition) for partition in (0, 1, 2)]
+    there = manager.withdraw_creations([("orders", partition) for partition in (0, 1, 2)])
     early.run()
     for work in (early, late):
         manager.created(work)
 
-    assert is_there == [False, True, False]
+    assert there == [("orders", 1)]
     assert [log.partition for log in manager.logs()] == [1]
     assert [path.name for path in tmp_path.glob("orders-*")] == ["orders-1"]
     manager.close_clean()
@@ -168,3 +169,32 @@ def test_a_stop_leaves_what_is_made_whole_and_makes_nothing_more(tmp_path: Path)
 
     assert [log.partition for log in again.logs()] == [0]
     again.close_clean()
+
+
+def test_who_waits_is_let_in_after_the_log_that_is_being_made(tmp_path: Path) -> None:
+    """The thread takes the lock again and again: the loop waited for all fifty, 90 ms."""
+    is_making, is_waiting = threading.Event(), threading.Event()
+    made: list[str] = []
+
+    def mkdir(own: Callable[..., None], path: Path) -> None:
+        made.append(path.name)
+        if path.name == "orders-0":
+            is_making.set()
+            assert is_waiting.wait(10)
+            time.sleep(0.05)  # until it waits indeed
+        own(path)
+
+    manager = open_manager(tmp_path, disk=disk_with_mkdir(mkdir))
+    work = manager.plan_creations(new_logs(*range(50)), NOW_MS)
+    thread = threading.Thread(target=work.run)
+    thread.start()
+    assert is_making.wait(10)
+
+    is_waiting.set()
+    manager.create_log("orders", 49, TOPIC_ID, CONFIG, NOW_MS)
+    thread.join(10)
+    manager.created(work)
+
+    assert made.index("orders-49") == 1
+    assert len(manager.logs()) == 50
+    manager.close_clean()

@@ -219,9 +219,11 @@ class DirectoryLogs:
     def created(self, work: DirectoryCreation) -> None:
         pass
 
-    def withdraw_creation(self, topic: str, partition: int) -> bool:
-        self._creation.wanted.pop((topic, partition), None)
-        return (topic, partition) in self.logs
+    def withdraw_creations(self, names: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        names = tuple(names)
+        for name in names:
+            self._creation.wanted.pop(name, None)
+        return [name for name in names if name in self.logs]
 
     def find_directory_id(self, log_dir: str) -> bytes | None:
         return None
