@@ -13,7 +13,7 @@ import struct
 import zlib
 from enum import IntEnum
 
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, OversizedError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -21,6 +21,15 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 * 1024
 """Uncompressed bytes per xerial block, as Kafka's SnappyOutputStream cuts them."""
+
+LZ4_FRAME_START = struct.Struct("<IBB")
+"""Magic, flags, and the size of a block."""
+LZ4_MAGIC = 0x184D2204
+LZ4_FLAGS_FIXED = 0b11100011
+"""Version, block independence and the reserved bits; the others say what follows."""
+LZ4_FLAGS_READABLE = 0b01100000
+"""Version 1, independent blocks, no dictionary."""
+LZ4_BLOCK_SIZES = frozenset({0x40, 0x50, 0x60, 0x70})
 
 LZ4_DEFAULT_LEVEL = 9
 """Kafka's name for lz4's fast compressor; every other level means the high-compression one (Lz4BlockOutputStream)."""
@@ -65,7 +74,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: Compression, data: Buffer, *, max_bytes: int) -> bytes:
-    """Returns the original bytes; DecodeError when they are corrupt or would be more than `max_bytes`.
+    """Returns the original bytes; DecodeError when they are corrupt, its OversizedError when they would be more than `max_bytes`.
 
     A zstd or snappy payload cut at a block's end is not always seen here: the caller checks the records inside.
     """
@@ -77,9 +86,9 @@ def decompress(codec: Compression, data: Buffer, *, max_bytes: int) -> bytes:
             pieces.pop()  # one by one: all at once are freed with the GIL
         raise _oversized(codec, max_bytes)
     except DecodeError as error:
-        why = str(error)
+        kind, why = type(error), str(error)
     # Raised anew, out here: whoever keeps an exception keeps the frames of its traceback, with all output and a codec's window.
-    raise DecodeError(why)
+    raise kind(why)
 
 
 def _decompress_pieces(codec: Compression, data: Buffer, max_bytes: int) -> list[bytes]:
@@ -95,8 +104,8 @@ def _decompress_pieces(codec: Compression, data: Buffer, max_bytes: int) -> list
     return _decompress_zstd(data, max_bytes)
 
 
-def _oversized(codec: Compression, max_bytes: int) -> DecodeError:
-    return DecodeError(f"{codec.name.lower()} data is larger than {max_bytes} bytes when decompressed")
+def _oversized(codec: Compression, max_bytes: int) -> OversizedError:
+    return OversizedError(f"{codec.name.lower()} data is larger than {max_bytes} bytes when decompressed")
 
 
 def _corrupt(codec: Compression, why: object) -> DecodeError:
@@ -188,6 +197,15 @@ def _snappy_declared_size(block: memoryview) -> int:
     raise _corrupt(Compression.SNAPPY, "no preamble")
 
 
+def is_lz4_frame_of_kafka(data: Buffer, position: int = 0) -> bool:
+    """Whether what is at `position` begins as every reader of Kafka's wants it (Lz4BlockInputStream): one whose blocks depend on each
+    other is a frame of LZ4, but no Java consumer reads it."""
+    if len(data) < position + LZ4_FRAME_START.size:
+        return False
+    magic, flags, block_size = LZ4_FRAME_START.unpack_from(data, position)
+    return magic == LZ4_MAGIC and flags & LZ4_FLAGS_FIXED == LZ4_FLAGS_READABLE and block_size in LZ4_BLOCK_SIZES
+
+
 def _compress_lz4(data: Buffer, level: int) -> bytes:
     import lz4.frame as lz4_frame
 
@@ -203,6 +221,8 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
 def _decompress_lz4(data: Buffer, max_bytes: int) -> list[bytes]:
     import lz4.frame as lz4_frame
 
+    if not is_lz4_frame_of_kafka(data):
+        raise _corrupt(Compression.LZ4, "no frame of version 1 with independent blocks")
     decompressor = lz4_frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     output_size = 0

@@ -6,7 +6,9 @@ a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 from protocol.compression import Buffer
 from protocol.errors import DecodeError
@@ -18,16 +20,22 @@ RecordSpan = tuple[int, int, int, int, int, bytes | None, bool]
 value. A plain tuple: a named one costs half as much again as reading the record."""
 
 
-def iterate_spans(payload: Buffer, records_count: int) -> Iterator[RecordSpan]:
+_COMMON_HEAD = struct.Struct(">BBxBBB")
+"""A record's size, attributes, timestamp delta, offset delta and key's size, where the varint of the size is two bytes and each other one:
+one call instead of six looks."""
+
+
+def iterate_spans(payload: Buffer, records_count: int, skipped: Iterable[int] | None = None) -> Iterator[RecordSpan]:
     """Yields the records in a batch's uncompressed payload; the positions are in `payload`. Keys are copies.
 
-    DecodeError as for `iterate_records`: every length is checked."""
+    `skipped` has 1 for each record that is to be left out, else 0; of such a record only the size is looked at. DecodeError as for
+    `iterate_records`: every other length is checked."""
     if records_count < 0:
         raise DecodeError(f"record count {records_count}")
     data = payload if isinstance(payload, bytes) else bytes(payload)
     position, data_end = 0, len(data)
     try:
-        for _ in range(records_count):
+        for is_skipped in repeat(0, records_count) if skipped is None else skipped:
             start = position
             if (size := data[position]) < 0x80:
                 size, position = (size >> 1) ^ -(size & 1), position + 1
@@ -38,6 +46,9 @@ def iterate_spans(payload: Buffer, records_count: int) -> Iterator[RecordSpan]:
             end = position + size
             if not 0 < size <= data_end - position:
                 raise DecodeError(f"a record of {size} bytes, {data_end - position} are left")
+            if is_skipped:
+                position = end
+                continue
             if (timestamp_delta := data[position + 1]) < 0x80:
                 timestamp_delta, rest = (timestamp_delta >> 1) ^ -(timestamp_delta & 1), position + 2
             elif (more := data[position + 2]) < 0x80:
@@ -74,3 +85,75 @@ def iterate_spans(payload: Buffer, records_count: int) -> Iterator[RecordSpan]:
         raise DecodeError("the records end inside a record") from error
     if position != data_end:
         raise DecodeError(f"{data_end - position} bytes are left after {records_count} records")
+
+
+def list_keys(payload: Buffer, records_count: int) -> tuple[list[bytes | None], list[int] | None]:
+    """The keys of the records in a batch's uncompressed payload, and their offset deltas; None for these where each is the record's
+    place. At most half the time of `iterate_spans`, because nothing behind a key is looked at.
+
+    DecodeError when a record or its key is not whole."""
+    if records_count < 0:
+        raise DecodeError(f"record count {records_count}")
+    data = payload if isinstance(payload, bytes) else bytes(payload)
+    data_end = len(data)
+    keys: list[bytes | None] = []
+    deltas: list[int] | None = None
+    try:
+        position = _list_common_keys(data, records_count, keys)
+        for place in range(len(keys), records_count):
+            if (size := data[position]) < 0x80:
+                size, position = (size >> 1) ^ -(size & 1), position + 1
+            elif (more := data[position + 1]) < 0x80:
+                size, position = (size >> 1 & 0x3F | more << 6) ^ -(size & 1), position + 2
+            else:
+                size, position = read_varint(data, position)
+            end = position + size
+            if not 0 < size <= data_end - position:
+                raise DecodeError(f"a record of {size} bytes, {data_end - position} are left")
+            if data[position + 1] < 0x80:
+                position += 2
+            elif data[position + 2] < 0x80:
+                position += 3
+            else:
+                _, position = read_varint(data, position + 1, VARLONG_BITS)
+            if (offset_delta := data[position]) < 0x80:
+                offset_delta, position = (offset_delta >> 1) ^ -(offset_delta & 1), position + 1
+            elif (more := data[position + 1]) < 0x80:
+                offset_delta, position = (offset_delta >> 1 & 0x3F | more << 6) ^ -(offset_delta & 1), position + 2
+            else:
+                offset_delta, position = read_varint(data, position)
+            if (key_size := data[position]) < 0x80:
+                key_size, position = (key_size >> 1) ^ -(key_size & 1), position + 1
+            else:
+                key_size, position = read_varint(data, position)
+            key_end = position + key_size if key_size > 0 else position
+            if key_end > end:
+                raise DecodeError(f"a key ends {key_end - end} bytes behind its record")
+            keys.append(data[position:key_end] if key_size >= 0 else None)
+            if deltas is not None:
+                deltas.append(offset_delta)
+            elif offset_delta != place:
+                deltas = [*range(place), offset_delta]
+            position = end
+    except (IndexError, struct.error) as error:
+        raise DecodeError("the records end inside a record") from error
+    if position != data_end:
+        raise DecodeError(f"{data_end - position} bytes are left after {records_count} records")
+    return keys, deltas
+
+
+def _list_common_keys(data: bytes, records_count: int, keys: list[bytes | None]) -> int:
+    """Add to `keys` those of the first records, as far as each lies at its place and has a common head; returns where the next begins."""
+    position, unpack = 0, _COMMON_HEAD.unpack_from
+    for place in range(records_count):
+        low, high, timestamp, offset_delta, key_size = unpack(data, position)
+        if low & 0x81 != 0x80 or (high | timestamp | key_size) >= 0x80 or key_size & 1 or not offset_delta == place + place < 0x80:
+            break
+        key_start = position + _COMMON_HEAD.size
+        end = position + 2 + (low >> 1 & 0x3F | high << 6)
+        key_end = key_start + (key_size >> 1)
+        if key_end > end:
+            break  # which is refused there
+        keys.append(data[key_start:key_end])
+        position = end
+    return position

@@ -4,7 +4,8 @@ Two steps, so that the log can look for a duplicate between them: `check_batch` 
 `assign_offsets` patches the batch in place, or rebuilds it where the topic wants another compression. The caller owns the buffer
 and does not use it for anything else until the append has returned.
 
-In the common case only the batch's header and its CRC are read. The records are walked when a rule is about each of them: the
+In the common case only the batch's header, its CRC and the first bytes of an LZ4 frame are read: frames with dependent blocks come from
+clients that are honest, but no Java consumer would get past them. The records are walked when a rule is about each of them: the
 topic is compacted (keys), its compression.type differs from the batch's, or its record validation is `full`. What only a walk
 finds (offset deltas, a false largest timestamp, malformed records under a valid CRC) is otherwise accepted.
 """
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from config.topic import LogConfig
 from protocol.checksum import crc32c
-from protocol.compression import Buffer, Compression, compress
+from protocol.compression import Buffer, Compression, compress, is_lz4_frame_of_kafka
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record_outlines import iterate_outlines
 from protocol.records import (
@@ -64,7 +65,9 @@ OUT_OF_WINDOW_MESSAGE = "One or more records have a timestamp out of the topic's
 PRODUCER_COMPRESSION = "producer"
 ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
 _UP_TO_MAGIC = struct.Struct(">8xi4xb")
-_LAST_CODEC, _LAST_CODEC_BEFORE_ZSTD = int(Compression.ZSTD), int(Compression.LZ4)
+_CODECS = frozenset(map(int, Compression))
+_CODECS_BEFORE_ZSTD = _CODECS - {int(Compression.ZSTD)}
+_LZ4 = int(Compression.LZ4)
 _TARGET_CODECS = {"uncompressed": Compression.NONE} | {codec.name.lower(): codec for codec in Compression if codec}
 
 
@@ -186,6 +189,8 @@ def check_in_steps(
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The batch's CRC does not match its content")
     if origin is AppendOrigin.CLIENT:
         _check_client_header(header, zstd_allowed)
+        if header.compression is Compression.LZ4 and not is_lz4_frame_of_kafka(records, HEADER_SIZE):
+            raise KafkaError(ErrorCode.INVALID_RECORD, "The records are no LZ4 frame of version 1 with independent blocks")
     _check_timestamp_type(header, config)
     target = _target_codec(header, config)
     must_walk = origin is AppendOrigin.CLIENT and (config.is_compacted or config.has_full_validation)
@@ -259,7 +264,8 @@ def _check_usual_batch(records: memoryview, config: LogConfig, now_ms: int, zstd
         magic == MAGIC_V2
         and length + LOG_OVERHEAD == len(records) <= config.max_message_bytes
         and base_offset == 0
-        and 0 <= attributes <= (_LAST_CODEC if zstd_allowed else _LAST_CODEC_BEFORE_ZSTD)  # and none of the flags, which are above
+        and attributes in (_CODECS if zstd_allowed else _CODECS_BEFORE_ZSTD)  # and none of the flags, which are above
+        and (attributes != _LZ4 or is_lz4_frame_of_kafka(records, HEADER_SIZE))
         and count == last_offset_delta + 1 > 0
         and (producer_id < 0 or sequence >= 0)
         and not config.is_log_append_time

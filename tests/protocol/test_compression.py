@@ -137,6 +137,14 @@ def test_lz4_frame_has_independent_64_kb_blocks() -> None:
     assert info["content_size"] == 0
 
 
+def test_lz4_blocks_that_depend_on_each_other_are_corrupt() -> None:
+    linked = lz4.frame.compress(TEXT, block_linked=True)
+    assert lz4.frame.decompress(linked) == TEXT
+
+    with pytest.raises(DecodeError, match="independent blocks"):
+        decompress(Compression.LZ4, linked, max_bytes=len(TEXT))
+
+
 def test_gzip_of_several_members_is_read_to_its_end() -> None:
     members = zlib.compress(b"one", wbits=31) + zlib.compress(b"two", wbits=31)
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from protocol.errors import DecodeError
-from protocol.record_spans import iterate_spans
+from protocol.record_spans import iterate_spans, list_keys
 from protocol.records import HEADER_SIZE, SimpleRecord, build_batch, iterate_records
 
 SIZES = (0, 1, 40, 63, 64, 100, 8_191, 8_192, 20_000)
@@ -51,3 +51,59 @@ def test_what_ends_too_early_is_refused() -> None:
     for size in range(0, len(payload), 7):
         with pytest.raises(DecodeError):
             list(iterate_spans(payload[:size], 3))
+
+
+@pytest.mark.parametrize("sizes", [(1, 40), (100, 1_000), SIZES])
+@pytest.mark.parametrize("seed", range(5))
+def test_keys_agree_with_the_decoder(seed: int, sizes: tuple[int, ...]) -> None:
+    """Also of records that have the sizes of most: their heads are read at once."""
+    draw = random.Random(seed)
+    records = [
+        SimpleRecord(
+            None if draw.random() < 0.02 else draw.randbytes(draw.choice((0, 10, 60, 64))), draw.randbytes(draw.choice(sizes)), (),
+            NOW_MS + draw.choice((0, 0, 0, 31, 64, 8_192)),
+        )
+        for _ in range(150)
+    ]  # fmt: skip
+    payload = bytes(build_batch(records))[HEADER_SIZE:]
+
+    assert list_keys(payload, 150) == ([record.key for record in records], None)
+
+
+def test_offsets_that_are_not_the_records_places_are_told() -> None:
+    batches = [bytes(build_batch([SimpleRecord(b"key%d" % index, b"v" * 100, (), NOW_MS) for index in range(6)]))[HEADER_SIZE:]] * 2
+    first, second = (list(iterate_spans(batch, 6)) for batch in batches)
+    payload = b"".join(batches[0][start:end] for start, _, end, *_ in (first[0], first[1], second[4], second[3]))
+
+    assert list_keys(payload, 4) == ([b"key0", b"key1", b"key4", b"key3"], [0, 1, 4, 3])
+
+
+def test_keys_that_end_too_early_are_refused() -> None:
+    drawn, common = drawn_batch(3, 3)[HEADER_SIZE:], bytes(build_batch([SimpleRecord(b"key", b"v" * 100)] * 3))[HEADER_SIZE:]
+
+    for payload in (drawn, common):
+        for size in range(0, len(payload), 7):
+            with pytest.raises(DecodeError):
+                list_keys(payload[:size], 3)
+        with pytest.raises(DecodeError):
+            list_keys(payload + payload[:1], 3)
+
+
+def test_a_key_beyond_its_record_is_refused() -> None:
+    payload = bytearray(build_batch([SimpleRecord(b"key", b"v" * 30)] * 2))[HEADER_SIZE:]
+    large = bytearray(build_batch([SimpleRecord(b"k" * 20, b"v" * 38)] * 2))[HEADER_SIZE:]
+    payload[payload.index(b"key") - 1] = large[large.index(b"k" * 20) - 1] = 63 << 1
+
+    for damaged in (payload, large):
+        with pytest.raises(DecodeError):
+            list_keys(damaged, 2)
+
+
+def test_what_is_to_be_skipped_is_left_out() -> None:
+    payload = drawn_batch(4, 50)[HEADER_SIZE:]
+    draw = random.Random(4)
+    skipped = [draw.random() < 0.5 for _ in range(50)]
+
+    spans = list(iterate_spans(payload, 50, skipped))
+
+    assert spans == [span for span, is_skipped in zip(iterate_spans(payload, 50), skipped, strict=True) if not is_skipped]

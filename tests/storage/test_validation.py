@@ -7,6 +7,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
+import lz4.frame
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -16,8 +17,10 @@ from config.topic import LogConfig
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import (
+    HEADER_SIZE,
     ControlRecordType,
     SimpleRecord,
+    assemble_batch,
     build_batch,
     build_control_batch,
     crc_is_valid,
@@ -243,6 +246,17 @@ def test_a_record_without_a_key_is_refused_by_a_compacted_topic(codec: Compressi
     assert error.code is ErrorCode.INVALID_RECORD
     assert isinstance(error, RecordValidationError)
     assert error.record_errors == [RecordError(1, "A record without a key cannot be written to a compacted topic")]
+
+
+@pytest.mark.parametrize("config", [CONFIG, FULL, COMPACTED])
+@pytest.mark.parametrize("producer_id", [-1, 4])
+def test_lz4_blocks_that_depend_on_each_other_are_refused_by_every_topic(config: LogConfig, producer_id: int) -> None:
+    """No Java consumer gets past them."""
+    plain = build_batch([SimpleRecord(b"k", bytes(200_000), (), NOW_MS)], producer_id=producer_id, base_sequence=0)
+    linked = lz4.frame.compress(bytes(plain[HEADER_SIZE:]), block_linked=True)
+    batch = assemble_batch(read_header(plain)._replace(attributes=Compression.LZ4), linked)
+
+    assert refused(batch, config).code is ErrorCode.INVALID_RECORD
 
 
 def test_keyed_records_are_accepted_by_a_compacted_topic() -> None:
