@@ -70,6 +70,7 @@ class Log:
             self._flushes.note_epochs(leader_epochs)
         self.clean_end_offset: int | None = None
         """Below it each key was there once, after a compaction (Kafka's cleaner checkpoint); None before the first."""
+        self.checkpointed_end_offset = 0  # beyond it no checkpoint names an offset of this log
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
         self.tail: KeptTail | None = None  # where the partition has followers
 
@@ -368,9 +369,8 @@ class Log:
         return self._local.flush_is_due(self.log_end_offset, now_ms)
 
     def take_flush(self) -> FlushWork | None:
-        """What makes the log durable up to its end, to be run off the loop; None when it is durable.
-
-        Hand the work to `flushed` after it ran, or `release` it when it failed."""
+        """What makes the log durable up to its end; None when it is. Run it off the loop, then hand it to `flushed`, or `release` it when
+        it failed."""
         return self._local.take_flush(self.log_end_offset)
 
     def flushed(self, work: FlushWork) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.checkpoint import read_offset_checkpoint, write_offset_checkpoint
 from storage.disk import SYSTEM_DISK, Disk
@@ -38,6 +38,9 @@ from storage.meta_properties import (
     write_clean_shutdown,
     write_meta_properties,
 )
+
+if TYPE_CHECKING:
+    from storage.log import Log
 
 logger = logging.getLogger("barnabas.storage")
 
@@ -79,9 +82,17 @@ class Checkpoints(NamedTuple):
             (CLEANER_CHECKPOINT, self.clean_end_offsets),
         )
 
+    def end_offset_of(self, key: tuple[str, int]) -> int:
+        """Beyond it they name no offset of that partition."""
+        return max(offsets.get(key, 0) for offsets in self)
+
     def without(self, keys: Collection[tuple[str, int]]) -> Checkpoints:
         """The same but for these partitions. A table that has none of them is the very same object."""
         return Checkpoints(*(_without(offsets, keys) for offsets in self))
+
+    def lowered(self, ends: Mapping[tuple[str, int], int]) -> Checkpoints:
+        """The same, but with nothing of these partitions beyond their ends. A table that has nothing there is the very same object."""
+        return Checkpoints(*(_lowered(offsets, ends) for offsets in self))
 
 
 NO_CHECKPOINTS = Checkpoints({}, {}, {}, {})
@@ -91,10 +102,11 @@ class CheckpointWriter:
     """Writes one directory's checkpoints from worker threads: one at a time, and never an older state over a newer one.
 
     An entry says nothing about when it was written, so it must not outlive its log: it leaves the files before the log's directory
-    is renamed, and an older state that is written afterwards does not bring it back.
+    is renamed, and an older state that is written afterwards does not bring it back. The same goes for what lies beyond where a log is
+    about to be cut.
     The lock: two periodic tasks may hand out work at once, and both would write the same temporary file."""
 
-    __slots__ = ("_disk", "_forgotten", "_lock", "_written", "_written_sequence", "path")
+    __slots__ = ("_disk", "_forgotten", "_lock", "_lowered", "_written", "_written_sequence", "path")
 
     def __init__(self, path: Path, disk: Disk = SYSTEM_DISK) -> None:
         self.path = path
@@ -103,6 +115,7 @@ class CheckpointWriter:
         self._written = NO_CHECKPOINTS
         self._written_sequence = 0
         self._forgotten: dict[tuple[str, int], int] = {}  # removed partitions and when, until a later state is written
+        self._lowered: dict[tuple[str, int], _Lowered] = {}  # the same for logs that were to be cut
 
     def read(self) -> Checkpoints:
         """What the files hold; one that cannot be read counts as empty."""
@@ -122,12 +135,23 @@ class CheckpointWriter:
             if self._forgotten:
                 checkpoints = checkpoints.without({key for key, sequence in self._forgotten.items() if sequence > work.sequence})
                 self._forgotten = {key: sequence for key, sequence in self._forgotten.items() if sequence > work.sequence}
+            if self._lowered:
+                self._lowered = {key: each for key, each in self._lowered.items() if each.sequence > work.sequence}
+                checkpoints = checkpoints.lowered({key: each.end_offset for key, each in self._lowered.items()})
             for name, offsets in checkpoints.files():
                 if name == CLEANER_CHECKPOINT and offsets == self._written.clean_end_offsets:
                     continue  # nothing was compacted: most brokers have no such file
                 write_offset_checkpoint(self.path / name, offsets, self._disk)
             self._written = checkpoints
             self._written_sequence = work.sequence
+
+    def lower(self, work: LoweringWork) -> None:
+        """Take what lies beyond these logs' ends out of the files, durably."""
+        with self._lock:
+            for key, end_offset in work.end_offsets.items():
+                before = self._lowered.get(key)
+                self._lowered[key] = _Lowered(work.sequence, end_offset if before is None else min(before.end_offset, end_offset))
+            self._replace(self._written.lowered(work.end_offsets))
 
     def remove(self, work: RemovalWork) -> None:
         """Take the entries out of the files that have them, durably, then rename the directories."""
@@ -136,14 +160,17 @@ class CheckpointWriter:
                 return
             keys = {*(each.key for each in work.departures), *work.orphans}
             self._forgotten.update(dict.fromkeys(keys, work.sequence))
-            left = self._written.without(keys)
-            for (name, offsets), (_, before) in zip(left.files(), self._written.files(), strict=True):
-                if offsets is not before:
-                    write_offset_checkpoint(self.path / name, offsets, self._disk)
-            self._written = left
+            self._replace(self._written.without(keys))
             for departure in work.departures:
                 rename(departure.source, departure.target, self._disk)
             work.is_done = True
+
+    def _replace(self, checkpoints: Checkpoints) -> None:
+        """Write the files whose tables differ from those that were written."""
+        for (name, offsets), (_, before) in zip(checkpoints.files(), self._written.files(), strict=True):
+            if offsets is not before:
+                write_offset_checkpoint(self.path / name, offsets, self._disk)
+        self._written = checkpoints
 
     def _read(self, name: str) -> PartitionOffsets:
         try:
@@ -151,6 +178,13 @@ class CheckpointWriter:
         except CorruptFileError as error:
             logger.warning("ignored a checkpoint: %s", error)
             return {}
+
+
+class _Lowered(NamedTuple):
+    """Checkpoints that were taken before this name nothing beyond the end of a log that was to be cut."""
+
+    sequence: int
+    end_offset: int
 
 
 class CheckpointWork(NamedTuple):
@@ -165,10 +199,37 @@ class CheckpointWork(NamedTuple):
         """The log directory."""
         return self.writer.path
 
+    def note(self, log: Log) -> None:
+        """Put the log's offsets in, as they are now."""
+        checkpoints = self.checkpoints
+        key = log.topic, log.partition  # a plain pair: with 10,000 logs names of tuples cost milliseconds
+        recovery_point, high_watermark = log.recovery_point, log.high_watermark
+        checkpoints.recovery_points[key] = recovery_point
+        checkpoints.high_watermarks[key] = high_watermark
+        if log.log_start_offset > log.segments.first.base_offset:
+            checkpoints.log_start_offsets[key] = log.log_start_offset
+        if log.clean_end_offset is not None:
+            checkpoints.clean_end_offsets[key] = log.clean_end_offset
+        log.checkpointed_end_offset = recovery_point if recovery_point > high_watermark else high_watermark
+
     def run(self) -> None:
         """Replace the files durably; blocks. StorageError, with the directory as its path, when the disk fails."""
         with _errors_of(self.path):
             self.writer.write(self)
+
+
+class LoweringWork(NamedTuple):
+    """Where logs of one directory are about to be cut: nothing beyond may stay in the checkpoints, off the loop. A checkpoint that is
+    taken later names what the logs have then."""
+
+    writer: CheckpointWriter
+    sequence: int
+    end_offsets: PartitionOffsets
+
+    def run(self) -> None:
+        """Do it; blocks. StorageError, with the directory as its path, when the disk fails."""
+        with _errors_of(self.writer.path):
+            self.writer.lower(self)
 
 
 class Departure(NamedTuple):
@@ -284,6 +345,11 @@ class LogDirectory:
         self._checkpoint_sequence += 1
         return CheckpointWork(self._writer, self._checkpoint_sequence, Checkpoints({}, {}, {}, {}))
 
+    def take_lowering(self, end_offsets: PartitionOffsets) -> LoweringWork:
+        """For logs that are about to be cut, to where each will end."""
+        self._checkpoint_sequence += 1
+        return LoweringWork(self._writer, self._checkpoint_sequence, end_offsets)
+
     def take_removal(self, departures: list[Departure], orphans: Collection[tuple[str, int]] = ()) -> RemovalWork:
         """For partitions whose logs are closed: no later checkpoint names them."""
         self._checkpoint_sequence += 1
@@ -342,6 +408,11 @@ def _without(offsets: PartitionOffsets, keys: Collection[tuple[str, int]]) -> Pa
     if not any(key in offsets for key in keys):
         return offsets
     return {key: offset for key, offset in offsets.items() if key not in keys}
+
+
+def _lowered(offsets: PartitionOffsets, ends: Mapping[tuple[str, int], int]) -> PartitionOffsets:
+    beyond = {key: end for key, end in ends.items() if offsets.get(key, end) > end}
+    return {**offsets, **beyond} if beyond else offsets
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from storage.files import (
 from storage.future_logs import FutureLogs
 from storage.log import Log
 from storage.log_creations import CreationWork, NewLog
-from storage.log_directory import Checkpoints, CheckpointWork, Departure, LogDirectory, RemovalWork, check_identities
+from storage.log_directory import CheckpointWork, Departure, LogDirectory, RemovalWork, check_identities
 from storage.log_opener import LogOpener
 from storage.log_segments import OpenSegments
 from storage.meta_properties import NO_BROKER_EPOCH
@@ -410,9 +410,9 @@ class LogManager:
         newer than this, which is then not written any more."""
         works = {str(directory.path): directory.take_checkpoint() for directory in self.online_directories}
         for log in self.futures:
-            _note_offsets(works[log.log_dir].checkpoints, log)
+            works[log.log_dir].note(log)
         for count, log in enumerate(self.each_log(), 1):
-            _note_offsets(works[log.log_dir].checkpoints, log)
+            works[log.log_dir].note(log)
             if count % CHECKPOINT_PIECE_LOGS == 0:
                 yield
         online = {str(directory.path) for directory in self.online_directories}
@@ -481,16 +481,6 @@ class LogManager:
                 log.close()
         checkpoint = directory.take_checkpoint()
         for log in logs:
-            _note_offsets(checkpoint.checkpoints, log)
+            checkpoint.note(log)
         checkpoint.run()
         directory.end(broker_epoch)
-
-
-def _note_offsets(checkpoints: Checkpoints, log: Log) -> None:
-    key = log.topic, log.partition  # a plain pair: with 10,000 logs names of tuples cost milliseconds
-    checkpoints.recovery_points[key] = log.recovery_point
-    checkpoints.high_watermarks[key] = log.high_watermark
-    if log.log_start_offset > log.segments.first.base_offset:
-        checkpoints.log_start_offsets[key] = log.log_start_offset
-    if log.clean_end_offset is not None:
-        checkpoints.clean_end_offsets[key] = log.clean_end_offset

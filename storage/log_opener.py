@@ -65,10 +65,11 @@ class LogOpener:
             # would be behind: consumers would miss records they had seen, and coordinators commits they had answered.
             log.flush()
         clean_end = checkpoints.clean_end_offsets.get(key)
-        if clean_end is None or clean_end <= log.log_end_offset:  # else the log may grow past it before the cleaner sees what is wrong
+        if clean_end is not None and clean_end <= log.log_end_offset:
             log.clean_end_offset = clean_end
         high_watermark = checkpoints.high_watermarks.get(key, 0)
         log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
+        log.checkpointed_end_offset = checkpoints.end_offset_of(key)
         return log
 
     def read_topic_id(self, path: Path) -> bytes | None:

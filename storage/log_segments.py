@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from storage.batch_scan import read_batch_header
 from storage.file_slice import FileSlice
 from storage.segment import LogSegment
 
@@ -85,6 +86,18 @@ class LogSegments:
     def end_offset_of(self, index: int, log_end_offset: int) -> int:
         """The offset at which the next segment, or the log's future, starts."""
         return self._base_offsets[index + 1] if index + 1 < len(self._segments) else log_end_offset
+
+    def start_of_batch(self, offset: int) -> int:
+        """The first offset of the batch that holds `offset`; `offset` itself if none does. OSError."""
+        segment = self._segments[self.floor_index(offset)]
+        self.note_read(segment)
+        position = segment.find_position(offset)
+        return offset if position >= segment.size_bytes else min(offset, read_batch_header(segment.file, position).base_offset)
+
+    def has_nothing_from(self, offset: int) -> bool:
+        """Whether no batch ends beyond `offset`: what was there is lost or compacted away. OSError or StorageError."""
+        last = next((segment for segment in reversed(self._segments) if segment.size_bytes), None)
+        return last is None or last.read_end_offset() <= offset
 
     def slice(self, start_offset: int, max_bytes: int, end_offset: int, log_end_offset: int, minimum_one_batch: bool) -> FileSlice | None:
         """Whole batches of one segment from the one that holds `start_offset`, all below `end_offset`; None when nothing fits."""

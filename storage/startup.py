@@ -28,7 +28,7 @@ from storage.files import (
 )
 from storage.future_logs import FutureLogs, LogKey, has_all_of
 from storage.log import Log
-from storage.log_directory import Departure, DirectoryListing, LogDirectory
+from storage.log_directory import Checkpoints, Departure, DirectoryListing, LogDirectory
 from storage.log_opener import LogOpener
 from storage.meta_properties import write_partition_metadata
 
@@ -83,12 +83,16 @@ class Startup:
         deleted += [each.target.name for each in departures if is_deleted_directory(each.target.name)]
         if deleted:
             self._deleted.append(DeletedDirectories.of(directory.path, deleted, DELETE_AT_ONCE))
-        for key, path in listing.partitions.items():
-            if path not in leavers:
-                self._open_current(directory, key, path)
+        logs = [self._open_current(directory, key, path) for key, path in listing.partitions.items() if path not in leavers]
         for key, path in listing.futures:
             if path not in leavers:
-                self._futures.add(self._open(directory, key, path))
+                logs.append(self._open(directory, key, path))
+                self._futures.add(logs[-1])
+        if any(_lacks_what_is_named(log, directory.checkpoints) for log in logs):
+            checkpoint = directory.take_checkpoint()
+            for log in logs:
+                checkpoint.note(log)
+            checkpoint.run()
 
     def settle_twins(self, directory: LogDirectory) -> None:
         """Case C, for the second of two directories. StorageError when a disk fails."""
@@ -153,15 +157,17 @@ class Startup:
         known_id = self._topic_id_of(key.topic)
         return known_id is None or self._opener.read_topic_id(path) not in (None, known_id)
 
-    def _open_current(self, directory: LogDirectory, key: TopicPartition, path: Path) -> None:
+    def _open_current(self, directory: LogDirectory, key: TopicPartition, path: Path) -> Log:
         other = self._logs.get(key)
         if other is None:
-            self._logs[key] = self._open(directory, key, path)
-            return
+            log = self._logs[key] = self._open(directory, key, path)
+            return log
         known = self._known_directory(key)
         if known is None or (known != _id_of(directory) and self._is_elsewhere(other, known)):
             raise StorageError(f"{key.topic}-{key.partition} is in {other.directory.parent} and in {directory.path}", path=path)
-        self._twins.setdefault(str(directory.path), []).append(self._open(directory, key, path))
+        twin = self._open(directory, key, path)
+        self._twins.setdefault(str(directory.path), []).append(twin)
+        return twin
 
     def _open(self, directory: LogDirectory, key: TopicPartition, path: Path) -> Log:
         known_id = self._topic_id_of(key.topic) if self._topic_id_of is not None else None
@@ -178,6 +184,18 @@ class Startup:
     def _is_elsewhere(self, log: Log, directory_id: bytes) -> bool:
         """Whether the log is in another directory than that of this id."""
         return all(_id_of(each) != directory_id for each in self._directories if str(each.path) == log.log_dir)
+
+
+def _lacks_what_is_named(log: Log, checkpoints: Checkpoints) -> bool:
+    """Whether a checkpoint names an offset beyond what the log has: were it to grow past that before the next checkpoint, and the power
+    to fail, the new records would count as durable, committed, clean or deleted."""
+    key = log.topic, log.partition
+    return (
+        checkpoints.recovery_points.get(key, 0) > log.recovery_point
+        or checkpoints.high_watermarks.get(key, 0) > log.high_watermark
+        or checkpoints.log_start_offsets.get(key, 0) > log.log_start_offset
+        or (key in checkpoints.clean_end_offsets and log.clean_end_offset is None)
+    )
 
 
 def _id_of(directory: LogDirectory) -> bytes | None:

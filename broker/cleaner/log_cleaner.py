@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cleaner.stats import CleanerStats, LastCompaction
 from broker.worker.jobs import Outcome
+from protocol.errors import DecodeError
 from storage.errors import CorruptFileError, StorageError
 
 if TYPE_CHECKING:
@@ -209,10 +210,13 @@ class LogCleaner:
                 self._withdrawn[log] = cleaner
                 answer.abandon()
                 return None
-        (outcome,) = outcomes
+        outcome = outcomes.pop()
         if isinstance(outcome, Outcome):
             return outcome
-        raise outcome
+        try:
+            raise outcome
+        finally:
+            del outcome  # the traceback holds this frame: a cycle
 
     def _is_as_planned(self, log: Log, plan: CompactionPlan) -> bool:
         return self._is_here(log) and log.truncations_count == plan.truncations_count and not self._is_moving(log)
@@ -232,7 +236,11 @@ class LogCleaner:
                 wait.cancel()
 
     def _set_aside(self, log: Log, error: Exception) -> None:
-        logger.error("compaction failed, tried again after a restart only topic=%s partition=%d", log.topic, log.partition, exc_info=error)
+        is_bug = not isinstance(error, (StorageError, DecodeError, OSError))
+        logger.error(
+            "compaction failed, tried again after a restart only topic=%s partition=%d error=%s",
+            log.topic, log.partition, error, exc_info=error if is_bug else None,
+        )  # fmt: skip
         self._uncleanable.add(log)
 
 

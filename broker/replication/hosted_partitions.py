@@ -68,6 +68,11 @@ class HostedPartitions:
         for partitions in self.topics.values():
             yield from partitions.values()
 
+    def each(self) -> Iterator[Partition]:
+        """The same for work in turns: partitions may come and go meanwhile. A topic costs as much as a partition."""
+        for name in tuple(self.topics):
+            yield from tuple(self.topics.get(name, {}).values())
+
     def find(self, topic: str, partition: int) -> Partition | None:
         """The hosted partition, also while its log directory is offline; None while it waits to be made."""
         partitions = self.topics.get(topic)

@@ -1,9 +1,10 @@
 """LogCopy: makes a future log, in another log directory, equal to the log of a partition, and keeps it so while that one changes.
 
 It reads what the future log lacks, a chunk at a time; a thread brings in what is not in memory. Batches are appended byte for byte, in
-pieces below a millisecond; epochs, producers and aborted transactions are noted as a follower notes them. When the log was cut
-meanwhile, the future log is cut to where the two have the same epochs. Nothing is asked of the partition's own path: the copy looks at
-offsets whenever it has a turn. Source: kafka.server.ReplicaAlterLogDirsThread, LocalLeaderEndPoint.
+pieces below a millisecond; epochs, producers and aborted transactions are noted as a follower notes them. When the log was cut meanwhile,
+the future log is cut to where the two have the same epochs, once no checkpoint of its directory names what lies beyond. Nothing is asked of
+the partition's own path: the copy looks at offsets whenever it has a turn. Source: kafka.server.ReplicaAlterLogDirsThread,
+LocalLeaderEndPoint.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PIECE_BATCHES = 50
 """Appended between two looks at the clock: a batch costs 10 µs, 256 KB a third of a millisecond."""
 FLUSH_BYTES = 64 * 1024 * 1024
 """Appended between two flushes, so that the last one finds little to do and no write has to wait for the kernel's limits."""
+CHECKPOINT_CHECK_MS = 20  # between two looks at whether a checkpoint was written before a cut, which takes two fsyncs
 THROTTLE_CHECK_MS = 100  # between two looks at whether the rate is below its bound again
 
 _LENGTH_END = LOG_OVERHEAD  # base offset 8, batch length 4
@@ -45,7 +47,8 @@ class CopyStep(Enum):
 
 
 class LogCopy:
-    """See the module's docstring. `on_ready()` is called on the loop after a step was WAITING. Owner: one ReplicaMove.
+    """See the module's docstring. `on_ready()` is called on the loop after a step was WAITING. `may_truncate(log, offset)` is asked before
+    the future log is cut there (LogCuts.may_truncate). Owner: one ReplicaMove.
 
     Every method may raise StorageError, whose path says which of the two disks it is, and KafkaError when the source is corrupt."""
 
@@ -57,6 +60,7 @@ class LogCopy:
         clock: Clock,
         run_blocking: RunBlocking,
         quota: ReplicationQuota,
+        may_truncate: Callable[[Log, int], bool],
         on_ready: Callable[[], None],
         on_error: Callable[[StorageError], None],
     ) -> None:
@@ -65,6 +69,7 @@ class LogCopy:
         self._clock = clock
         self._run_blocking = run_blocking
         self._quota = quota
+        self._may_truncate = may_truncate
         self._on_ready = on_ready
         self._on_error = on_error
         self._is_closed = False
@@ -88,8 +93,9 @@ class LogCopy:
     def step(self) -> CopyStep:
         """Do a piece of a millisecond."""
         source, future = self.source, self.future
-        if source.truncations_count != self._truncations_count:
-            self._align()
+        if source.truncations_count != self._truncations_count and not self._align():
+            self._clock.call_later(CHECKPOINT_CHECK_MS, self._ready)
+            return CopyStep.WAITING
         if self._chunk:
             self._append_piece()
             return CopyStep.MORE
@@ -139,16 +145,19 @@ class LogCopy:
 
     # -- comparing -------------------------------------------------------------------------------------------------
 
-    def _align(self) -> None:
-        """Cut the future log to what is in both."""
+    def _align(self) -> bool:
+        """Cut the future log to what is in both. Returns whether it could be done now."""
         source, future = self.source, self.future
         self._drop_chunk()
         end_offset = find_common_end(source, future)
         if self._truncations_count >= 0 and source.log_start_offset < future.log_start_offset:
             end_offset = source.log_start_offset  # it began anew, before the future log's start
         if end_offset < future.log_end_offset:
+            if not self._may_truncate(future, end_offset):
+                return False
             future.truncate_to(end_offset, now_ms=self._clock.now_ms())
         self._truncations_count = source.truncations_count
+        return True
 
     def _follow_watermarks(self) -> None:
         source, future = self.source, self.future

@@ -20,6 +20,7 @@ from broker.replication.fetcher_control import FetcherControl, NoFetchers
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.isr_expiration import IsrExpiration
 from broker.replication.leadership_log import LeadershipLog
+from broker.replication.log_cuts import LogCuts
 from broker.replication.log_directories import LogDirectories
 from broker.replication.metadata_follower import MetadataFollower
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
@@ -106,6 +107,7 @@ class ReplicaManager:
         self.produce_path = ProducePath(hosted, waiting, self._log_directories, clock, metrics, on_append_bug)
         lag_max_ms = config.replica_lag_time_max_ms
         self._isr_expiration = None if alter_isr is None else IsrExpiration(hosted, clock, replica_lag_time_max_ms=lag_max_ms)
+        self._log_cuts = LogCuts(log_manager, run_blocking, self.fail_log_dir)
         self._moves: DirectoryMoves | None = None
         self._make_moves = partial(
             _make_moves,
@@ -114,6 +116,7 @@ class ReplicaManager:
             self._log_directories,
             self._follower,
             self.quotas.moves,
+            self._log_cuts,
             config=config,
             clock=clock,
             log_manager=log_manager,
@@ -165,6 +168,10 @@ class ReplicaManager:
     def partitions(self) -> Iterator[Partition]:
         """Every hosted partition."""
         return iter(self._hosted)
+
+    def each_partition(self) -> Iterator[Partition]:
+        """The same for work in turns: partitions may come and go meanwhile."""
+        return self._hosted.each()
 
     def on_progress(self, partition: Partition) -> None:
         """The high watermark moved, or something every waiting request of the partition has to look at."""
@@ -242,6 +249,10 @@ class ReplicaManager:
         """As LogDirectories.when_flushed."""
         self._log_directories.when_flushed(callback)
 
+    def may_truncate(self, partition: Partition, offset: int) -> bool:
+        """As LogCuts.may_truncate."""
+        return self._log_cuts.may_truncate(partition.log, offset)
+
     def fail_log_dir(self, path: Path | str, error: StorageError) -> None:
         """As LogDirectories.fail."""
         self._log_directories.fail(path, error)
@@ -277,6 +288,7 @@ def _make_moves(
     log_directories: LogDirectories,
     follower: MetadataFollower,
     quota: ReplicationQuota,
+    log_cuts: LogCuts,
     *,
     config: ServerConfig,
     clock: Clock,
@@ -295,6 +307,7 @@ def _make_moves(
         waiting=waiting,
         run_blocking=run_blocking,
         quota=quota,
+        may_truncate=log_cuts.may_truncate,
         on_left=follower.make_new_later,
         assign_directory=assign_directory,
     )

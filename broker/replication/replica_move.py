@@ -65,6 +65,7 @@ class MoveTools(NamedTuple):
     waiting: WaitingRequests
     run_blocking: RunBlocking
     quota: ReplicationQuota
+    may_truncate: Callable[[Log, int], bool]
     on_left: Callable[[], None]
     """Called when a directory is out of the way of a new one of that name."""
     assign_directory: AssignDirectory | None
@@ -89,6 +90,7 @@ class ReplicaMove:
             clock=tools.clock,
             run_blocking=tools.run_blocking,
             quota=tools.quota,
+            may_truncate=tools.may_truncate,
             on_ready=self._wake,
             on_error=self._fail_disk,
         )

@@ -77,13 +77,14 @@ class BatchFilter:
             is_needless = drops_records = self._transactions.drops_batch(header)
         if drops_records:
             return self._emptied(header)
-        if self._is_superseded(header):
+        superseded = self._find_superseded(header)
+        if superseded is not None and 0 not in superseded:
             self.read_records += header.records_count
             return self._emptied(header)
         payload = read_payload(batch, 0, header)
         if not isinstance(payload, bytes):
             payload = bytes(payload)
-        spans, has_tombstone = self._kept_spans(header, payload, horizon_ms)
+        spans, has_tombstone = self._kept_spans(header, payload, superseded, horizon_ms)
         if not spans:
             return self._emptied(header)
         self.written_records += len(spans)
@@ -94,12 +95,14 @@ class BatchFilter:
             horizon_ms = self._now_ms + self._delete_retention_ms
         return _rebuilt(header, payload, spans, horizon_ms)
 
-    def _is_superseded(self, header: BatchHeader) -> bool:
-        """Whether it is known without a look at its records that none of them stays."""
+    def _find_superseded(self, header: BatchHeader) -> bytes | None:
+        """1 for each record of which it is known without a look at it that it goes, else 0; None where it has to be looked at."""
         is_dense = header.records_count == header.last_offset_delta + 1
-        return is_dense and not header.is_control and self._superseded.has_all(header.base_offset, header.next_offset)
+        return self._superseded.flags(header.base_offset, header.next_offset) if is_dense and not header.is_control else None
 
-    def _kept_spans(self, header: BatchHeader, payload: bytes, horizon_ms: int | None) -> tuple[list[RecordSpan], bool]:
+    def _kept_spans(
+        self, header: BatchHeader, payload: bytes, superseded: bytes | None, horizon_ms: int | None
+    ) -> tuple[list[RecordSpan], bool]:
         """The records that stay, and whether one of them is a tombstone."""
         self.read_records += header.records_count
         if header.is_control:
@@ -110,16 +113,17 @@ class BatchFilter:
         bits = self._superseded.bits if self._superseded.is_kept and base_offset >= start else None
         kept: list[RecordSpan] = []
         has_tombstone = False
-        for span in iterate_spans(payload, header.records_count):
+        for span in iterate_spans(payload, header.records_count, superseded):
             _, _, _, _, offset_delta, key, has_value = span
             offset = base_offset + offset_delta
             if offset <= latest_offset:
                 if key is None:
                     self.keyless_records += 1
                     continue
-                place = offset - start
-                if offset < find(key) if bits is None else bits[place >> 3] >> (place & 7) & 1:
-                    continue
+                if superseded is None:
+                    place = offset - start
+                    if offset < find(key) if bits is None else bits[place >> 3] >> (place & 7) & 1:
+                        continue
                 if not (has_value or keeps_tombstones):
                     continue
             kept.append(span)

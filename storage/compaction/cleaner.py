@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from struct import Struct
+from typing import cast
 
 from protocol.checksum import crc32c
 from protocol.errors import DecodeError
-from protocol.record_spans import iterate_spans
-from protocol.records import CRC_START, HEADER_SIZE, BatchHeader, read_control_type, read_header, read_payload
+from protocol.record_spans import list_keys
+from protocol.records import CRC_START, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_control_type, read_header, read_payload
 from storage.compaction.batch_filter import BatchFilter, check_magic
 from storage.compaction.offset_map import NOT_FOUND, OffsetMap
 from storage.compaction.plan import CleanedSegment, CompactionPlan, CompactionResult, CompactionStats, SourceSegment
@@ -39,6 +41,8 @@ from storage.transaction_index import AbortedTransaction, TransactionIndex
 
 SUPERSEDED_SHARE = 1 / 8  # of the map's limit
 WRITE_BYTES = 1024 * 1024  # gathered before they are written
+
+_BATCH_LENGTH = Struct(">8xi")  # the only field that is needed to find where a chunk's batches lie
 
 Steps = Generator[int, None, CompactionResult]
 
@@ -136,20 +140,23 @@ def _fill_map(
 
 
 def _put_keys(offsets: OffsetMap, superseded: SupersededOffsets, batch: memoryview, header: BatchHeader) -> None:
-    base_offset, put, start = header.base_offset, offsets.put, superseded.first_offset
-    bits = superseded.bits if superseded.is_kept else None
-    for _, _, _, _, offset_delta, key, _ in iterate_spans(read_payload(batch, 0, header), header.records_count):
-        if key is None or base_offset + offset_delta < start:
-            continue
-        previous = put(key, base_offset + offset_delta) - start
-        if previous >= 0 and bits is not None:
-            bits[previous >> 3] |= 1 << (previous & 7)
+    found, deltas = list_keys(read_payload(batch, 0, header), header.records_count)
+    base_offset, start = header.base_offset, superseded.first_offset
+    if deltas is None and base_offset >= start and None not in found:
+        superseded.note(offsets.put_all(cast("list[bytes]", found), range(base_offset, base_offset + len(found))))
+        return
+    if deltas is not None and header.records_count == header.last_offset_delta + 1:
+        superseded.give_up()  # the second pass takes the records of such a batch to lie in the order of their offsets
+    keyed = [(key, base_offset + delta) for delta, key in zip(deltas or range(len(found)), found, strict=True) if key is not None]
+    keyed = [each for each in keyed if each[1] >= start]
+    superseded.note(offsets.put_all([key for key, _ in keyed], [offset for _, offset in keyed]))
 
 
 def _count_new_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, start: int) -> int:
     """How many keys of the batch are not in the map yet. Asked only where it may have no room for them."""
-    spans = iterate_spans(read_payload(batch, 0, header), header.records_count)
-    keys = {key for _, _, _, _, offset_delta, key, _ in spans if key is not None and header.base_offset + offset_delta >= start}
+    found, deltas = list_keys(read_payload(batch, 0, header), header.records_count)
+    first_delta = start - header.base_offset
+    keys = {key for delta, key in zip(deltas or range(len(found)), found, strict=True) if key is not None and delta >= first_delta}
     return sum(offsets.find(key) == NOT_FOUND for key in keys)
 
 
@@ -177,7 +184,7 @@ def _clean_group(
     return CleanedSegment(base_offset, segment.size_bytes, tuple(source.base_offset for source in group))
 
 
-def _clean_chunk(chunk: bytes, segment: LogSegment, batches: BatchFilter) -> Generator[int, None, None]:
+def _clean_chunk(chunk: memoryview, segment: LogSegment, batches: BatchFilter) -> Generator[int, None, None]:
     out = bytearray()
     headers: list[BatchHeader] = []
     for batch, header in _batches(chunk):
@@ -196,7 +203,7 @@ def _clean_chunk(chunk: bytes, segment: LogSegment, batches: BatchFilter) -> Gen
         yield len(out)
 
 
-def _read_chunks(plan: CompactionPlan, segment: SourceSegment) -> Generator[bytes, None, None]:
+def _read_chunks(plan: CompactionPlan, segment: SourceSegment) -> Generator[memoryview, None, None]:
     """The segment in pieces of whole batches, of `read_bytes` or of one larger batch."""
     disk = plan.disk
     fd = disk.open(plan.directory / offset_file_name(segment.base_offset, LOG_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
@@ -209,7 +216,7 @@ def _read_chunks(plan: CompactionPlan, segment: SourceSegment) -> Generator[byte
             if end == 0:
                 chunk = _pread(disk, fd, _first_batch_size(chunk, segment.size_bytes - position), position)
                 end = len(chunk)
-            yield chunk if end == len(chunk) else chunk[:end]
+            yield memoryview(chunk)[:end]
             position += end
     finally:
         disk.close(fd)
@@ -226,10 +233,12 @@ def _pread(disk: Disk, fd: int, size: int, position: int) -> bytes:
 
 
 def _whole_batches_end(chunk: bytes) -> int:
-    position = 0
-    while len(chunk) - position >= HEADER_SIZE:
-        end = position + read_header(chunk, position).size_bytes
-        if end > len(chunk):
+    position, size = 0, len(chunk)
+    while size - position >= HEADER_SIZE:
+        (batch_length,) = _BATCH_LENGTH.unpack_from(chunk, position)
+        if batch_length < HEADER_SIZE - LOG_OVERHEAD:
+            raise DecodeError(f"batch length {batch_length} is smaller than a header")
+        if (end := position + LOG_OVERHEAD + batch_length) > size:
             break
         position = end
     return position
@@ -242,14 +251,13 @@ def _first_batch_size(chunk: bytes, left_bytes: int) -> int:
     return size
 
 
-def _batches(chunk: bytes) -> Iterator[tuple[memoryview, BatchHeader]]:
-    view = memoryview(chunk)
+def _batches(chunk: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
     position = 0
     while position < len(chunk):
         header = read_header(chunk, position)
         check_magic(header)
         end = position + header.size_bytes
-        yield view[position:end], header
+        yield chunk[position:end], header
         position = end
 
 

@@ -44,9 +44,12 @@ class CleanableLog(NamedTuple):
 
 
 def find_cleanable(log: Log, now_ms: int) -> CleanableLog:
-    """What of the log may be compacted. OSError or StorageError when a timestamp cannot be read."""
+    """What of the log may be compacted. OSError or StorageError when a timestamp cannot be read.
+
+    Only what is durable supersedes: a power cut would take the newer record of a key when the older one is gone already. Closed segments
+    are made durable when the log rolls, so this is rarely less than Kafka cleans, which does not look."""
     first_dirty = _first_dirty_offset(log)
-    uncleanable = min(log.last_stable_offset, log.segments.active.base_offset)
+    uncleanable = min(log.last_stable_offset, log.segments.active.base_offset, log.durable_end_offset)
     dirty = [segment for segment in log.segments.from_index(log.segments.floor_index(first_dirty)) if not segment.is_active]
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:

@@ -5,10 +5,14 @@ The second pass then needs neither the map nor, where a whole batch is supersede
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+_FLAGS = tuple(bytes(byte >> place & 1 for place in range(8)) for byte in range(256))  # of the eight offsets of a byte
+
 
 class SupersededOffsets:
     """Offsets in [first_offset, end_offset). `bits` is for loops over records: that of an offset is `offset - first_offset` from its
-    start, the lowest of each byte first. Without a range nothing is noted."""
+    start, the lowest of each byte first. Without a range nothing is known."""
 
     __slots__ = ("bits", "first_offset", "is_kept")
 
@@ -17,10 +21,24 @@ class SupersededOffsets:
         self.is_kept = end_offset > first_offset
         self.bits = bytearray((end_offset - first_offset >> 3) + 1)
 
-    def has_all(self, start_offset: int, end_offset: int) -> bool:
-        """Whether every offset in [start_offset, end_offset) is superseded."""
+    def give_up(self) -> None:
+        """Know of nothing: there is a batch whose records do not lie in the order of their offsets."""
+        self.is_kept = False
+
+    def note(self, offsets: Iterable[int]) -> None:
+        """These are superseded; one below the range, as NOT_FOUND is, counts for nothing."""
+        if not self.is_kept:
+            return
+        bits, start = self.bits, self.first_offset
+        for offset in offsets:
+            if offset >= start:
+                place = offset - start
+                bits[place >> 3] |= 1 << (place & 7)
+
+    def flags(self, start_offset: int, end_offset: int) -> bytes | None:
+        """1 for each offset in [start_offset, end_offset) that is superseded, 0 for each that is not; None where nothing is known."""
         if start_offset < self.first_offset or not self.is_kept:
-            return False
-        start, count = start_offset - self.first_offset, end_offset - start_offset
-        found = int.from_bytes(self.bits[start >> 3 : (start + count >> 3) + 1], "little") >> (start & 7)
-        return ~found & (1 << count) - 1 == 0
+            return None
+        start, end = start_offset - self.first_offset, end_offset - self.first_offset
+        known = b"".join([_FLAGS[byte] for byte in self.bits[start >> 3 : (end >> 3) + 1]])
+        return known[start & 7 : (start & 7) + end - start]

@@ -395,3 +395,26 @@ def test_a_checkpoint_that_took_long_is_not_written_over_one_taken_meanwhile(log
         work.run()
 
     assert entries(log_dir)[0] == 80
+
+
+def test_what_is_appended_after_a_start_that_lost_records_is_neither_durable_nor_committed(log_dir: Path) -> None:
+    """A second kill may come before the next checkpoint, and the log may reach as far again by then."""
+    manager = start(log_dir)
+    fill(manager)
+    kill(manager)
+    last = max(log_dir.rglob("*.log"))
+    os.truncate(last, last.stat().st_size * 3 // 4)
+    manager = start(log_dir)
+    log = found_log(manager)
+    end_offset = log.log_end_offset
+    assert 60 < end_offset < 100
+
+    for _ in range(100):
+        append(log)
+    kill(manager)
+
+    assert entries(log_dir) == [0, 60, 60]
+    reopened = found_log(start(log_dir))
+    assert reopened.log_end_offset == end_offset + 100
+    assert reopened.durable_end_offset <= end_offset
+    assert reopened.high_watermark <= end_offset

@@ -84,6 +84,8 @@ class Cleaning:
         return log
 
     async def clean(self) -> None:
+        for log in self.manager.each_log():
+            log.flush()
         await self.cleaner.clean(0, turn)
 
     def gauges(self) -> str:
@@ -159,7 +161,7 @@ async def test_min_compaction_lag_keeps_what_is_young(cleaning: Cleaning) -> Non
     assert log.clean_end_offset == 2
 
 
-async def test_a_log_that_cannot_be_compacted_is_set_aside_and_counted(cleaning: Cleaning) -> None:
+async def test_a_log_that_cannot_be_compacted_is_set_aside_and_counted(cleaning: Cleaning, caplog: pytest.LogCaptureFixture) -> None:
     rotten, good = cleaning.log("rotten", *[1] * 20), cleaning.log("good", *[1] * 10)
     path = rotten.segments.first.log_path
     content = bytearray(path.read_bytes())
@@ -171,6 +173,9 @@ async def test_a_log_that_cannot_be_compacted_is_set_aside_and_counted(cleaning:
 
     assert sorted(cleaning.worker.directories) == ["good-0", "rotten-0"]
     assert cleaning.cleaner.uncleanable_logs() == [rotten]
+    assert [(line.exc_info, "topic=rotten partition=0 error=" in line.message) for line in caplog.records if line.levelname == "ERROR"] == [
+        (None, True)
+    ]
     gauges = cleaning.gauges()
     directory = cleaning.manager.directories[0].path
     assert f'kafka_log_logcleanermanager_uncleanable_partitions_count{{logdirectory="{directory}"}} 1' in gauges

@@ -56,6 +56,7 @@ from protocol.messages.stored.metadata_records import (
 )
 from protocol.records import iterate_headers, iterate_records
 from storage.log import Log
+from tests.broker.controller.cluster import collected
 from tests.broker.replication.world import TOPIC_RESOURCE, DirectoryLogs, ManualExecutor, batch
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
@@ -187,6 +188,7 @@ class Node:
             alter_isr=self._alter_isr,
         )
         self.metadata.subscribe(self.replica_manager.apply)
+        self.metadata.subscribe(lambda _: None if self.fetchers is None else self.fetchers.take_over_settings())
         self.replica_manager.end_loading()
         parts = services(
             config=config, node_id=node_id, clock=self.clock, metrics=metrics, metadata=self.metadata, replica_manager=self.replica_manager
@@ -281,7 +283,7 @@ class Cluster:
             epoch = node.metadata.broker_epoch
             request = AlterPartitionRequest(broker_id=node.node_id, broker_epoch=epoch, topics=topics)
             try:
-                result = self.controller.partitions.alter_partition(request)
+                result = collected(self.controller.partitions.alter_partition(request))
             except KafkaError:
                 return  # STALE_BROKER_EPOCH: a later incarnation is there
             self.commit(result.records)

@@ -12,6 +12,7 @@ from tests.broker.replication.moving import FIRST, IDS, SECOND, TOPIC_ID, Moving
 from tests.broker.replication.world import batch, completed, context, values
 from tests.storage.conftest import delete_pending
 from tests.support.clock import WALL_START_MS
+from tests.support.turns import finished
 
 
 @pytest.fixture
@@ -107,6 +108,29 @@ def test_epochs_producers_and_the_log_start_come_along(moving: Moving) -> None:
     assert log.leader_epochs.entries() == source.leader_epochs.entries()
     (again,) = moving.world.produce("a", batch("x", producer_id=9, producer_epoch=0, base_sequence=29))
     assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 29)
+
+
+def test_what_a_copy_gets_after_a_cut_is_not_durable_after_a_kill(moving: Moving) -> None:
+    """The checkpoint of its directory named it as durable up to the old end, though what is there now was never flushed."""
+    moving.produce_many(50)
+    moving.alter(SECOND)
+    future = moving.future
+    assert future is not None
+    while future.log_end_offset < 50:
+        moving.turn()
+    future.flush()
+    for work in finished(moving.logs.take_checkpoints_in_pieces()):
+        work.run()
+    moving.log.truncate_to(20)
+    for count in range(100):
+        moving.log.append_as_leader(batch(f"other{count}"), leader_epoch=5, now_ms=WALL_START_MS)
+
+    moving.run()
+    assert future.log_end_offset == 120
+    moving.kill()
+
+    assert moving.future is not None and moving.future.log_end_offset == 120
+    assert moving.future.durable_end_offset <= 20
 
 
 def test_a_copy_is_cut_where_the_log_is_cut(moving: Moving) -> None:

@@ -34,6 +34,7 @@ def put(log: Log, *pairs: Pair, timestamp: int = NOW_MS, now_ms: int = NOW_MS, *
 def plan_of(
     log: Log, *, now_ms: int = NOW_MS, limit_bytes: float = LIMIT_BYTES, read_bytes: int = 4096, disk: Disk = SYSTEM_DISK
 ) -> CompactionPlan:
+    log.flush()
     return make_plan(find_cleanable(log, now_ms), now_ms=now_ms, map_limit_bytes=limit_bytes, read_bytes=read_bytes, disk=disk)
 
 

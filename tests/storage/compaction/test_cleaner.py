@@ -9,14 +9,18 @@ import pytest
 
 from protocol.compression import Compression
 from protocol.errors import DecodeError
+from protocol.record_spans import iterate_spans
 from protocol.records import (
     DELETE_HORIZON_FLAG,
+    HEADER_SIZE,
     BatchHeader,
     ControlRecordType,
     SimpleRecord,
+    assemble_batch,
     build_batch,
     build_control_batch,
     encode_end_transaction_value,
+    read_header,
 )
 from storage.compaction.cleaner import compact
 from storage.log import Log
@@ -251,6 +255,22 @@ def test_a_damaged_batch_is_not_given_a_new_checksum(log: Log) -> None:
         finished(compact(plan_of(log)))
 
     assert list(log.directory.glob("*.cleaned")) == []
+
+
+def test_records_that_lie_in_another_order_than_their_offsets_are_judged_by_these(log: Log) -> None:
+    """No client sends them so, and a broker that only looks at headers lets them pass."""
+    batch = build_batch([SimpleRecord(key, b"1", (), NOW_MS) for key in (b"a", b"b", b"c")])
+    payload = bytes(batch[HEADER_SIZE:])
+    records = [payload[start:end] for start, _, end, *_ in iterate_spans(payload, 3)]
+    header = read_header(batch)._replace(base_offset=log.log_end_offset)
+    misordered = assemble_batch(header, b"".join(records[place] for place in (1, 2, 0)))
+    log.append_as_leader(memoryview(misordered), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    put(log, ("b", "2"))
+    log.roll(NOW_MS)
+
+    run(log)
+
+    assert sorted(pairs_of(log)) == [(0, "a", "1"), (2, "c", "1"), (3, "b", "2")]
 
 
 def test_a_compaction_that_is_ended_leaves_nothing(log: Log) -> None:

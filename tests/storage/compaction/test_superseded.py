@@ -12,20 +12,29 @@ FIRST_OFFSET, END_OFFSET = 1_000, 1_100
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_range_is_superseded_when_each_of_its_offsets_is(seed: int) -> None:
+def test_flags_say_of_each_offset_whether_it_is_superseded(seed: int) -> None:
     draw = random.Random(seed)
     superseded = SupersededOffsets(FIRST_OFFSET, END_OFFSET)
-    offsets = {offset for offset in range(FIRST_OFFSET, END_OFFSET) if draw.random() < 0.9}
-    for offset in offsets:
-        superseded.bits[offset - FIRST_OFFSET >> 3] |= 1 << (offset - FIRST_OFFSET & 7)
+    offsets = [offset for offset in range(FIRST_OFFSET, END_OFFSET) if draw.random() < 0.9]
 
-    for start in range(FIRST_OFFSET - 2, END_OFFSET):
+    superseded.note([*offsets, -1, FIRST_OFFSET - 1])
+
+    for start in range(FIRST_OFFSET, END_OFFSET):
         for end in range(start + 1, END_OFFSET + 1):
-            assert superseded.has_all(start, end) == offsets.issuperset(range(start, end)), (start, end)
+            assert superseded.flags(start, end) == bytes(offset in offsets for offset in range(start, end)), (start, end)
 
 
-def test_of_an_empty_range_nothing_is_known() -> None:
-    superseded = SupersededOffsets(FIRST_OFFSET, FIRST_OFFSET)
+def test_of_what_lies_below_the_range_nothing_is_known() -> None:
+    superseded = SupersededOffsets(FIRST_OFFSET, END_OFFSET)
+
+    assert superseded.flags(FIRST_OFFSET - 1, END_OFFSET) is None
+
+
+@pytest.mark.parametrize("end_offset", [FIRST_OFFSET, END_OFFSET])
+def test_of_an_empty_range_and_after_giving_up_nothing_is_known(end_offset: int) -> None:
+    superseded = SupersededOffsets(FIRST_OFFSET, end_offset)
+    superseded.note([FIRST_OFFSET])
+    superseded.give_up()
 
     assert not superseded.is_kept
-    assert not superseded.has_all(FIRST_OFFSET, END_OFFSET)
+    assert superseded.flags(FIRST_OFFSET, END_OFFSET) is None
