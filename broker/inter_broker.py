@@ -71,6 +71,11 @@ class InterBroker:
         """Partitions that are fetched no more until newer metadata comes."""
         return 0 if self._manager is None else self._manager.failed_count
 
+    def take_over_settings(self) -> None:
+        """As ReplicaFetcherManager.take_over_settings."""
+        if self._manager is not None:
+            self._manager.take_over_settings()
+
     async def stop(self) -> None:
         """Stop fetching and proposing."""
         if self._manager is not None:

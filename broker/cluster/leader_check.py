@@ -2,7 +2,9 @@
 
 A client that has lost its leader asks for Metadata within a millisecond, and may be faster than the end of this broker's own connections
 to that leader. The port of a process that ends is closed first, so a refused connection tells in time. An answer waits for it CHECK_MS
-at most, usually a fraction of a millisecond, and a leader is asked once in SURE_MS however many answers name it, or once in SILENT_MS if
+at most, usually a fraction of a millisecond. Each answer looks for itself, or joins a look that is under way: what was true some
+milliseconds ago may name a leader that died since, and librdkafka asks again only a second later. A flood of Metadata requests is kept
+from becoming a flood of connections: looks at one leader may come in a burst of BURST_LOOKS, then once in SURE_MS, or once in SILENT_MS if
 it was silent.
 
 No counterpart in Kafka.
@@ -20,6 +22,7 @@ from broker.quorum.voters import Address
 
 CHECK_MS = 20
 SURE_MS = 10
+BURST_LOOKS = 100
 SILENT_MS = 200
 """If a leader's machine is gone, or far away, a tenth of the answers wait for it, and not all."""
 
@@ -41,7 +44,9 @@ class LeaderCheck:
         self._find_address = find_address
         self._on_refused = on_refused
         self._node_id = node_id
-        self._sure_until_ms: dict[int, int] = {}
+        self._looks_until_ms: dict[int, int] = {}
+        """Where the looks at a broker end if each of them is given SURE_MS, one after the other. Up to BURST_LOOKS may lie ahead of now."""
+        self._silent_until_ms: dict[int, int] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def begin(self, node_ids: Iterable[int]) -> Deferred | None:
@@ -70,24 +75,27 @@ class LeaderCheck:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _task(self, node_id: int, now_ms: int) -> asyncio.Task[None] | None:
-        if node_id == self._node_id or now_ms < self._sure_until_ms.get(node_id, 0):
+        if node_id == self._node_id:
             return None
         task = self._tasks.get(node_id)
-        address = self._find_address(node_id)
-        if task is None and address is not None:
+        if task is None and not self._has_had_its_looks(node_id, now_ms) and (address := self._find_address(node_id)) is not None:
+            self._looks_until_ms[node_id] = max(self._looks_until_ms.get(node_id, 0), now_ms) + SURE_MS
             task = self._tasks[node_id] = asyncio.get_running_loop().create_task(self._check(node_id, address))
             task.add_done_callback(lambda _: self._tasks.pop(node_id, None))
         return task
 
+    def _has_had_its_looks(self, node_id: int, now_ms: int) -> bool:
+        if now_ms < self._silent_until_ms.get(node_id, 0):
+            return True
+        return self._looks_until_ms.get(node_id, 0) - now_ms > (BURST_LOOKS - 1) * SURE_MS
+
     async def _check(self, node_id: int, address: Address) -> None:
-        sure_ms = SURE_MS
         try:
             transport, _ = await connect_within(CHECK_MS, self._clock, self._network, *address, asyncio.Protocol)
             transport.abort()
         except ConnectionRefusedError:
             self._on_refused(node_id)
         except TimeoutError:
-            sure_ms = SILENT_MS
+            self._silent_until_ms[node_id] = self._clock.monotonic_ms() + SILENT_MS
         except OSError:
             pass  # nothing is known of it
-        self._sure_until_ms[node_id] = self._clock.monotonic_ms() + sure_ms

@@ -23,6 +23,9 @@ LISTENER_PREFIX = "listener.name."
 KEY_STORES = ("ssl.key.password", "ssl.keystore.", "ssl.truststore.")
 """Kafka's DynamicSecurityConfigs, which are a listener's."""
 
+THREAD_COUNTS = ("num.replica.fetchers",)
+"""Those of Kafka's DynamicThreadPool that have an effect here."""
+
 DEDUPE_BUFFER_BYTES_MIN = 1024 * 1024
 
 
@@ -65,6 +68,16 @@ def check_value(name: str, text: str, config: ServerConfig) -> None:
     if name == "max.connections.per.ip" and value == 0 and not config.max_connections_per_ip_overrides:
         why = f"requirement failed: {name} can be set to zero only if {name}.overrides property is set."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def check_thread_count(name: str, count: int, present_count: int) -> None:
+    """Raises KafkaError INVALID_REQUEST unless what is `present_count` now may become `count`."""
+    if present_count // 2 <= count <= present_count * 2:
+        return
+    bound = "be at least half" if count < present_count else "not be greater than double"
+    why = f"value should {bound} the current value {present_count}"
+    error = f"org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for {name}={count}, {why}"
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value {error} for configuration Invalid dynamic configuration")
 
 
 def _refuse(why: str, names: Sequence[str]) -> None:

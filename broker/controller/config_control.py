@@ -14,11 +14,12 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
-from broker.controller.broker_config_rules import check_alterable, check_value, is_stored
+from broker.controller.broker_config_rules import THREAD_COUNTS, check_alterable, check_thread_count, check_value, is_stored
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, after, check_records_count
 from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, ClusterState
+from broker.metadata.dynamic_configs import find_stored_value
 from broker.metadata.features import ELR_FEATURE
 from broker.metadata.topic_names import validate_name
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
@@ -179,10 +180,25 @@ class ConfigControl:
                 changes[config.name] = value
             if value is not None:
                 check_value(config.name, value, self._config)
+        for thread_count in THREAD_COUNTS:
+            if thread_count in changes:
+                self._check_thread_count(name, thread_count, changes[thread_count])
         if MIN_IN_SYNC_REPLICAS in changes and self._state.features.get(ELR_FEATURE, 0) > 0:
             _check_min_isr_with_elr(name, changes[MIN_IN_SYNC_REPLICAS])
         # Kafka writes a broker's configs even when they are unchanged, so that it reloads them (KAFKA-14136).
         return changed_configs(RESOURCE_BROKER, name, changes)
+
+    def _check_thread_count(self, broker: str, name: str, text: str | None) -> None:
+        """For one broker, or for all: then, as in Kafka, by what it is on the node that is asked, unless that has its own. What another
+        one's server.properties say is not known here: it counts as this node's."""
+        own_id, known = broker or str(self._node_id), SERVER_PROPERTIES[name]
+        values = {each: find_stored_value(self._state, each, known) for each in (own_id, "")}
+        static = self._config.value_of(name)
+        present = next((value for value in values.values() if value is not None), static)
+        values[broker] = None if text is None else known.parse(text)
+        count = next((value for value in values.values() if value is not None), static)
+        assert isinstance(count, int) and isinstance(present, int)
+        check_thread_count(name, count, present)
 
     def _alter_named(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
         """Of a group or a client metrics subscription, which need not exist."""

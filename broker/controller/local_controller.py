@@ -20,6 +20,7 @@ from broker.controller.controller_result import ControllerResult, Steps
 from broker.controller.controller_writes import ControllerWrites, ignore_outcome
 from broker.controller.crash_watch import CrashWatch, Prove
 from broker.controller.periodic_elections import PeriodicElections
+from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog, LogSteps
 from protocol.errors import ErrorCode, KafkaError
@@ -85,6 +86,7 @@ class LocalController:
         self._quorum = quorum
         self._node_id = node_id
         self._changes = ChangeLog(clock)
+        self._isr_refusals = LimitedLog(logger, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS)
         self._clock = clock
         self._session_check: Timer | None = None
         self._periodic: PeriodicElections | None = None  # while this node leads
@@ -274,7 +276,7 @@ class LocalController:
         return await self._writes.submitted(self._active.brokers.assign_replicas(request))
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._writes.submitted(self._active.partitions.alter_partition(request))
+        return await self._writes.append_own(self._active.partitions.alter_partition(request, self._isr_refusals))
 
     # -- fencing ---------------------------------------------------------------------------------------------------
 
@@ -345,5 +347,8 @@ async def _outcome_of(answer: Deferred) -> Any:
     answer.when_done(on_done)
     value = await outcome
     if isinstance(value, Exception):
-        raise value
+        try:
+            raise value
+        finally:
+            del value, outcome  # the traceback holds this frame: a cycle
     return value

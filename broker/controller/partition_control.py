@@ -1,34 +1,35 @@
-"""The controller's decisions about the ISRs that leaders propose: AlterPartition (KIP-497, KIP-841, KIP-903). Computes records.
+"""The controller's decisions about the ISRs that leaders propose: AlterPartition (KIP-497, KIP-841, KIP-903). Computes records, in steps.
 
 Every check is ReplicationControlManager.validateAlterPartitionData's, in its order: the error decides what the broker does next.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from broker.controller.broker_control import BrokerControl
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller_result import Steps
 from broker.controller.elections import Elections
 from broker.controller.partition_change import Election
+from broker.limited_log import LimitedLog
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
+from broker.pieces import Pace
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
-    AlterPartitionRequestTopicData,
     AlterPartitionResponse,
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
     BrokerState,
 )
 
-logger = logging.getLogger("barnabas.controller")
-
 ANY_BROKER_EPOCH = -1
+
+PARTITION_ELEMENTS = 2
+"""What a proposal counts for in a step."""
 
 
 class PartitionControl:
@@ -39,33 +40,55 @@ class PartitionControl:
         self._elections = elections
         self._brokers = brokers
 
-    def alter_partition(self, request: AlterPartitionRequest) -> ControllerResult[AlterPartitionResponse]:
-        """The records of the proposals that stand, and the answer to each. Raises KafkaError STALE_BROKER_EPOCH."""
+    def alter_partition(self, request: AlterPartitionRequest, log: LimitedLog | None = None) -> Steps[AlterPartitionResponse]:
+        """The records of the proposals that stand, and the answer to each; refusals are told to `log`. Raises KafkaError
+        STALE_BROKER_EPOCH, also when the broker has registered anew meanwhile."""
         self._brokers.checked(request.broker_id, request.broker_epoch)
-        records: list[Any] = []
         response = AlterPartitionResponse(topics=[])
+        step: list[Any] = []
+        pace = Pace()
         for asked in request.topics:
-            answers = self._alter_topic(request.broker_id, asked, records)
+            answers: list[AlterPartitionResponsePartitionData] = []
             response.topics.append(AlterPartitionResponseTopicData(topic_id=asked.topic_id, partitions=answers))
-        return ControllerResult(records, response)
-
-    def _alter_topic(
-        self, broker_id: int, asked: AlterPartitionRequestTopicData, records: list[Any]
-    ) -> list[AlterPartitionResponsePartitionData]:
-        topic = self._state.topics_by_id.get(asked.topic_id)
-        if topic is None:
-            return [_refusal(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in asked.partitions]
-        return [self._alter(broker_id, topic, each, records) for each in asked.partitions]
+            for partition in asked.partitions:
+                answers.append(self._alter(request.broker_id, asked.topic_id, partition, step, log))
+                if pace.is_due(PARTITION_ELEMENTS):
+                    yield step
+                    step = []
+                    self._brokers.checked(request.broker_id, request.broker_epoch)
+            if pace.is_due():
+                yield step
+                step = []
+                self._brokers.checked(request.broker_id, request.broker_epoch)
+        yield step
+        return response
 
     def _alter(
-        self, broker_id: int, topic: TopicImage, asked: AlterPartitionRequestPartitionData, records: list[Any]
+        self,
+        broker_id: int,
+        topic_id: bytes,
+        asked: AlterPartitionRequestPartitionData,
+        records: list[Any],
+        log: LimitedLog | None,
     ) -> AlterPartitionResponsePartitionData:
         index = asked.partition_index
+        topic = self._state.topics_by_id.get(topic_id)
+        if topic is None:
+            return _refusal(index, ErrorCode.UNKNOWN_TOPIC_ID)
         # Version 2 has no broker epochs.
         members = asked.new_isr_with_epochs or [BrokerState(broker_id=node_id) for node_id in asked.new_isr]
         error, why = self._find_error(broker_id, topic, asked, members)
         if error is not ErrorCode.NONE:
-            logger.info("ISR change of broker %d refused partition=%s-%d error=%s: %s", broker_id, topic.name, index, error.name, why)
+            if log is not None:
+                log.info(
+                    "ISR changes refused",
+                    "ISR change of broker %d refused partition=%s-%d error=%s: %s",
+                    broker_id,
+                    topic.name,
+                    index,
+                    error.name,
+                    why,
+                )
             return _refusal(index, error)
         image = topic.partitions[index]
         change = self._elections.change(topic, image)

@@ -26,6 +26,7 @@ LIVE_SETTINGS = (
     "log.cleaner.io.max.bytes.per.second",
     "max.connections",
     "max.connections.per.ip",
+    "num.replica.fetchers",
     "producer.id.expiration.ms",
 )
 """Those that are taken over from DynamicSettings."""
@@ -59,11 +60,17 @@ class DynamicSettings:
 def find_dynamic_value(state: ClusterState, node_id: int, known: Property) -> Value:
     """The value that is set for broker `node_id`; None where none is. One that cannot be read, say because another version stored it, is
     passed over with a warning."""
-    for resource_name in (str(node_id), ""):
-        text = state.broker_overrides(resource_name).get(known.name)
-        if text is not None:
-            try:
-                return known.parse(text)
-            except ConfigError as error:
-                logger.warning("broker %s: a stored config is ignored: %s", resource_name or "default", error)
-    return None
+    own = find_stored_value(state, str(node_id), known)
+    return find_stored_value(state, "", known) if own is None else own
+
+
+def find_stored_value(state: ClusterState, broker: str, known: Property) -> Value:
+    """The same of what is set on broker `broker`, a decimal id, or on all of them for ""."""
+    text = state.broker_overrides(broker).get(known.name)
+    if text is None:
+        return None
+    try:
+        return known.parse(text)
+    except ConfigError as error:
+        logger.warning("broker %s: a stored config is ignored: %s", broker or "default", error)
+        return None

@@ -194,10 +194,12 @@ class QuorumLog:
                     yield from _control_records(memoryview(segment.read_batch(position, header.size_bytes)), 0)
 
     def _check_start(self, now_ms: int) -> None:
-        """The log begins at 0, or where a snapshot ends; a snapshot beyond its end takes its place (a crash came between the two)."""
+        """The log begins at 0, or where a snapshot ends. A snapshot of a later epoch, or beyond the log's end in the same one, takes its
+        place: a crash came between the two, or in the middle of the cut, which leaves the older epochs (KafkaRaftClient's
+        maybeTruncateFullyToLatestSnapshot)."""
         self._pass_over_unfinished()
         latest = self.latest_snapshot
-        if latest is not None and latest.offset > self.end_offset:
+        if latest is not None and (latest.epoch, latest.offset) > (self.last_epoch, self.end_offset):
             self.log.truncate_fully_and_start_at(latest.offset, now_ms=now_ms)
         elif self.start_offset > 0 and (latest is None or latest.offset < self.start_offset):
             raise StorageError(f"{self.log.directory} starts at offset {self.start_offset}, and the snapshot that leads there is missing")

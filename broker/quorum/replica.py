@@ -42,6 +42,8 @@ class RaftReplica:
         self.wake_ms = now_ms
         self._exchange: RaftExchange | None = None
         self._has_progress = False
+        self._told_end_offset = log.end_offset
+        """Fetches that wait have been looked at with a log of this length."""
         self.raft.on_high_watermark = self._high_watermark_moved
         self.raft.on_leadership_lost = self._leadership_lost
         self.poll(now_ms)
@@ -91,13 +93,12 @@ class RaftReplica:
 
     def poll(self, now_ms: int) -> None:
         """Do what is due, until nothing is."""
-        end_offset = self.raft.log.end_offset
         if self._exchange is not None:
             self._exchange.voters.expire(now_ms)
         wake_ms = self._roles.poll(now_ms)
-        while self._has_progress or self.raft.log.end_offset != end_offset:
+        while self._has_progress or self.raft.log.end_offset != self._told_end_offset:
             self._has_progress = False
-            end_offset = self.raft.log.end_offset
+            self._told_end_offset = self.raft.log.end_offset
             if self._exchange is not None:
                 self._exchange.requests.progress(now_ms)  # a fetch that is answered may move the high watermark, which others wait for
             wake_ms = min(wake_ms, self._roles.poll(now_ms))

@@ -122,7 +122,7 @@ class DelayedFetch(DelayedOperation):
             return True
         isolation = params.isolation
         end_offset = partition.log.log_end_offset if isolation is FetchIsolation.LOG_END else partition.end_offset(isolation)
-        if target.fetch_offset < end_offset and params.min_bytes <= 1 and params.quota is None:
+        if target.fetch_offset < end_offset and params.min_bytes <= 1 and params.quota is None and _has_records(partition, target):
             return True  # Case G, which is cheaper to see than the two that come before it in Kafka
         # Case F: the log was truncated below the fetch offset.
         if target.fetch_offset > end_offset and self._is_truncated(partition, target):
@@ -136,7 +136,7 @@ class DelayedFetch(DelayedOperation):
         if isinstance(params, ThrottledFetchParams) and params.holds_back(partition):
             return False
         if params.min_bytes <= 1:
-            return True
+            return _has_records(partition, target)
         try:
             return self._count_available(partition, target, end_offset) >= params.min_bytes
         except (KafkaError, StorageError):
@@ -154,6 +154,17 @@ class DelayedFetch(DelayedOperation):
         self._available_total += available - self._available_bytes.get(partition, 0)
         self._available_bytes[partition] = available
         return self._available_total
+
+
+def _has_records(partition: FetchablePartition, target: FetchTarget) -> bool:
+    """Whether there is a batch to read, as the log ends beyond the fetch offset: one that ends in an empty segment may have none."""
+    segments = partition.log.segments
+    if segments.active.size_bytes:
+        return True
+    try:
+        return not segments.has_nothing_from(target.fetch_offset)
+    except (OSError, StorageError):
+        return True  # the re-read meets it again, and answers
 
 
 def _is_diverging(partition: FetchablePartition, target: FetchTarget) -> bool:

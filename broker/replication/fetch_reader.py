@@ -332,7 +332,10 @@ class FetchReader:
             leader_end_offset = partition.log.log_end_offset
             read = partition.read(target, params, max_bytes, minimum_one_batch)
             if advanced is not None and params.replica_id >= 0 and read.diverging_epoch is None:
-                self._note_follower(params, target, partition, leader_end_offset, advanced)
+                reached_offset = target.fetch_offset
+                if not read.records and max_bytes and reached_offset < leader_end_offset and _has_nothing_from(partition, reached_offset):
+                    reached_offset = leader_end_offset
+                self._note_follower(params, target, partition, reached_offset, leader_end_offset, advanced)
             return read
         except KafkaError as error:
             return PartitionRead(target, error.code)
@@ -352,18 +355,34 @@ class FetchReader:
         return self._read_target(params, target, max_bytes, minimum_one_batch, advanced)
 
     def _note_follower(
-        self, params: FetchParams, target: FetchTarget, partition: Partition, leader_end_offset: int, advanced: list[Partition]
+        self,
+        params: FetchParams,
+        target: FetchTarget,
+        partition: Partition,
+        reached_offset: int,
+        leader_end_offset: int,
+        advanced: list[Partition],
     ) -> None:
         if partition.update_follower(
             params.replica_id,
             current_leader_epoch=target.current_leader_epoch,
-            fetch_offset=target.fetch_offset,
+            fetch_offset=reached_offset,
             log_start_offset=target.log_start_offset,
             leader_end_offset=leader_end_offset,
             broker_epoch=params.replica_epoch,
             now_ms=self._clock.monotonic_ms(),
         ):
             advanced.append(partition)
+
+
+def _has_nothing_from(partition: Partition, offset: int) -> bool:
+    """Whether a follower at `offset` has all that there is, though the log ends further on: a power cut may leave a log that ends in an
+    empty segment. Such a follower counts as being at the end, or it would never be in sync again (UnifiedLog.read: "we are beyond the end
+    of the last segment with no data fetched")."""
+    try:
+        return partition.log.segments.has_nothing_from(offset)
+    except OSError as error:
+        raise StorageError(f"cannot read the end of {partition.log.directory}: {error}", path=partition.log.directory) from error
 
 
 def _release(reads: list[PartitionRead]) -> None:

@@ -100,7 +100,10 @@ def _enclosed(api: Api, version: int, outcome: Any) -> EnvelopeResponse:
     if isinstance(outcome, CloseConnection):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from outcome
     if isinstance(outcome, Exception):
-        raise outcome
+        try:
+            raise outcome
+        finally:
+            del outcome  # the traceback holds this frame: a cycle
     frame = b"".join(outcome)[FRAME_SIZE_BYTES:]
     if api.key == DESCRIBE_QUORUM_KEY and _is_from_follower(frame, version):
         raise KafkaError(ErrorCode.NOT_CONTROLLER)

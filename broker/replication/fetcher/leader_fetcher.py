@@ -45,6 +45,7 @@ LEADER_WAIT_MS = 5  # until a leader is asked again that may be ready in a momen
 LEADER_WAIT_DOUBLINGS_MAX = 10
 LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 THROTTLE_WAIT_MS = 100  # until a throttled partition that waits is looked at again
+CHECKPOINT_WAIT_MS = 20  # until it is looked again whether a checkpoint was written, which takes two fsyncs
 DISK_WAIT_MAX_MS = 5  # how long the leader may keep a fetch while other partitions wait for this broker's disk
 ALL_TAKEN: Iterator[None] = iter(())
 
@@ -69,6 +70,9 @@ class FollowerEvents(Protocol):
 
     def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
         """It is fetched again once its log is durable: flush it, and then have `next_request` called."""
+
+    def may_truncate(self, partition: FollowedPartition, offset: int) -> bool:
+        """Asked before the log is cut there; if not now, again in CHECKPOINT_WAIT_MS."""
 
     def on_truncated(self, partition: FollowedPartition) -> None:
         """The log ends earlier than it did."""
@@ -118,10 +122,16 @@ class LeaderFetcher:
 
     def remove(self, partition: FollowedPartition) -> None:
         """Fetch it no more. Does nothing if it is not fetched here."""
+        self.take(partition)
+
+    def take(self, partition: FollowedPartition) -> FetchState | None:
+        """The same. Returns how far it was; None if it is not fetched here."""
         key = partition.topic_id, partition.partition
         state = self._states.get(key)
-        if state is not None and state.partition is partition:
-            self._forget(key)
+        if state is None or state.partition is not partition:
+            return None
+        self._forget(key)
+        return state
 
     def _forget(self, key: PartitionKey) -> None:
         for partitions in (self._states, self._delayed, self._waiting_for_disk, self._truncating, self._out_of_range):
@@ -138,7 +148,7 @@ class LeaderFetcher:
         if self._delayed or self._waiting_for_disk:
             self._end_waits(now_ms)
         if self._truncating:
-            self._cut_to_high_watermarks()
+            self._cut_to_high_watermarks(now_ms)
         if self._quota.throttled:
             self._hold_back(now_ms)
         if self._looked_up:
@@ -227,14 +237,14 @@ class LeaderFetcher:
                 if state.is_ready and not state.is_in_sync and quota.is_throttled(state.partition.topic, state.partition.partition):
                     self._delay(state, now_ms, THROTTLE_WAIT_MS)
 
-    def _cut_to_high_watermarks(self) -> None:
+    def _cut_to_high_watermarks(self, now_ms: int) -> None:
         """Cut the logs that know no epochs: the leader cannot find where they diverge from its own."""
         truncating, self._truncating = self._truncating, {}
         for key, state in truncating.items():
             if key not in self._states:
                 continue  # removed by the failure of another one's disk
             try:
-                self._truncate(state, state.fetch_offset)
+                self._truncate(state, state.fetch_offset, now_ms)
             except StorageError as failure:
                 self._lose_disk(state, failure)
 
@@ -327,7 +337,7 @@ class LeaderFetcher:
                     # Nothing else of this answer counts: our log has to become a prefix of the leader's first. The session begins
                     # anew because in the old one Kafka's leader does not repeat the high watermark of this answer.
                     self._session.begin_anew()
-                    self._truncate(state, find_truncation_offset(state.partition.log, data.diverging_epoch))
+                    self._truncate(state, find_truncation_offset(state.partition.log, data.diverging_epoch), now_ms)
                 else:
                     self._append(state, data, now_ms, wall_ms)
             elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -385,9 +395,16 @@ class LeaderFetcher:
         state.last_fetched_epoch = NO_EPOCH if latest_epoch is None else latest_epoch
         self._changed[state.key] = None
 
-    def _truncate(self, state: FetchState, offset: int) -> None:
-        """Cut the log to `offset` and fetch from its new end. StorageError when the disk fails."""
+    def _truncate(self, state: FetchState, offset: int, now_ms: int) -> None:
+        """Cut the log to `offset` and fetch from its new end, or find out anew where to cut it if it must wait for a checkpoint.
+        StorageError when the disk fails."""
         log = state.partition.log
+        if not self._events.may_truncate(state.partition, offset):
+            if state.phase is Phase.TRUNCATING:
+                self._truncating[state.key] = state
+            self._end_look_up(state)
+            self._delay(state, now_ms, CHECKPOINT_WAIT_MS)
+            return
         if offset < log.high_watermark:
             logger.warning("truncating %r to %d, below the high watermark %d", state.partition, offset, log.high_watermark)
         if log.truncate_to(offset):
@@ -454,7 +471,7 @@ class LeaderFetcher:
             self._delay(state, now_ms)
         elif state.phase is Phase.LOOKING_UP_END:
             if found.offset < log.log_end_offset:
-                self._truncate(state, found.offset)  # Case A
+                self._truncate(state, found.offset, now_ms)  # Case A
             else:
                 state.phase = Phase.LOOKING_UP_START
         elif found.offset > log.log_end_offset:  # Case B

@@ -1,6 +1,7 @@
 """ReplicaFetcherManager: which fetcher fetches which partition. Each leader has num.replica.fetchers; a hash spreads the partitions.
 
-Satisfies FetcherControl. Owns the fetchers; one without partitions is closed in a later turn.
+Satisfies FetcherControl. Owns the fetchers; one without partitions is closed in a later turn. When num.replica.fetchers changes, those
+partitions go over to other fetchers whose number is another one by then, a few in each turn. Kafka gives all of them to others.
 
 Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager.
 """
@@ -8,12 +9,15 @@ Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from broker.clock import Clock, Timer
 from broker.limited_log import LimitedLog
+from broker.loop_job import LoopJob
+from broker.metadata.dynamic_configs import find_dynamic_value
 from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from broker.replication.fetcher.leader_fetcher import FetcherSettings, LeaderFetcher
 from broker.replication.fetcher.replica_fetcher import Connect, Endpoint, ReplicaFetcher
@@ -21,6 +25,7 @@ from broker.replication.fetcher.versions import LeaderVersions, leader_versions
 from broker.replication.fetcher_control import FollowedPartition, InitialFetch, ReplicaLag
 from broker.replication.partition import Partition
 from broker.replication.quotas import ReplicationQuotas
+from config.server import SERVER_PROPERTIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
     from storage.errors import StorageError
 
 logger = logging.getLogger("barnabas.replication")
+
+PLACED_PIECE_PARTITIONS = 100  # looked at in one turn: 5 µs each that goes over to another fetcher
 
 FetcherKey = tuple[int, int]
 """Leader and number."""
@@ -47,6 +54,8 @@ class Replicas(Protocol):
 
     def when_flushed(self, callback: Callable[[], None]) -> None: ...
 
+    def may_truncate(self, partition: Partition, offset: int) -> bool: ...
+
     def fail_log_dir(self, path: Path | str, error: StorageError) -> None: ...
 
 
@@ -55,6 +64,8 @@ class ReplicaFetcherManager:
 
     def __init__(self, config: ServerConfig, metadata: MetadataCache, replicas: Replicas, clock: Clock, connect: Connect) -> None:
         self._config = config
+        self._metadata = metadata
+        self._count = self._wanted_count
         self._facts = MetadataFacts(metadata, config.inter_broker_listener_name)
         self._replicas = replicas
         self._clock = clock
@@ -63,9 +74,11 @@ class ReplicaFetcherManager:
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._by_partition: dict[FollowedPartition, ReplicaFetcher] = {}
         self._closing: Timer | None = None
+        self._unplaced: deque[FollowedPartition] = deque()  # whose fetcher may have another number than theirs
+        self._placing = LoopJob(clock, self._place_some)
 
     def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
-        key = start.leader_id, fetcher_number(partition.topic, partition.partition, self._config.num_replica_fetchers)
+        key = start.leader_id, fetcher_number(partition.topic, partition.partition, self._count)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = self._make(*key)
@@ -76,8 +89,15 @@ class ReplicaFetcherManager:
         fetcher = self._by_partition.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
-            if not len(fetcher) and self._closing is None:
-                self._closing = self._clock.call_later(0, self._close_idle)
+            self._close_later(fetcher)
+
+    def take_over_settings(self) -> None:
+        """The brokers' dynamic configs changed: each leader may have another number of fetchers from now on."""
+        before, self._count = self._count, self._wanted_count
+        if self._count != before:
+            logger.info("fetchers of each leader: %d instead of %d", self._count, before)
+            self._unplaced = deque(self._by_partition)
+            self._placing.resume()
 
     @property
     def failed_count(self) -> int:
@@ -92,12 +112,37 @@ class ReplicaFetcherManager:
 
     def close(self) -> None:
         """Fetch nothing more."""
+        self._placing.stop()
         if self._closing is not None:
             self._closing.cancel()
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
         self._by_partition.clear()
+
+    @property
+    def _wanted_count(self) -> int:
+        count = find_dynamic_value(self._metadata.state, self._metadata.node_id, SERVER_PROPERTIES["num.replica.fetchers"])
+        return count if isinstance(count, int) else self._config.num_replica_fetchers
+
+    def _place_some(self) -> bool:
+        for _ in range(min(PLACED_PIECE_PARTITIONS, len(self._unplaced))):
+            self._place(self._unplaced.popleft())
+        return bool(self._unplaced)
+
+    def _place(self, partition: FollowedPartition) -> None:
+        """Give it to the fetcher that has its number, if that is another one. One that failed waits for newer metadata where it is."""
+        fetcher = self._by_partition.get(partition)
+        if fetcher is None or fetcher.number == fetcher_number(partition.topic, partition.partition, self._count):
+            return
+        start = fetcher.take(partition)
+        if start is not None:
+            self.add(partition, start)
+            self._close_later(fetcher)
+
+    def _close_later(self, fetcher: ReplicaFetcher) -> None:
+        if not len(fetcher) and self._closing is None:
+            self._closing = self._clock.call_later(0, self._close_idle)
 
     def _close_idle(self) -> None:
         self._closing = None
@@ -148,6 +193,10 @@ class _Events:
         assert isinstance(partition, Partition)
         self._replicas.request_flush([partition])
         self._replicas.when_flushed(self.wake)
+
+    def may_truncate(self, partition: FollowedPartition, offset: int) -> bool:
+        assert isinstance(partition, Partition)
+        return self._replicas.may_truncate(partition, offset)
 
     def on_truncated(self, partition: FollowedPartition) -> None:
         assert isinstance(partition, Partition)

@@ -63,7 +63,7 @@ class ReplicaFetcher:
         self, leader_id: int, number: int, fetcher: LeaderFetcher, *, connect: Connect, facts: ClusterFacts, clock: Clock, max_wait_ms: int
     ) -> None:
         self.leader_id = leader_id
-        self._number = number
+        self.number = number
         self._fetcher = fetcher
         self._connect = connect
         self._facts = facts
@@ -85,7 +85,7 @@ class ReplicaFetcher:
     @property
     def name(self) -> str:
         """The name of Kafka's thread."""
-        return f"ReplicaFetcherThread-{self._number}-{self.leader_id}"
+        return f"ReplicaFetcherThread-{self.number}-{self.leader_id}"
 
     def lags(self) -> Iterator[tuple[FollowedPartition, int]]:
         """As LeaderFetcher.lags."""
@@ -98,6 +98,13 @@ class ReplicaFetcher:
 
     def remove(self, partition: FollowedPartition) -> None:
         self._fetcher.remove(partition)
+
+    def take(self, partition: FollowedPartition) -> InitialFetch | None:
+        """Fetch it no more. Returns where another fetcher of the leader goes on; None if it is not fetched here."""
+        state = self._fetcher.take(partition)
+        if state is None:
+            return None
+        return InitialFetch(partition.topic_id, self.leader_id, state.leader_epoch, state.fetch_offset, state.last_fetched_epoch)
 
     def wake(self) -> None:
         """Look for something to ask, in a later turn of the loop."""
@@ -147,7 +154,7 @@ class ReplicaFetcher:
             self._disconnect()
         self._endpoint = endpoint
         if self._connection is None and endpoint is not None:
-            self._connection = self._connect(endpoint, self._number)
+            self._connection = self._connect(endpoint, self.number)
         return self._connection
 
     def _go_on(self) -> None:

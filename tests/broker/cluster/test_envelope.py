@@ -46,6 +46,7 @@ class ControllerListener:
             room.quorum.handle_request,
             self._handle,
             room.quorum,
+            room.config,
         )
         self._apis = KafkaApis(services, turns, ListenerKind.CONTROLLER)
         self._services = services

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.cluster.leader_check import CHECK_MS, SILENT_MS, SURE_MS, LeaderCheck
+from broker.cluster.leader_check import BURST_LOOKS, CHECK_MS, SILENT_MS, SURE_MS, LeaderCheck
 from tests.broker.cluster.fake_network import REFUSED, SILENT, Accepted, FakeNetwork, let_time_pass
 from tests.support.clock import ManualClock
 
@@ -76,15 +76,37 @@ async def test_neither_this_broker_nor_one_that_nobody_knows_is_looked_at() -> N
     assert world.network.asked == []
 
 
-async def test_many_answers_cost_one_connection_to_each_leader() -> None:
+async def test_answers_of_one_moment_share_a_look_at_each_leader() -> None:
     world = World(Accepted())
     first, second = world.check.begin([2, 3]), world.check.begin([2])
     await world.let_run()
-    assert first is not None and first.is_done and second is not None and second.is_done
 
-    assert world.check.begin([2, 3]) is None
+    assert first is not None and first.is_done and second is not None and second.is_done
+    assert [host for host, _, _ in world.network.asked] == ["node-2", "node-3"]
+
+
+async def test_a_leader_that_dies_right_after_a_look_is_not_named_by_the_next_answer() -> None:
+    world = World(Accepted(), REFUSED)
+    world.check.begin([2])
+    await world.let_run()
+
+    over = world.check.begin([2])
+    await world.let_run()
+
+    assert over is not None and over.is_done and world.refused == [2]
+
+
+async def test_a_flood_of_answers_becomes_no_flood_of_connections() -> None:
+    world = World(Accepted())
+    for _ in range(BURST_LOOKS + 50):
+        world.check.begin([2])
+        await world.let_run()
+    assert len(world.network.asked) == BURST_LOOKS
+    assert world.check.begin([2]) is None
+
     await let_time_pass(world.clock, SURE_MS)
     assert world.check.begin([2]) is not None
     await world.let_run()
 
-    assert [host for host, _, _ in world.network.asked] == ["node-2", "node-3", "node-2"]
+    assert world.check.begin([2]) is None
+    assert len(world.network.asked) == BURST_LOOKS + 1

@@ -142,7 +142,6 @@ def test_any_negative_retention_time_of_a_broker_means_unlimited() -> None:
 @pytest.mark.parametrize(
     ("broker", "name", "value"),
     [
-        ("1", "num.replica.fetchers", "2"),  # Kafka would change it
         ("1", "listeners", "PLAINTEXT://:1"),
         ("", "listeners", "PLAINTEXT://:1"),
         ("", "node.id", "2"),
@@ -167,6 +166,51 @@ def test_a_broker_config_is_stored_that_takes_effect_or_has_none_anyway(name: st
     result = _alter(_controller(), _resource(BROKER, "1", (name, SET, "11")))
 
     assert [(record.name, record.value) for record in result.records] == [(name, "11")]
+
+
+def _with_fetchers(**counts: str) -> Controller:
+    """By broker; `all` are those of all brokers."""
+    controller = _controller()
+    controller.replay(
+        [
+            ConfigRecord(resource_type=BROKER, resource_name=name.strip("al_"), name="num.replica.fetchers", value=count)
+            for name, count in counts.items()
+        ]
+    )
+    return controller
+
+
+_HALF, _DOUBLE = "be at least half", "not be greater than double"
+CONFIG_EXCEPTION, UPDATE_FAILED = "org.apache.kafka.common.config.ConfigException", "Dynamic thread count update validation failed"
+
+
+@pytest.mark.parametrize("broker", ["1", ""])
+@pytest.mark.parametrize(
+    ("present", "count", "bound"),
+    [("1", "2", None), ("1", "3", _DOUBLE), ("8", "16", None), ("8", "17", _DOUBLE), ("8", "4", None), ("8", "3", _HALF), ("5", "2", None)],
+)
+def test_a_thread_count_changes_by_a_factor_of_two_at_most(broker: str, present: str, count: str, bound: str | None) -> None:
+    result = _alter(_with_fetchers(all=present), _resource(BROKER, broker, ("num.replica.fetchers", SET, count)))
+
+    why = (
+        f"Dynamic thread count update validation failed for num.replica.fetchers={count}, value should {bound} the current value {present}"
+    )
+    error = f"Invalid value {CONFIG_EXCEPTION}: {why} for configuration Invalid dynamic configuration"
+    expected = (ErrorCode.NONE, None) if bound is None else (ErrorCode.INVALID_REQUEST, error)
+    assert (result.response.responses[0].error_code, result.response.responses[0].error_message) == expected
+    assert [record.value for record in result.records] == ([count] if bound is None else [])
+
+
+def test_a_thread_count_that_is_deleted_falls_to_what_holds_then() -> None:
+    delete = ("num.replica.fetchers", DELETE, None)
+
+    assert not _alter(_with_fetchers(all="4"), _resource(BROKER, "", delete)).records  # 1 by default
+    assert not _alter(_with_fetchers(all="2", _1="8"), _resource(BROKER, "1", delete)).records
+    assert _alter(_with_fetchers(all="4", _1="8"), _resource(BROKER, "1", delete)).records
+
+
+def test_the_thread_count_of_all_brokers_may_be_any_where_a_broker_has_its_own() -> None:
+    assert _alter(_with_fetchers(_1="8"), _resource(BROKER, "", ("num.replica.fetchers", SET, "100"))).records
 
 
 def test_a_config_of_another_version_does_not_stand_in_the_way() -> None:

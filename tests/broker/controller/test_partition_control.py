@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +22,12 @@ from protocol.messages.stored.metadata_records import (
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
-from tests.broker.controller.cluster import TOPIC_ID, Cluster, directory
+from tests.broker.controller.cluster import TOPIC_ID, Cluster, collected, directory
+from tests.broker.metadata.room import NODE_ID, creation, open_room
 
 TOPIC_RESOURCE = 2
 RECOVERING = 1
@@ -75,7 +80,7 @@ class LedCluster(Cluster):
             broker_epoch=facts.get("broker_epoch", self.epochs[broker]),
             topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[asked])],
         )
-        result = self.controller.partitions.alter_partition(request)
+        result = collected(self.controller.partitions.alter_partition(request))
         self.append(result.records)
         (topic,) = result.response.topics
         assert topic.topic_id == topic_id
@@ -85,6 +90,94 @@ class LedCluster(Cluster):
 @pytest.fixture
 def cluster() -> LedCluster:
     return LedCluster()
+
+
+PARTITIONS = 500
+
+
+def proposals(cluster: LedCluster, topic_ids: list[bytes], isr: list[int]) -> AlterPartitionRequest:
+    """One of broker 1's for PARTITIONS partitions of each topic, made as one of them is."""
+    members = [BrokerState(broker_id=each, broker_epoch=cluster.epochs[each]) for each in isr]
+    asked = [
+        AlterPartitionRequestPartitionData(partition_index=index, leader_epoch=0, partition_epoch=0, new_isr_with_epochs=members)
+        for index in range(PARTITIONS)
+    ]
+    topics = [AlterPartitionRequestTopicData(topic_id=topic_id, partitions=asked) for topic_id in topic_ids]
+    return AlterPartitionRequest(broker_id=1, broker_epoch=cluster.epochs[1], topics=topics)
+
+
+def many_partitions(cluster: LedCluster) -> bytes:
+    topic_id = bytes(15) + b"\x09"
+    directories = [directory(each) for each in (1, 2, 3)]
+    partitions = [
+        PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=[1, 2, 3],
+            isr=[1, 2],
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=directories,
+        )
+        for index in range(PARTITIONS)
+    ]
+    cluster.append([TopicRecord(name="many", topic_id=topic_id), *partitions])
+    return topic_id
+
+
+def test_proposals_for_many_partitions_are_decided_in_steps(cluster: LedCluster) -> None:
+    many, unknown = many_partitions(cluster), bytes(15) + b"\x77"
+    steps = cluster.controller.partitions.alter_partition(proposals(cluster, [many, unknown], [1, 2, 3]))
+
+    sizes = []
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            records = list(next(steps))
+            cluster.append(records)
+            sizes.append(len(records))
+
+    answers = [[each.error_code for each in topic.partitions] for topic in ended.value.value.topics]
+    assert answers == [[ErrorCode.NONE] * PARTITIONS, [ErrorCode.UNKNOWN_TOPIC_ID] * PARTITIONS]
+    assert (sum(sizes), max(sizes)) == (PARTITIONS, 25)
+    assert len(sizes) >= 2 * PARTITIONS / 25
+    assert {partition.isr for partition in cluster.controller.state.topics["many"].partitions} == {(1, 2, 3)}
+
+
+def test_what_happened_between_two_steps_counts(cluster: LedCluster) -> None:
+    """The topic is deleted; later the broker that asks is unregistered."""
+    many, other = many_partitions(cluster), TOPIC_ID
+    steps = cluster.controller.partitions.alter_partition(proposals(cluster, [many, other], [1, 2, 3]))
+    cluster.append(list(next(steps)))
+
+    cluster.append([RemoveTopicRecord(topic_id=many)])
+    refused = list(next(steps))
+    cluster.append([UnregisterBrokerRecord(broker_id=1, broker_epoch=cluster.epochs[1])])
+
+    assert refused == []
+    with pytest.raises(KafkaError) as stale:
+        next(steps)
+    assert stale.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_refusals_of_many_proposals_write_few_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="barnabas.controller")
+    room = await open_room(tmp_path)
+    await room.client.create_topics(creation("many", partitions=PARTITIONS))
+    asked = [AlterPartitionRequestPartitionData(partition_index=index, leader_epoch=-1, partition_epoch=-1) for index in range(PARTITIONS)]
+    topics = [AlterPartitionRequestTopicData(topic_id=room.cache.state.topics["many"].topic_id, partitions=asked)]
+    epoch = room.cache.state.brokers[NODE_ID].epoch
+
+    response = await room.local.alter_partition(AlterPartitionRequest(broker_id=NODE_ID, broker_epoch=epoch, topics=topics))
+    refusals = [record.getMessage() for record in caplog.records if "ISR change" in record.getMessage()]
+    caplog.clear()
+    room.clock.advance(10_000)
+
+    assert {each.error_code for each in response.topics[0].partitions} == {ErrorCode.FENCED_LEADER_EPOCH}
+    assert len(refusals) == 20
+    assert "partition=many-0 error=FENCED_LEADER_EPOCH: the leader epoch is 0, not -1" in refusals[0]
+    assert [record.getMessage() for record in caplog.records] == ["ISR changes refused: 480 more lines were left out in the last 10 s"]
+    await room.close()
 
 
 def test_an_isr_grows_and_shrinks_in_one_leader_epoch(cluster: LedCluster) -> None:
@@ -108,7 +201,7 @@ def test_version_2_names_the_members_without_their_epochs(cluster: LedCluster) -
     topics = [AlterPartitionRequestTopicData(topic_id=TOPIC_ID, partitions=[asked])]
     request = AlterPartitionRequest(broker_id=1, broker_epoch=cluster.epochs[1], topics=topics)
 
-    result = cluster.controller.partitions.alter_partition(request)
+    result = collected(cluster.controller.partitions.alter_partition(request))
 
     assert result.response.topics[0].partitions[0].isr == [1, 2, 3]
 

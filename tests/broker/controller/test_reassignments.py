@@ -49,11 +49,9 @@ class FiveBrokers(Cluster):
         )
         topics = [AlterPartitionRequestTopicData(topic_id=TOPIC_ID, partitions=[partition])]
         leader = self.image.leader
-        result = self.controller.partitions.alter_partition(
-            AlterPartitionRequest(broker_id=leader, broker_epoch=self.epochs[leader], topics=topics)
-        )
-        self.append(result.records)
-        return ErrorCode(result.response.topics[0].partitions[0].error_code)
+        request = AlterPartitionRequest(broker_id=leader, broker_epoch=self.epochs[leader], topics=topics)
+        response = self.run(self.controller.partitions.alter_partition(request))
+        return ErrorCode(response.topics[0].partitions[0].error_code)
 
     @property
     def moves(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

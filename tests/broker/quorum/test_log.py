@@ -181,6 +181,22 @@ def test_a_crash_between_a_fetched_snapshot_and_the_cut_of_the_log_is_made_good(
     assert (again.start_offset, again.end_offset, again.last_epoch) == (10, 10, 2)
 
 
+def test_a_crash_in_the_middle_of_the_cut_is_made_good(tmp_path: Path) -> None:
+    """It left an empty log that begins where the snapshot ends, and the epochs from before: the leader called them diverging for ever."""
+    log = open_log(tmp_path)
+    append(log, 1, 2, 3, epoch=3)
+    log.log.flush()
+    epochs = tmp_path / "__cluster_metadata-0" / "leader-epoch-checkpoint"
+    before = epochs.read_bytes()
+    fetch_snapshot(log, OffsetAndEpoch(100, 4), snapshot_content(1))
+    log.log.close()
+    epochs.write_bytes(before)
+
+    log = open_log(tmp_path)
+
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (100, 100, 4)
+
+
 @pytest.mark.parametrize("cut", range(1, 230, 19))
 def test_a_snapshot_without_its_end_is_passed_over(tmp_path: Path, cut: int) -> None:
     log = open_log(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from broker.quorum import raft_messages as messages
 from broker.quorum.leadership import Leadership
 from broker.quorum.raft import Outgoing, RaftConfig
-from broker.quorum.raft_log import OffsetAndEpoch
+from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch
 from broker.quorum.raft_state import Candidate, Follower, Prospective, Resigned, Unattached, Vote
 from broker.quorum.replica import RaftReplica
 from broker.quorum.voters import ReplicaKey, Voter, VoterSet
@@ -20,7 +20,10 @@ from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from protocol.messages.fetch import EpochEndOffset, FetchRequest, PartitionData, SnapshotId
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.stored.control_records import KRaftVersionRecord
 from protocol.messages.vote import VoteRequest
+from protocol.records import ControlRecordType
 from protocol.schema import schema_of
 from tests.broker.quorum.memory_log import Entry, MemoryRaftLog, Slice
 
@@ -39,7 +42,9 @@ def key(node_id: int) -> ReplicaKey:
 class Room:
     """Replica 1 of voters 1, 2, 3; the test plays the others."""
 
-    def __init__(self, *, vote: Vote | None = None, entries: list[Entry] | None = None, voters: int = 3) -> None:
+    def __init__(
+        self, *, vote: Vote | None = None, entries: list[Entry] | None = None, voters: int = 3, is_reconfigurable: bool = False
+    ) -> None:
         self.now_ms = 0
         self.log = MemoryRaftLog()
         self.log.entries = list(entries or [])
@@ -47,6 +52,11 @@ class Room:
         self.votes: list[Vote] = []
         self.sent: list[Outgoing] = []
         self.replies: list[Any] = []
+        records: list[ControlRecord] = []
+        if is_reconfigurable:  # as the snapshot says that formatting leaves
+            voter_set = VoterSet(Voter(key(node_id), endpoints(node_id), (0, 1)) for node_id in range(1, voters + 1))
+            records.append(ControlRecord(-1, ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=1)))
+            records.append(ControlRecord(-1, ControlRecordType.KRAFT_VOTERS, voter_set.to_record()))
         config = RaftConfig(
             me=key(1),
             cluster_id=CLUSTER,
@@ -57,7 +67,7 @@ class Room:
             election_timeout_ms=ELECTION_MS,
             fetch_timeout_ms=FETCH_MS,
         )
-        self.replica = RaftReplica(config, self.log, vote, [], random_source=random.Random(1), now_ms=0)
+        self.replica = RaftReplica(config, self.log, vote, records, random_source=random.Random(1), now_ms=0)
         self.take()
 
     @property
@@ -522,6 +532,19 @@ def test_a_parked_fetch_is_answered_by_the_next_proposal() -> None:
     room.take()
 
     assert len(room.replies[-1].responses[0].partitions[0].records) == 1
+
+
+def test_a_parked_fetch_is_answered_by_a_change_of_the_voters() -> None:
+    room = Room(is_reconfigurable=True)
+    room.win()
+    end_offset = room.log.end_offset
+    room.fetch_from(2, end_offset, room.raft.epoch)
+    assert room.fetch_from(2, end_offset, room.raft.epoch) is None
+
+    leaving = RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=3, voter_directory_id=key(3).directory_id)
+    answer = room.ask(leaving)
+
+    assert len(answer.responses[0].partitions[0].records) == 1, "the fetch's answer: that to the removal waits until it is committed"
 
 
 def test_a_parked_fetch_is_answered_empty_when_its_wait_is_over() -> None:

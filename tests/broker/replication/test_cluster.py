@@ -178,6 +178,27 @@ def test_a_follower_before_the_leader_s_start_begins_anew_there(cluster: Cluster
     assert set(cluster.isr()) == {1, 2, 3}
 
 
+def test_a_log_that_ends_in_an_empty_segment_has_followers_in_sync(cluster: Cluster) -> None:
+    """A power cut left it so: it ends at offset 4, and has no record below that."""
+    cluster.settle()
+    directory = cluster.nodes[1].log().directory
+    for node_id in (2, 3, 1):
+        cluster.kill(node_id)
+        cluster.fence(node_id)
+    (directory / "00000000000000000004.log").touch()
+
+    for node_id in (1, 2, 3):
+        cluster.start(node_id)
+        cluster.settle(12)
+    assert cluster.leader().node_id == 1
+    assert set(cluster.isr()) == {1, 2, 3}
+    answers = cluster.produce("a", "x")
+    cluster.settle()
+
+    assert (answers[0].error_code, answers[0].base_offset) == (ErrorCode.NONE, 4)
+    assert [values(cluster, node_id) for node_id in (1, 2, 3)] == [["x"]] * 3
+
+
 def test_a_partition_with_flush_messages_1_is_acknowledged_when_it_is_durable_on_the_followers(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.create_topic("a", flush_messages="1", min_insync_replicas="3")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.limited_log import LimitedLog
-from broker.replication.fetcher.leader_fetcher import FetcherSettings, FollowerEvents, LeaderFetcher, logger
+from broker.replication.fetcher.leader_fetcher import CHECKPOINT_WAIT_MS, FetcherSettings, FollowerEvents, LeaderFetcher, logger
 from broker.replication.fetcher.versions import leader_versions
 from broker.replication.fetcher_control import FollowedPartition
 from broker.replication.partition import Partition
@@ -38,16 +38,20 @@ BACKOFF_MS = 1_000
 SESSION = 77
 
 
-@stands_for(FollowerEvents, own=("told",))
+@stands_for(FollowerEvents, own=("told", "may_cut"))
 class NotedEvents:
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.may_cut = True
 
     def on_appended(self, partition: FollowedPartition) -> None:
         self.told.append(f"appended {partition!r}")
 
     def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
         self.told.append(f"waiting {partition!r}")
+
+    def may_truncate(self, partition: FollowedPartition, offset: int) -> bool:
+        return self.may_cut
 
     def on_truncated(self, partition: FollowedPartition) -> None:
         self.told.append(f"truncated {partition!r}")
@@ -416,6 +420,30 @@ def test_a_log_without_epochs_is_cut_to_the_high_watermark_first(exchange: Excha
 
     assert asked(exchange.ask()) == [(0, -1, 0)]
     assert partition.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("way", ["diverging", "without epochs", "beyond the leader's end"])
+def test_a_log_whose_checkpoint_is_written_first_is_cut_a_moment_later(exchange: Exchange, way: str) -> None:
+    exchange.events.may_cut = False
+    partition = exchange.follow(records=((0, -1), (1, -1)) if way == "without epochs" else ((0, 1), (1, 2), (2, 2)))
+
+    def find_where_to_cut() -> None:
+        if way == "diverging":
+            exchange.answer(exchange.ask(), (partition, diverging(2, 2)))
+        elif way == "beyond the leader's end":
+            exchange.answer_offsets(out_of_range(exchange, partition), offset=2)
+        else:
+            exchange.ask()
+
+    end_offset = partition.log.log_end_offset
+    find_where_to_cut()
+    assert partition.log.log_end_offset == end_offset
+    exchange.events.may_cut = True
+    exchange.world.clock.advance(CHECKPOINT_WAIT_MS)
+
+    find_where_to_cut()
+
+    assert partition.log.log_end_offset == (0 if way == "without epochs" else 2)
 
 
 # -- out of range ------------------------------------------------------------------------------------------------------
