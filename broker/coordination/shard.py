@@ -26,7 +26,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from broker.clock import Clock, Timer
 from broker.coordination.coordinator_log import Buffer, CoordinatorLog, LogChunks, OnCommitted
-from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord, CoordinatorResult, RecordTable, UnknownRecordTypeError
+from broker.coordination.records import (
+    NO_PRODUCER_ID,
+    CoordinatorRecord,
+    CoordinatorResult,
+    EncodedRecords,
+    RecordTable,
+    UnknownRecordTypeError,
+)
 from broker.coordination.timeline import Change, Timeline
 from broker.coordination.timers import CoordinatorTimers, DueTimers, Operation
 from broker.deferred import Deferred
@@ -180,6 +187,8 @@ class Shard(Generic[Machine]):
         now_ms = self._clock.now_ms()
         try:
             records = result.encoded or [self._table.encode(record, now_ms) for record in result.records]
+            if len(records) < len(result.records):
+                self._encode_rest(records, result.records)
         except ValueError as e:
             # A name longer than a stored string may be; Kafka fails the request in the same way.
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
@@ -193,13 +202,22 @@ class Shard(Generic[Machine]):
         else:
             self._replay_appended(write, result)
 
+    def _encode_rest(self, encoded: list[SimpleRecord], records: list[CoordinatorRecord]) -> None:
+        add = encoded.add if isinstance(encoded, EncodedRecords) else encoded.append
+        for record in records[len(encoded) :]:
+            add(self.encode(record))
+
     def _replay_appended(self, write: _Write, result: CoordinatorResult) -> None:
         is_committed = write.outcome is not None and not self._writes
         try:
             if not is_committed:
                 self.timeline.record()
             replay = self._replay
-            for record in result.records:
+            records = result.records
+            if result.beside is not None:
+                result.beside.adopt()
+                records = records[result.beside.record_count :]
+            for record in records:
                 replay[type(record.key)](record.key, record.value, NO_PRODUCER_ID)
             if not is_committed:
                 write.changes = self.timeline.stop_recording()

@@ -25,7 +25,7 @@ from protocol.messages.stored.consumer_protocol import decode_subscription
 from protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from protocol.messages.stored.group_records import GroupMetadataValue
 
@@ -97,6 +97,14 @@ class ClassicGroup:
         group.state = GroupState.STABLE if group.members else GroupState.EMPTY
         group.subscribed_topics = group._read_subscribed_topics()
         return group
+
+    def settle(self, assignments: Mapping[str, bytes]) -> None:
+        """Make a group that was just put together the one that is stored with these assignments."""
+        for member_id, assignment in assignments.items():
+            self.members[member_id].assignment = assignment
+        self.is_appended = True
+        self.state = GroupState.STABLE
+        self.subscribed_topics = self._read_subscribed_topics()
 
     # What the group is.
 
@@ -294,12 +302,16 @@ class ClassicGroup:
     def take_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> list[Answer]:
         """The answer to the member's JoinGroup, if one waits; from now on none does. Comes before the member's removal, which counts
         who still waits."""
+        reply = self.release_join(member)
+        return [] if reply is None else [(reply, response)]
+
+    def release_join(self, member: ClassicGroupMember) -> Reply | None:
+        """Who has to be given the answer to the member's JoinGroup, if one waits; from now on none does."""
         reply = member.awaiting_join
-        if reply is None:
-            return []
-        member.awaiting_join = None
-        self.awaiting_join_count -= 1
-        return [(reply, response)]
+        if reply is not None:
+            member.awaiting_join = None
+            self.awaiting_join_count -= 1
+        return reply
 
     def await_sync(self, member: ClassicGroupMember, reply: Reply) -> None:
         """Park the member's SyncGroup; as for joins, an older one gets an answer that sends its client back to join."""
@@ -309,11 +321,14 @@ class ClassicGroup:
 
     def take_sync(self, member: ClassicGroupMember, response: SyncGroupResponse) -> list[Answer]:
         """The answer to the member's SyncGroup, if one waits; from now on none does."""
+        reply = self.release_sync(member)
+        return [] if reply is None else [(reply, response)]
+
+    def release_sync(self, member: ClassicGroupMember) -> Reply | None:
+        """The same for its SyncGroup."""
         reply = member.awaiting_sync
-        if reply is None:
-            return []
         member.awaiting_sync = None
-        return [(reply, response)]
+        return reply
 
     def take_answers(self, member: ClassicGroupMember, join: JoinGroupResponse, sync: SyncGroupResponse) -> list[Answer]:
         """The answers to whatever of the member's waits."""
@@ -357,8 +372,9 @@ class ClassicGroup:
             return None
         topics: set[str] = set()
         try:
-            for member in self.members.values():
-                topics.update(decode_subscription(member.metadata(self.protocol_name)).topics)
+            # Most groups' members all say the same, and to read it takes longer than all else that a generation needs.
+            for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
+                topics.update(decode_subscription(metadata).topics)
         except DecodeError:
             return None
         return frozenset(topics)

@@ -29,7 +29,8 @@ class ClassicGroupMember:
     """A member, dynamic or static (with a group.instance.id).
 
     `protocols` maps each offered protocol's name to the member's metadata for it, most preferred first. `is_new` is true
-    from its first JoinGroup until that is answered: until then it knows no member id and cannot send heartbeats.
+    from its first JoinGroup until that is answered: until then it knows no member id and cannot send heartbeats. `is_being_answered`
+    is true while an answer is on its way to it that is given in pieces (MemberAnswers).
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class ClassicGroupMember:
         "client_host",
         "client_id",
         "group_instance_id",
+        "is_being_answered",
         "is_new",
         "member_id",
         "protocol_type",
@@ -71,6 +73,7 @@ class ClassicGroupMember:
         self.awaiting_join: Reply | None = None
         self.awaiting_sync: Reply | None = None
         self.is_new = False
+        self.is_being_answered = False
 
     @classmethod
     def from_record(cls, stored: MemberMetadata, protocol_type: str, protocol_name: str | None) -> ClassicGroupMember:
@@ -117,7 +120,7 @@ class ClassicGroupMember:
 
         A new member is the exception: its join timeout must end the waiting of clients that went away and came back as others.
         """
-        return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync)
+        return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync or self.is_being_answered)
 
     @property
     def metadata_size_bytes(self) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.runtime import CoordinatorRuntime
 from broker.deferred import Deferred
+from broker.groups.member_answers import MemberAnswers
 from broker.groups.record_table import GROUP_RECORDS
 from broker.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.log_fields import Fields
@@ -30,7 +31,7 @@ from broker.pieces import pieces
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.uuids import ZERO_UUID
+from protocol.uuids import ZERO_UUID, random_uuid_text
 
 if TYPE_CHECKING:
     from broker.answer_size import AnswerSize
@@ -78,6 +79,7 @@ class GroupCoordinator:
         self._expiry_timer: Timer | None = None
         self._topics: GroupTopics | None = None
         self._jobs: GroupJobs | None = None
+        self._answers = MemberAnswers(clock)
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -104,6 +106,7 @@ class GroupCoordinator:
             self._group_topics,
             self._group_jobs,
             self._group_overrides,
+            self._answers,
         )
 
     # Life.
@@ -118,6 +121,7 @@ class GroupCoordinator:
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self.runtime.stop()
+        self._answers.flush()
 
     def on_metadata_delta(self, delta: MetadataDelta) -> None:
         """Follow the leadership of the offsets partitions, forget the offsets of deleted topics, and tell KIP-848 groups of theirs."""
@@ -178,11 +182,22 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        machine = self.runtime.get_shard(request.group_id).machine
+        new_member_id = random_uuid_text(self._random.getrandbits) if machine.has_consumer_groups else ""
+        reply: Deferred = machine.carry_out(
+            request.group_id,
+            lambda: self._join(requester, request, new_member_id),
+            lambda error: _join_error(error.code, request.member_id),
+        )
+        return reply
+
+    def _join(self, requester: Requester, request: JoinGroupRequest, new_member_id: str) -> Deferred:
         shard = self.runtime.get_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None:
             if not consumer_group.is_empty:
-                outcome = shard.machine.consumer_group_manager.classic_members.join(consumer_group, requester, request)
+                members = shard.machine.consumer_group_manager.classic_members
+                outcome = members.join(consumer_group, requester, request, new_member_id)
                 return _carried_out(shard, outcome, _join_error)
             # One without members makes room. Should the write be lost, the shard is, and with it the join.
             shard.write(CoordinatorResult(shard.machine.tombstones_of(request.group_id), lambda error: None))
@@ -220,6 +235,12 @@ class GroupCoordinator:
     def leave(self, request: LeaveGroupRequest) -> Deferred | LeaveGroupResponse:
         """LeaveGroupResponse with one answer per member, at once unless something must be stored first: that a group became empty, or
         which members a KIP-848 group has left."""
+        answer: Deferred | LeaveGroupResponse = self._member_shard(request.group_id).machine.carry_out(
+            request.group_id, lambda: self._leave(request), lambda error: _leave_error(error.code)
+        )
+        return answer
+
+    def _leave(self, request: LeaveGroupRequest) -> Deferred | LeaveGroupResponse:
         shard = self._member_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None:
@@ -242,9 +263,20 @@ class GroupCoordinator:
         self, requester: Requester, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed, and an assignment that is being made is done."""
-        from broker.groups.modern.requests import check_request, error_response
+        from broker.groups.modern.requests import check_request, refused
 
         check_request(requester, request, self._config.consumer_assignors)
+        conversions = self._member_shard(request.group_id).machine.consumer_group_manager.conversions
+        answer: Deferred | ConsumerGroupHeartbeatResponse = conversions.carry_out(
+            request.group_id, lambda: self._consumer_group_heartbeat(requester, request), refused
+        )
+        return answer
+
+    def _consumer_group_heartbeat(
+        self, requester: Requester, request: ConsumerGroupHeartbeatRequest
+    ) -> Deferred | ConsumerGroupHeartbeatResponse:
+        from broker.groups.modern.requests import error_response
+
         shard = self._member_shard(request.group_id)
         manager = shard.machine.consumer_group_manager
         outcome = manager.heartbeat(requester, request)
@@ -381,10 +413,10 @@ def _carried_out(shard: Shard[GroupCoordinatorShard], outcome: Outcome, error_re
     return reply
 
 
-def _join_error(error: ErrorCode) -> JoinGroupResponse:
+def _join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     from protocol.messages.join_group import JoinGroupResponse
 
-    return JoinGroupResponse(error_code=error)
+    return JoinGroupResponse(error_code=error, member_id=member_id)
 
 
 def _sync_error(error: ErrorCode) -> SyncGroupResponse:

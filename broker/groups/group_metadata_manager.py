@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple
 
 from broker.clock import Clock
 from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult
 from broker.coordination.timeline import Timeline
 from broker.coordination.timers import CoordinatorTimers
-from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
+from broker.groups.classic_group import Answer, ClassicGroup, GroupState
 from broker.groups.classic_group_member import (
     ClassicGroupMember,
     Reply,
@@ -35,10 +36,12 @@ from broker.groups.group_config import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     GroupConfig,
 )
+from broker.groups.member_answers import MemberAnswers
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import empty_group_record, group_metadata_record
 from broker.groups.requester import Requester
 from broker.limited_log import LimitedLog
+from broker.pieces import pieces
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -67,7 +70,9 @@ class GroupMetadataManager:
         random_source: random.Random,
         config: GroupConfig,
         limited_log: LimitedLog,
+        answers: MemberAnswers,
     ) -> None:
+        self._answers = answers
         self.groups: dict[str, ClassicGroup] = {}
         self._timeline = timeline
         self._is_loading = True
@@ -75,7 +80,7 @@ class GroupMetadataManager:
         self._clock = clock
         self._random = random_source
         self._config = config
-        self._rebalance = Rebalance(timers, clock, config, limited_log)
+        self._rebalance = Rebalance(timers, clock, config, limited_log, answers)
 
     # JoinGroup.
 
@@ -278,7 +283,7 @@ class GroupMetadataManager:
         member = group.members[request.member_id]
         self._rebalance.sync_received(group, request.member_id)
         if group.state is GroupState.STABLE:
-            reply.complete(self._rebalance.sync_response(group, member, ErrorCode.NONE))
+            reply.complete(self._rebalance.sync_response(group, member))
             return None
         group.await_sync(member, reply)
         if not group.is_leader(request.member_id):
@@ -389,23 +394,36 @@ class GroupMetadataManager:
         """A KIP-848 group comes to be under the id, whose offsets may have been replayed before it."""
         self._timeline.remove(self.groups, group_id)
 
-    # Groups that change their protocol. Both are called when the records that do it are replayed, inside a write.
+    # Groups that change their protocol, when the records that do it are replayed, inside a write.
+
+    def adopt(self, group: ClassicGroup) -> None:
+        """Take in a group that is what its record makes it."""
+        self._timeline.put(self.groups, group.group_id, group)
+
+    def drop(self, group: ClassicGroup) -> None:
+        """The group is gone, as by its tombstone."""
+        self._timeline.remove(self.groups, group.group_id)
 
     def retire(self, group: ClassicGroup) -> None:
         """A KIP-848 group has the id now. Members that wait here are to join again; they are told in a later turn of the loop."""
         self._rebalance.cancel_timers(group)
-        self._clock.call_later(0, send_answers, self._end(group, ErrorCode.REBALANCE_IN_PROGRESS))
+        waiting = self._end(group)
+        if waiting:
+            self._answers.send_later(_end_answers(waiting, ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def take_over(self, group_id: str, protocols: Mapping[str, dict[str, bytes]], rebalance_reason: str | None) -> None:
-        """A KIP-848 group goes on as the classic group that was just replayed, all of whose members are in its only stored generation.
-        `protocols` are those that each of them offers: the record has only the chosen one."""
-        group = self.groups[group_id]
-        for member in group.members.values():
-            group.update_member(member, protocols[member.member_id], member.rebalance_timeout_ms, member.session_timeout_ms)
-            self._rebalance.reschedule_heartbeat(group, member)
+    def take_over(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
+        """A KIP-848 group goes on as the classic `group`, which was just adopted. Its members' `sessions` come after."""
         if rebalance_reason is not None:
             result = self._rebalance.prepare(group, rebalance_reason)
             assert result is None, "a rebalance that nobody has joined yet stores nothing"
+
+    def sessions(self, group: ClassicGroup) -> Generator[None, None, None]:
+        """Begin those of the members that the group has now, with a yield after each piece."""
+        for piece in pieces(list(group.members.values())):
+            for member in piece:
+                if self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member:
+                    self._rebalance.reschedule_heartbeat(group, member)
+            yield
 
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
         """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""
@@ -424,17 +442,31 @@ class GroupMetadataManager:
         self._timers.cancel_all()
 
     def _discard(self, group: ClassicGroup, error: ErrorCode) -> None:
-        answers = self._end(group, error)
+        waiting = self._end(group)
         self.groups.pop(group.group_id, None)
-        send_answers(answers)
+        self._answers.send(_end_answers(waiting, error), len(waiting))
 
-    def _end(self, group: ClassicGroup, error: ErrorCode) -> list[Answer]:
-        """Nothing acts on the group any more. What its members are to be told."""
-        answers: list[Answer] = []
-        for member in group.members.values():
-            answers += group.take_answers(member, _join_error(error, member.member_id), SyncGroupResponse(error_code=error))
+    def _end(self, group: ClassicGroup) -> list[_Waiting]:
+        """Nothing acts on the group any more. The members that are still to be told so."""
+        waiting = [_Waiting(member.member_id, group.release_join(member), group.release_sync(member)) for member in group.members.values()]
         group.transition_to(GroupState.DEAD, self._clock.now_ms())
-        return answers
+        return [member for member in waiting if member.join is not None or member.sync is not None]
+
+
+class _Waiting(NamedTuple):
+    """Who has to be given the answers to a member's JoinGroup and SyncGroup, where they wait."""
+
+    member_id: str
+    join: Reply | None
+    sync: Reply | None
+
+
+def _end_answers(waiting: list[_Waiting], error: ErrorCode) -> Iterator[Answer]:
+    for member_id, join, sync in waiting:
+        if join is not None:
+            yield join, _join_error(error, member_id)
+        if sync is not None:
+            yield sync, SyncGroupResponse(error_code=error)
 
 
 def _protocols(request: JoinGroupRequest) -> dict[str, bytes]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from broker.groups.modern.group import ConsumerGroup
 
 NO_OFFSET = -1
+LATEST_EXPIRY_MS = (1 << 63) - 1  # the field's largest value; in Kafka a longer retention wraps round and ends at once
 NO_RETENTION_MS = -1
 FETCHED_BYTES = 30  # of a partition in an answer, without its metadata
 COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND = 9
@@ -101,7 +102,8 @@ class OffsetMetadataManager:
         """The records that commit what may be committed, and the answer that holds once they are. KafkaError refuses all of it."""
         self._validate_commit(request, api_version)
         now_ms = self._clock.now_ms()
-        expire_timestamp_ms = NO_RETENTION_MS if request.retention_time_ms == NO_RETENTION_MS else now_ms + request.retention_time_ms
+        retention_ms = request.retention_time_ms
+        expire_timestamp_ms = NO_RETENTION_MS if retention_ms == NO_RETENTION_MS else min(now_ms + retention_ms, LATEST_EXPIRY_MS)
         metadata_max_size = self._config.offset_metadata_max_size
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()

@@ -16,13 +16,16 @@ Called by GroupMetadataManager and by the timers armed here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from broker.clock import Clock
 from broker.coordination.records import CoordinatorResult
 from broker.coordination.timers import CoordinatorTimers, TimerKey
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
-from broker.groups.classic_group_member import ClassicGroupMember
+from broker.groups.classic_group_member import ClassicGroupMember, Reply
 from broker.groups.group_config import GroupConfig
+from broker.groups.member_answers import MemberAnswers
 from broker.groups.records import group_metadata_record
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
@@ -36,8 +39,11 @@ log = logging.getLogger("barnabas.groups")
 class Rebalance:
     """Drives the groups of one shard from phase to phase."""
 
-    def __init__(self, timers: CoordinatorTimers, clock: Clock, config: GroupConfig, limited_log: LimitedLog) -> None:
+    def __init__(
+        self, timers: CoordinatorTimers, clock: Clock, config: GroupConfig, limited_log: LimitedLog, answers: MemberAnswers
+    ) -> None:
         self._timers = timers
+        self._answers = answers
         self._limited_log = limited_log
         self._clock = clock
         self._config = config
@@ -118,15 +124,33 @@ class Rebalance:
         self._limited_log.info("group rebalanced", "group rebalanced %s", facts)
 
     def _answer_joins(self, group: ClassicGroup) -> None:
-        answers: list[Answer] = []
-        for member in group.members.values():
-            answers += group.take_join(member, group.join_response(member.member_id, with_members=group.is_leader(member.member_id)))
-            self.reschedule_heartbeat(group, member)
+        """The sync phase begins for all of them now, whoever is told first."""
+        joined = [(member, group.release_join(member)) for member in group.members.values()]
+        for member, _ in joined:
             member.is_new = False
-            group.pending_sync_members[member.member_id] = None
+            member.is_being_answered = True
+        group.pending_sync_members = dict.fromkeys(group.members)
         generation = group.generation
         self._timers.schedule(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_sync(group, generation))
-        send_answers(answers)
+        leader_id = group.leader_id
+        assert leader_id is not None, "a generation with members has a leader"
+        self._answers.send(self._join_answers(group, joined, group.join_response(leader_id, with_members=True)), len(joined))
+
+    def _join_answers(
+        self, group: ClassicGroup, joined: list[tuple[ClassicGroupMember, Reply | None]], made: JoinGroupResponse
+    ) -> Iterator[Answer]:
+        """`made` is the leader's, as the generation is now. With each member's answer its session begins, also that of a static member that
+        did not come and is not answered."""
+        for member, reply in joined:
+            self._end_wait(group, member)
+            if reply is not None:
+                yield reply, made if member.member_id == made.member_id else _follower_response(made, member.member_id)
+
+    def _end_wait(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
+        """The member is told now what it waited for. It may be gone meanwhile, or its group."""
+        member.is_being_answered = False
+        if group.state is not GroupState.DEAD and group.members.get(member.member_id) is member:
+            self.reschedule_heartbeat(group, member)
 
     # The sync phase.
 
@@ -156,16 +180,27 @@ class Rebalance:
 
     def answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
         """Answer every waiting SyncGroup. Their sessions start anew: a timeout that fell while they waited was ignored."""
-        answers: list[Answer] = []
-        for member in group.members.values():
-            if member.is_awaiting_sync:
-                answers += group.take_sync(member, self.sync_response(group, member, error))
-                self.reschedule_heartbeat(group, member)
-        send_answers(answers)
+        answered = [
+            (member, reply, member.assignment) for member in group.members.values() if (reply := group.release_sync(member)) is not None
+        ]
+        for member, _, _ in answered:
+            member.is_being_answered = True
+        respond = partial(SyncGroupResponse, error_code=error)
+        if error is ErrorCode.NONE:
+            respond = partial(SyncGroupResponse, protocol_type=group.protocol_type, protocol_name=group.protocol_name)
+        self._answers.send(self._sync_answers(group, answered, respond), len(answered))
 
-    def sync_response(self, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> SyncGroupResponse:
-        if error is not ErrorCode.NONE:
-            return SyncGroupResponse(error_code=error)
+    def _sync_answers(
+        self,
+        group: ClassicGroup,
+        answered: list[tuple[ClassicGroupMember, Reply, bytes]],
+        respond: Callable[..., SyncGroupResponse],
+    ) -> Iterator[Answer]:
+        for member, reply, assignment in answered:
+            self._end_wait(group, member)
+            yield reply, respond(assignment=assignment)
+
+    def sync_response(self, group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
         return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
 
     # Sessions.
@@ -219,6 +254,17 @@ class Rebalance:
         if error is not ErrorCode.NONE:
             facts = Fields(group=group.group_id, error=error.name)
             self._limited_log.warning("empty group not stored", "that a group is empty could not be stored %s", facts)
+
+
+def _follower_response(made: JoinGroupResponse, member_id: str) -> JoinGroupResponse:
+    """What a member is told whose leader is told `made`."""
+    return JoinGroupResponse(
+        generation_id=made.generation_id,
+        protocol_type=made.protocol_type,
+        protocol_name=made.protocol_name,
+        leader=made.leader,
+        member_id=member_id,
+    )
 
 
 def _join_key(group: ClassicGroup) -> TimerKey:

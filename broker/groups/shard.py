@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.clock import Clock
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
@@ -20,11 +20,12 @@ from broker.groups.offset_metadata_manager import OffsetMetadataManager
 from broker.groups.records import group_tombstone
 from broker.limited_log import LimitedLog
 from broker.pieces import pieces
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.groups.classic_group import ClassicGroup
     from broker.groups.descriptions import GroupListing
+    from broker.groups.member_answers import MemberAnswers
     from broker.groups.modern.group import ConsumerGroup
     from broker.groups.modern.jobs import GroupJobs
     from broker.groups.modern.manager import ConsumerGroupManager
@@ -49,6 +50,7 @@ class GroupCoordinatorShard:
         group_topics: Callable[[], GroupTopics],
         group_jobs: Callable[[], GroupJobs],
         group_overrides: Callable[[str], Mapping[str, str]],
+        answers: MemberAnswers,
     ) -> None:
         self._shard = shard
         self._limited_log = limited_log
@@ -61,7 +63,7 @@ class GroupCoordinatorShard:
         self._consumer_groups: ConsumerGroupStore | None = None
         self._consumer_group_manager: ConsumerGroupManager | None = None
         self.group_manager: GroupMetadataManager = GroupMetadataManager(
-            shard.timers, shard.timeline, clock, random_source, config, limited_log
+            shard.timers, shard.timeline, clock, random_source, config, limited_log, answers
         )
         self.offset_manager: OffsetMetadataManager = OffsetMetadataManager(
             self.group_manager, shard.timeline, clock, config, topic_id_of, self.find_consumer_group, self.find_committed_consumer_group
@@ -104,6 +106,12 @@ class GroupCoordinatorShard:
                 self._limited_log,
             )
         return self._consumer_group_manager
+
+    def carry_out(self, group_id: str, run: Callable[[], Any], error_response: Callable[[KafkaError], Any]) -> Any:
+        """What `run` returns, or a Deferred of it where it, or one before it, converts a large group (Conversions)."""
+        if self._consumer_group_manager is None:
+            return run()
+        return self._consumer_group_manager.conversions.carry_out(group_id, run, error_response)
 
     @property
     def group_count(self) -> int:

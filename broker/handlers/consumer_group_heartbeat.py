@@ -9,7 +9,8 @@ Behaviour:
 - The assignment of a large group, from about 2,000 partitions or 200 members on, is computed in pieces. Answers to the group's
   heartbeats wait for it, so that they tell it.
 - Epoch 0 makes a KIP-848 group of a classic one, with the members that it has, if these are consumers and
-  `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND.
+  `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND. From about 20 members on that is prepared in pieces, here and where
+  a group becomes a classic one again; the group's joins and leaves wait for it.
 - Topics of a regular expression (RE2's syntax, for the whole name) are looked for after the answer: a later heartbeat brings their
   partitions. INVALID_REGULAR_EXPRESSION for one that cannot be read, has more than 4,000 characters or would be slow.
 - UNSUPPORTED_VERSION while group.version is finalized at 0, or `group.coordinator.rebalance.protocols` lacks `consumer`.
@@ -22,18 +23,30 @@ from __future__ import annotations
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.groups.modern.imports import import_all
 from broker.groups.requester import Requester
 from broker.services import Handler, Services
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
+    is_imported = False
 
-    def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
+    def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred | Work:
         if not coordinator.has_consumer_protocol:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return heartbeat(context, request) if is_imported else import_first(context, request)
+
+    def import_first(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Work:
+        nonlocal is_imported
+        yield from import_all()
+        is_imported = True
+        return heartbeat(context, request)
+
+    def heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
         requester = Requester(context.api_version, context.client_id, context.connection.client_host)
         try:
             return coordinator.consumer_group_heartbeat(requester, request)

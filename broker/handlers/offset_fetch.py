@@ -24,7 +24,7 @@ from broker.answer_size import AnswerSize
 from broker.context import RequestContext
 from broker.groups.offset_reads import OffsetReads
 from broker.metadata.metadata_cache import MetadataCache
-from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, pieces, text_pieces
+from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
 from protocol.codec_in_turns import clear_arrays_in_turns
@@ -57,7 +57,7 @@ def build(services: Services) -> Handler:
     def _answer(context: RequestContext, request: OffsetFetchRequest) -> Work:
         is_batch = context.api_version >= VERSION_GROUPS
         groups = request.groups if is_batch else [_single_group(request)]
-        answers: list[OffsetFetchResponseGroup | KafkaError] = []
+        answers: list[OffsetFetchResponseGroup] = []
         size = AnswerSize()
         reads = coordinator.offset_reads(size, require_stable=request.require_stable)
         uses_ids = context.api_version >= VERSION_TOPIC_IDS
@@ -66,9 +66,9 @@ def build(services: Services) -> Handler:
                 try:
                     answers.append((yield from (_read_by_ids(services.metadata, reads, group, size) if uses_ids else reads.read(group))))
                 except KafkaError as e:
-                    answers.append(e)
+                    answers.append(_failed(group, e))  # not e: its traceback holds this frame, which holds the answers
             yield
-        return (yield from _response(context.api_version, request, groups, answers))
+        return (yield from _response(context.api_version, request, answers))
 
     return handle
 
@@ -114,22 +114,11 @@ def _unknown_topic(topic: OffsetFetchRequestTopics) -> Generator[None, None, Off
 
 
 def _response(
-    version: int,
-    request: OffsetFetchRequest,
-    groups: list[OffsetFetchRequestGroup],
-    answers: list[OffsetFetchResponseGroup | KafkaError],
+    version: int, request: OffsetFetchRequest, answers: list[OffsetFetchResponseGroup]
 ) -> Generator[None, None, OffsetFetchResponse]:
-    answered: list[OffsetFetchResponseGroup] = []
-    for piece in pieces(groups):
-        for group in piece:
-            answer = answers[len(answered)]
-            answered.append(_failed(group, answer) if isinstance(answer, KafkaError) else answer)
-        if len(piece) == PIECE_ELEMENTS:
-            yield
     if version >= VERSION_GROUPS:
-        return OffsetFetchResponse(groups=answered)
-    answers.clear()  # one, whose topics are freed here, in pieces
-    return (yield from _single_response(request, answered.pop(), version))
+        return OffsetFetchResponse(groups=answers)
+    return (yield from _single_response(request, answers.pop(), version))  # whose topics are freed there, in pieces
 
 
 def _failed(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:

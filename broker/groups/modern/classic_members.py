@@ -30,11 +30,8 @@ from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse,
 from protocol.messages.stored.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscription, decode_subscription, encode_assignment, version_of
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.uuids import random_uuid_text
 
 if TYPE_CHECKING:
-    import random
-
     from broker.groups.group_config import GroupConfig
     from broker.groups.modern.departures import Departures
     from broker.groups.modern.member_timers import MemberTimers
@@ -54,7 +51,6 @@ class ClassicMembers:
         departures: Departures,
         topics: GroupTopics,
         timers: MemberTimers,
-        random_source: random.Random,
         config: GroupConfig,
     ) -> None:
         self._progress = progress
@@ -62,14 +58,13 @@ class ClassicMembers:
         self._departures = departures
         self._topics = topics
         self._timers = timers
-        self._random = random_source
         self._config = config
 
     # JoinGroup.
 
-    def join(self, group: ConsumerGroup, requester: Requester, request: JoinGroupRequest) -> Outcome:
-        """A JoinGroupResponse."""
-        member_id = request.member_id or random_uuid_text(self._random.getrandbits)
+    def join(self, group: ConsumerGroup, requester: Requester, request: JoinGroupRequest, new_member_id: str) -> Outcome:
+        """A JoinGroupResponse. `new_member_id` is for a member that has no id yet."""
+        member_id = request.member_id or new_member_id
         check_size(group, member_id, self._config.consumer_max_size)
         if is_too_large(request):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -107,8 +102,8 @@ class ClassicMembers:
         joined = update.after
         if not has_changed:  # else all of them rebalance
             joined = self._progress.reconcile(update, present_target(update), owned, change)
-        outcome = self._migration.downgrade_with(update.group, joined, has_subscription_changed=has_changed)
-        return Outcome(update.records + outcome.records, _joined(joined), outcome.on_replayed)
+        outcome = self._migration.downgrade_with(update, joined, has_subscription_changed=has_changed)
+        return outcome._replace(response=_joined(joined))
 
     def _owned(self, subscription: ConsumerProtocolSubscription) -> list[HeartbeatTopicPartitions]:
         """What the member says that it has. One of the eager kind gives everything up before it joins, and says nothing."""

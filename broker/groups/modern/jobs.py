@@ -1,6 +1,7 @@
-"""GroupJobs: what KIP-848 groups compute for longer than a request may, one job after another, a piece in each turn of the loop.
+"""GroupJobs: what KIP-848 groups compute for longer than a request may, one job after another, for SLICE_US in each turn of the loop.
 
-A job is a generator that yields between pieces of well under a millisecond. Groups change meanwhile: it works on what it was given at its
+A job is a generator that yields between pieces of well under a millisecond. A busy loop has turns of tens of milliseconds: a large group
+would wait for hundreds of them if each did one piece. Groups change meanwhile: it works on what it was given at its
 begin, and `done` looks what still holds.
 """
 
@@ -15,6 +16,9 @@ from broker.loop_job import LoopJob
 
 if TYPE_CHECKING:
     from broker.clock import Clock
+
+SLICE_US = 2_000
+"""Microseconds of work in one turn of the loop; a piece that has begun is finished first."""
 
 log = logging.getLogger("barnabas.groups")
 
@@ -34,6 +38,7 @@ class GroupJobs:
 
     def __init__(self, clock: Clock) -> None:
         self._jobs: dict[JobKey, _Job] = {}  # the first one runs
+        self._clock = clock
         self._loop_job = LoopJob(clock, self._step)
 
     def start(self, key: JobKey, work: Generator[None, None, Made], done: Callable[[Made], None]) -> None:
@@ -55,6 +60,14 @@ class GroupJobs:
             self._loop_job.stop()
 
     def _step(self) -> bool:
+        end_us = self._clock.monotonic_us() + SLICE_US
+        while self._jobs:
+            self._do_piece()
+            if self._clock.monotonic_us() >= end_us:
+                break
+        return bool(self._jobs)
+
+    def _do_piece(self) -> None:
         key, job = next(iter(self._jobs.items()))
         try:
             next(job.work)
@@ -64,4 +77,3 @@ class GroupJobs:
         except Exception:
             self._jobs.pop(key, None)
             log.exception("a job of group %a failed", key[2])
-        return bool(self._jobs)

@@ -11,17 +11,19 @@ Called by GroupCoordinatorShard. Source: GroupMetadataManager.consumerGroup*, KI
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.modern.assignments import Assignments
 from broker.groups.modern.classic_members import ClassicMembers
+from broker.groups.modern.conversions import Conversions
 from broker.groups.modern.departures import Departures
 from broker.groups.modern.group import ConsumerGroup
 from broker.groups.modern.late_answers import LateAnswers
 from broker.groups.modern.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from broker.groups.modern.member_timers import MemberTimers
-from broker.groups.modern.migration import Migration
+from broker.groups.modern.migration import Migration, UnpreparedError
 from broker.groups.modern.outcome import Outcome, RecordWriter
 from broker.groups.modern.progress import MemberProgress
 from broker.groups.modern.records import assignment_record
@@ -90,11 +92,11 @@ class ConsumerGroupManager:
         self._assignments = assignments = Assignments(store, topics, jobs, clock, config, settings, writer, limited_log)
         self._progress = MemberProgress(topics, clock, member_timers, expressions, assignments)
         self.late_answers = LateAnswers(assignments, self.heartbeat, writer)
-        self._migration = Migration(classic_groups, topics, member_timers, clock, config, limited_log)
+        self._writer = writer
+        self._migration = Migration(store, classic_groups, topics, member_timers, clock, config, writer, limited_log)
+        self.conversions = Conversions(self._migration, jobs, writer)
         self._departures = Departures(store, topics, member_timers, self._migration, limited_log)
-        self.classic_members = ClassicMembers(
-            self._progress, self._migration, self._departures, topics, member_timers, random_source, config
-        )
+        self.classic_members = ClassicMembers(self._progress, self._migration, self._departures, topics, member_timers, config)
 
     # Heartbeats.
 
@@ -111,7 +113,7 @@ class ConsumerGroupManager:
         update = MemberUpdate(group, member, with_request(member, requester, request), records)
         reconciled = self._progress.advance(update, request.topic_partitions)
         self._timers.keep_session(group.group_id, reconciled.member_id)
-        return Outcome(records, self._response(request, member, reconciled), made.on_replayed)
+        return made._replace(response=self._response(request, member, reconciled))
 
     def _get_or_make_group(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, Outcome]:
         """The group, and what makes it of a classic group. A new one is made by its first records."""
@@ -199,7 +201,12 @@ class ConsumerGroupManager:
         return self._departures.fence(group, [member])._replace(response=response)
 
     def _fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
-        return self._departures.fence_by_timer(group_id, member_id, reason, epoch)
+        fence = partial(self._departures.fence_by_timer, group_id, member_id, reason, epoch)
+        try:
+            return fence()
+        except UnpreparedError:
+            self.conversions.later(group_id, lambda: self._writer.run(fence()))
+            return None
 
     # Loading and unloading.
 
@@ -219,3 +226,4 @@ class ConsumerGroupManager:
         """Another broker has the shard now."""
         self._expressions.on_unloaded()
         self._assignments.on_unloaded()
+        self.conversions.on_unloaded()

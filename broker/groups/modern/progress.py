@@ -77,7 +77,7 @@ class MemberProgress:
     def note(self, update: MemberUpdate) -> SubscriptionChange:
         """Store the member if it changed."""
         group, before, after = update.group, update.before, update.after
-        if after == before:
+        if after is before or after == before:
             return SubscriptionChange.NONE
         update.records.append(member_record(group.group_id, after))
         has_new_names = after.subscribed_topic_names != before.subscribed_topic_names

@@ -5,7 +5,7 @@ Sets are written in ascending order. Kafka writes them in the order of its hash 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.modern.group import ConsumerGroup, ResolvedRegularExpression
@@ -103,16 +103,14 @@ def regular_expression_record(group_id: str, regex: str, resolved: ResolvedRegul
     )
 
 
-def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+def group_records(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
     """A whole group that is not stored yet."""
     group_id, members = group.group_id, list(group.members.values())
-    return [
-        *(member_record(group_id, member) for member in members),
-        group_epoch_record(group_id, group.epoch, group.metadata_hash),
-        *(target_record(group_id, member.member_id, group.targets[member.member_id]) for member in members),
-        target_epoch_record(group_id, group.assignment_epoch, group.assignment_timestamp_ms),
-        *(assignment_record(group_id, member) for member in members),
-    ]
+    yield from (member_record(group_id, member) for member in members)
+    yield group_epoch_record(group_id, group.epoch, group.metadata_hash)
+    yield from (target_record(group_id, member.member_id, group.targets[member.member_id]) for member in members)
+    yield target_epoch_record(group_id, group.assignment_epoch, group.assignment_timestamp_ms)
+    yield from (assignment_record(group_id, member) for member in members)
 
 
 # Tombstones.

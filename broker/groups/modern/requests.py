@@ -47,8 +47,23 @@ def check_request(requester: Requester, request: ConsumerGroupHeartbeatRequest, 
 
 
 def with_request(member: ConsumerGroupMember, requester: Requester, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
-    """The member with what the request tells of it; null is what was told before."""
+    """The member with what the request tells of it, the same object if that is nothing new; null is what was told before."""
     names = request.subscribed_topic_names
+    # Java's InetAddress.toString(), which is what tools show for every other broker.
+    client_host = "/" + requester.client_host
+    if (
+        # Most heartbeats, for which a new member would cost 4 µs.
+        names is None
+        and request.rebalance_timeout_ms == -1
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id in (None, member.instance_id)
+        and member.client_id == requester.client_id
+        and member.client_host == client_host
+        and member.classic is None
+    ):
+        return member
     return member._replace(
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
@@ -59,8 +74,7 @@ def with_request(member: ConsumerGroupMember, requester: Requester, request: Con
             member.subscribed_topic_regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex
         ),
         client_id=requester.client_id,
-        # Java's InetAddress.toString(), which is what tools show for every other broker.
-        client_host="/" + requester.client_host,
+        client_host=client_host,
         classic=None,
     )
 
@@ -142,6 +156,11 @@ def _refuse_blank(text: str | None, message: str) -> None:
 def error_response(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
     """The answer to a heartbeat whose records may be lost."""
     return ConsumerGroupHeartbeatResponse(error_code=error)
+
+
+def refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    """The answer to a heartbeat that may not go on as it is."""
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def not_found(group_id: str, *, is_classic: bool) -> KafkaError:

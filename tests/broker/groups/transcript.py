@@ -97,6 +97,12 @@ class Transcript:
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)
 
+    def take_turn(self) -> None:
+        """One turn of the loop, in which a piece of a job is the first thing to be done."""
+        timer = self.clock.pending_timers[0]
+        timer.cancel()
+        timer.fire()
+
     def create_topic(self, name: str, partitions: int = 1) -> None:
         topic_id = name.encode().ljust(16, b"\0")[-16:]
         records: list[Any] = [TopicRecord(name=name, topic_id=topic_id)]

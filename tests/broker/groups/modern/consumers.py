@@ -114,12 +114,6 @@ class Consumers(Transcript):
             raise AssertionError("the group does not settle")
         self.skip()
 
-    def take_turn(self) -> None:
-        """One turn of the loop, in which a piece of a job is the first thing to be done."""
-        timer = self.clock.pending_timers[0]
-        timer.cancel()
-        timer.fire()
-
     def shares(self) -> dict[str, str]:
         """What each member owns as the group has it."""
         return {name: self._partitions(member.assigned) for name, member in sorted(self.group.members.items())}

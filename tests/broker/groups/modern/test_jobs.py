@@ -1,4 +1,4 @@
-"""Long computations of groups: one after another, a piece in each turn of the loop."""
+"""Long computations of groups: one after another, a slice of time in each turn of the loop."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ from collections.abc import Generator
 
 import pytest
 
-from broker.groups.modern.jobs import GroupJobs
+from broker.groups.modern.jobs import SLICE_US, GroupJobs
 from tests.support.clock import ManualClock
 
 
+class Working(ManualClock):
+    """Microseconds pass with each piece, too few for a timer."""
+
+    def __init__(self, piece_us: int) -> None:
+        super().__init__()
+        self.piece_us = piece_us
+        self.worked_us = 0
+
+    def monotonic_us(self) -> int:
+        return super().monotonic_us() + self.worked_us
+
+
 class Bench:
-    def __init__(self) -> None:
-        self.clock = ManualClock()
+    def __init__(self, piece_us: int = SLICE_US) -> None:
+        self.clock = Working(piece_us)
         self.jobs = GroupJobs(self.clock)
         self.steps: list[str] = []
 
@@ -28,6 +40,7 @@ class Bench:
     def _work(self, group: str, pieces: int) -> Generator[None, None, str]:
         for piece in range(pieces):
             self.steps.append(f"{group} {piece}")
+            self.clock.worked_us += self.clock.piece_us
             yield
         return f"{group} done"
 
@@ -45,6 +58,18 @@ def test_jobs_are_done_one_after_another_in_later_turns():
 
     assert bench.steps == ["g 0", "g 1", "g done", "h 0", "h done"]
     assert not bench.jobs.is_running(("x", "work", "h"))
+
+
+def test_a_turn_has_as_many_pieces_as_a_slice_has_time_for():
+    bench = Bench(piece_us=SLICE_US // 3 + 1)
+
+    bench.start("x", "g", 4)
+    bench.start("x", "h", 2)
+    bench.take_turn()
+    assert bench.steps == ["g 0", "g 1", "g 2"]
+    bench.take_turn()
+
+    assert bench.steps == ["g 0", "g 1", "g 2", "g 3", "g done", "h 0", "h 1"]
 
 
 def test_an_owner_s_jobs_end_where_they_are():

@@ -11,6 +11,8 @@ from tests.broker.groups.modern.consumers import Consumers
 
 PARTITIONS = ELEMENTS_AT_ONCE
 
+pytestmark = pytest.mark.usefixtures("one_piece_in_each_turn")
+
 
 def large_group(*names: str, **fields: str) -> Consumers:
     """Members that read a topic of many partitions and have not been assigned any yet."""

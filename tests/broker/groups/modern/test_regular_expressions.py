@@ -223,6 +223,7 @@ def test_coordinator_that_loses_its_partition_finds_no_topics():
     consumers.expect()
 
 
+@pytest.mark.usefixtures("one_piece_in_each_turn")
 def test_very_many_topics_are_looked_at_in_pieces():
     consumers = Consumers()
     for number in range(1_000):

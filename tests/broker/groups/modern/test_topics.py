@@ -3,6 +3,8 @@ topics are hashed in pieces."""
 
 from __future__ import annotations
 
+import pytest
+
 from broker.groups.modern.jobs import GroupJobs
 from broker.groups.modern.topics import BYTES_AT_ONCE, DESCRIPTION_BYTES, PARTITION_BYTES, GroupTopics
 from broker.metadata.cluster_state import ClusterState
@@ -13,6 +15,8 @@ from tests.support.clock import ManualClock
 
 TOPIC_ID = bytes.fromhex("0102030405060708fffffffffffffffe")
 LARGE = BYTES_AT_ONCE // PARTITION_BYTES + 1
+
+pytestmark = pytest.mark.usefixtures("one_piece_in_each_turn")
 
 
 class World:
