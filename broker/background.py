@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import StorageError
@@ -184,12 +185,10 @@ class Background:
         await self._request_flush(lambda partition: partition.log.flush_is_due(now_ms))
 
     async def _request_flush(self, is_due: Callable[[Partition], bool]) -> None:
-        partitions = list(self._replica_manager.partitions())
-        for start in range(0, len(partitions), PARTITIONS_PER_TURN):
-            if start:
-                await self._turns.next()
-            piece = partitions[start : start + PARTITIONS_PER_TURN]
+        partitions = self._replica_manager.each_partition()
+        while piece := tuple(islice(partitions, PARTITIONS_PER_TURN)):
             self._replica_manager.request_flush(partition for partition in piece if not partition.is_deleted and is_due(partition))
+            await self._turns.next()
 
     async def _delete_due(self) -> None:
         work = await self._in_turns(self._log_manager.take_due_deletions_in_pieces(self._clock.now_ms()))

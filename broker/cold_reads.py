@@ -53,10 +53,10 @@ def read_in_turns(read: Callable[[], Any], run_blocking: RunBlocking | None) -> 
         try:
             with waiting() if must_wait else not_waiting:
                 return read()
-        except ColdRead as cold:
-            missing = cold
-        assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
-        has_failed = yield _read_missing(missing, run_blocking)
+        except ColdRead as missing:
+            assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
+            arrival = _read_missing(missing, run_blocking)  # `missing` itself goes: its traceback holds this frame
+        has_failed = yield arrival
         tries += 1
         must_wait = has_failed or tries >= TRIES_MAX
 

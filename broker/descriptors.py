@@ -7,7 +7,9 @@ the controller, closed segments that were read by the log manager. Kafka leaves 
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import resource
 from typing import NamedTuple
 
@@ -16,6 +18,8 @@ log = logging.getLogger("barnabas.descriptors")
 RESERVED = 64  # listening sockets, locks, the metadata log, checkpoints being written
 DESCRIPTORS_OF_SEGMENT = 3  # a closed segment's data and its two indexes
 OPEN_SEGMENTS_MAX = 256
+TABLE_MAX = 1 << 16
+"""Descriptors that the kernel's table of this process has room for from the start: 8 bytes each, of the kernel's memory."""
 
 
 class DescriptorShares(NamedTuple):
@@ -37,6 +41,23 @@ def raise_limit() -> int:
         log.warning("descriptor limit stays at %d: %s", soft, error)
         return soft
     return hard
+
+
+def make_table() -> None:
+    """Let the kernel make room for as many descriptors as the limit allows, TABLE_MAX at most; before the process has a second thread.
+
+    The table grows by doubling. In a process of several threads whoever needs the larger one, and whoever opens anything meanwhile, waits
+    until every core has let go of the old one (synchronize_rcu): 7 to 20 ms on the loop, at the 256th connection, the 512th, and so on.
+    """
+    limit = raise_limit()
+    last = TABLE_MAX - 1 if limit == resource.RLIM_INFINITY else min(limit, TABLE_MAX) - 1
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.close(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, last))
+    except OSError:
+        log.debug("no room for descriptor %d", last)  # it is taken, or there is no memory: the table grows as it must
+    finally:
+        os.close(descriptor)
 
 
 def divide_descriptors(limit: int) -> DescriptorShares:

@@ -344,7 +344,10 @@ class KafkaApis:
     def response_to_failure(self, route: _Route, context: RequestContext, request: Any, error: Exception) -> Any:
         """The response that carries `error`, or CloseConnection where Kafka's clients cope better with none."""
         if isinstance(error, CloseConnection):
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # the traceback holds this frame: a cycle
         if not isinstance(error, KafkaError):
             self._log_failure(route, context, error)
             if context.api_key == PRODUCE_KEY:

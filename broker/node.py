@@ -18,7 +18,6 @@ from broker.metrics import Metrics
 from broker.platform import Platform
 from broker.turns import Turns
 from config.server import ServerConfig
-from protocol.codec_in_turns import clear_arrays_in_turns
 
 log = logging.getLogger("barnabas.server")
 
@@ -45,7 +44,7 @@ class Node:
         self.metrics = Metrics()
         self.collection_pause = CollectionPause()
         on_busy = partial(self.collection_pause.note, "requests")
-        self.turns = Turns(self.loop.call_soon, self.clock.monotonic_us, on_busy, clear_arrays_in_turns)
+        self.turns = Turns(self.loop.call_soon, self.clock.monotonic_us, on_busy)
         self.stop_reason = ""  # once the node is asked to stop
         self._stopped: asyncio.Future[int] = self.loop.create_future()
         self._undo: list[Callable[[], Any]] = []

@@ -38,18 +38,18 @@ class Platform(NamedTuple):
     """How many files and sockets the process may have open."""
     disk: Disk
     network: Network
-    make_worker: Callable[[Callable[..., asyncio.Future[Any]]], Worker]
-    """What computes for the broker; given what runs a function on `executor`."""
+    make_worker: Callable[[Callable[..., asyncio.Future[Any]], int], Worker]
+    """What computes for the broker; given what runs a function on `executor`, and how much nicer than the broker it is to be."""
 
 
 def system_platform(loop: asyncio.AbstractEventLoop) -> Platform:
     """The machine that this process runs on."""
     clock = SystemClock(loop)
 
-    def make_worker(run_blocking: Callable[..., asyncio.Future[Any]]) -> Worker:
+    def make_worker(run_blocking: Callable[..., asyncio.Future[Any]], niceness: int) -> Worker:
         from broker.worker.process import WorkerProcess
 
-        return WorkerProcess(loop, clock, run_blocking)
+        return WorkerProcess(loop, clock, run_blocking, niceness)
 
     return Platform(
         loop=loop,
@@ -59,7 +59,7 @@ def system_platform(loop: asyncio.AbstractEventLoop) -> Platform:
         descriptors_max=raise_limit(),
         disk=SYSTEM_DISK,
         network=SystemNetwork(loop),
-        make_worker=lambda run_blocking: WorkerOnDemand(lambda: make_worker(run_blocking)),
+        make_worker=lambda run_blocking, niceness: WorkerOnDemand(lambda: make_worker(run_blocking, niceness)),
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import uvloop
 
 from broker.coordination.java_hash import forget_hashes
+from broker.descriptors import make_table
 from broker.garbage import THRESHOLDS, GarbageCollection
 from broker.groups.record_table import forget_offset_keys
 from broker.log_fields import Fields
@@ -46,6 +47,7 @@ def run(
 
     `on_start` is called before the broker starts, `ready_line` once it serves: for the line on stdout. Both on the loop.
     """
+    make_table()
     console = open_console(log_level, log_format)
     try:
         log_warnings(config)

@@ -33,7 +33,7 @@ from broker.replication.hosted_partitions import find_directory
 from broker.replication.replica_manager import ReplicaManager
 from broker.server_quorum import QuorumServer
 from broker.services import Services
-from broker.worker.jobs import Worker
+from broker.worker.jobs import BACKGROUND_NICENESS, NICENESS, Worker
 from protocol.compression import Compression
 from storage.errors import StorageError
 from storage.log_manager import LogManager
@@ -63,6 +63,7 @@ class ClientServer:
         self._replica_manager: ReplicaManager | None = None
         self._cleaner: LogCleaner | None = None
         self._group_coordinator: GroupCoordinator | None = None
+        self._worker: Worker | None = None
         self._client_metrics: ClientMetricsManager | None = None
         self._apis: KafkaApis | None = None
 
@@ -84,6 +85,7 @@ class ClientServer:
         node.on_stop(background.stop)
         if cleaner is not None:
             node.on_stop(cleaner.stop)
+        self._worker = self._make_worker(NICENESS)
         services = Services(
             config=node.config,
             node_id=node.node_id,
@@ -97,7 +99,7 @@ class ClientServer:
             group_coordinator=coordinator,
             log_manager=log_manager,
             run_blocking=node.run_blocking,
-            worker=self._make_worker(),
+            worker=self._worker,
             controller_versions=lambda: self._quorum.controller_versions,
             suspects=self._suspects,
             client_metrics=self._find_client_metrics,
@@ -265,7 +267,7 @@ class ClientServer:
         node = self._node
         if not node.config.log_cleaner_enable:
             return None
-        workers = [self._make_worker() for _ in range(node.config.log_cleaner_threads)]
+        workers = [self._make_worker(BACKGROUND_NICENESS) for _ in range(node.config.log_cleaner_threads)]
         return LogCleaner(self._settings.number, node.clock, self._log_manager, workers, node.platform.disk)
 
     def _find_client_metrics(self) -> ClientMetricsManager:
@@ -273,8 +275,9 @@ class ClientServer:
             from broker.telemetry.client_metrics import ClientMetricsManager  # few clusters ever ask clients for metrics
 
             node = self._node
+            assert self._worker is not None, "it is there before clients are"
             self._client_metrics = ClientMetricsManager(
-                self._metadata.state, node.clock, lambda: new_id(node.platform.entropy), node.config.telemetry_max_bytes
+                self._metadata.state, node.clock, lambda: new_id(node.platform.entropy), node.config.telemetry_max_bytes, self._worker
             )
             node.metrics.add_collector(self._client_metrics.samples)
         return self._client_metrics
@@ -292,9 +295,11 @@ class ClientServer:
             max_connections_per_ip=min(int(number("max.connections.per.ip")), config.barnabas_max_connections_per_ip),
         )
         self._log_manager.set_producer_id_expiration(int(number("producer.id.expiration.ms")))
+        assert self._inter_broker is not None, "it is there before clients are"
+        self._inter_broker.take_over_settings()
 
-    def _make_worker(self) -> Worker:
-        worker = self._node.platform.make_worker(self._node.run_blocking)
+    def _make_worker(self, niceness: int) -> Worker:
+        worker = self._node.platform.make_worker(self._node.run_blocking, niceness)
         self._node.on_stop(worker.close)
         return worker
 

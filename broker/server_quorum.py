@@ -157,6 +157,7 @@ class QuorumServer:
                 quorum.handle_request,
                 self._handle_forwarded,
                 quorum,
+                config,
             )
             self._apis = KafkaApis(services, node.turns, ListenerKind.CONTROLLER)
             node.on_stop(self._apis.close)

@@ -83,3 +83,4 @@ class ControllerServices(NamedTuple):
     """What dispatch makes of a request frame of these listeners, for one that came in an Envelope."""
     quorum: Quorum
     """The quorum's leader and kraft.version."""
+    config: ServerConfig

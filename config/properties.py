@@ -107,7 +107,10 @@ class Property(NamedTuple):
         value = self._convert(text)
         violation = self.find_violation(value)
         if violation is not None:
-            raise violation
+            try:
+                raise violation
+            finally:
+                del violation  # the traceback holds this frame: a cycle
         return value
 
     def format(self, value: Value) -> str | None:

@@ -107,7 +107,7 @@ DECLARED: dict[int, Api] = {
         Api(29, "DescribeAcls", "describe_acls", (1, 3), flexible=2, listeners=BOTH),
         Api(30, "CreateAcls", "create_acls", (1, 3), flexible=2, listeners=BOTH),
         Api(31, "DeleteAcls", "delete_acls", (1, 3), flexible=2, listeners=BOTH),
-        Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4),
+        Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4, listeners=BOTH),
         Api(33, "AlterConfigs", "alter_configs", (0, 2), flexible=2, listeners=BOTH),
         Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", (1, 2), flexible=2),
         Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 4), flexible=2),

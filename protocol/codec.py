@@ -29,8 +29,9 @@ T = TypeVar("T")
 Decoder: TypeAlias = Callable[..., tuple[T, int]]
 Encoder: TypeAlias = Callable[[T], bytes]
 
-MAX_REQUEST_OBJECTS = 200_000
-"""Array elements and tagged fields that one request may hold: at the worst some 50 MB and a fifth of a second of the event loop."""
+MAX_REQUEST_OBJECTS = 100_000
+"""Array elements and tagged fields that one request may hold: at the worst some 60 MB. The loop waits while
+freed memory goes back to the system, 10 ms for twice as much."""
 
 MAX_OTHER_OBJECTS = 2**31 - 1
 """Of responses and stored records, whose writers are trusted: a producer snapshot may well hold millions."""

@@ -77,14 +77,15 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - Requests of one connection are answered in order, as by Kafka. While everything unanswered before it is a Produce that waits for its
   replicas, a further Produce is begun already, up to 64 of them; Kafka begins the next request after the answer. The order of the appends
   is that of the requests either way.
-- By default the batch's header, its CRC and the rules on the whole batch are checked, and the records inside are not looked at. What only a
-  walk over the records finds is accepted: wrong offset deltas, a maxTimestamp that is not the records' largest, malformed records under a
-  valid CRC. Kafka walks them. `barnabas.record.validation=full`, for the broker or a topic, does so here; batches for compacted topics and
-  batches that `compression.type` makes the broker compress anew are walked always.
+- By default the batch's header, its CRC, the beginning of an LZ4 frame and the rules on the whole batch are checked, and the records inside
+  are not looked at. What only a walk over the records finds is accepted: wrong offset deltas, a maxTimestamp that is not the records'
+  largest, malformed records under a valid CRC. Kafka walks them. `barnabas.record.validation=full`, for the broker or a topic, does so
+  here; batches for compacted topics and batches that `compression.type` makes the broker compress anew are walked always.
 - The same partition twice in one request is INVALID_REQUEST for that partition, and nothing of it is appended. Kafka takes the last one
   without a word.
 - A compression codec that does not exist and data that cannot be decompressed are CORRUPT_MESSAGE or INVALID_RECORD. Kafka answers
   UNKNOWN_SERVER_ERROR.
+- An LZ4 frame whose content size or content checksum is wrong is refused where it is decompressed; Kafka looks at neither.
 - Records with timestamps below -1 are accepted where the broker compresses them anew, as they are by both everywhere else. Kafka answers
   UNKNOWN_SERVER_ERROR there, for its builder does not take them.
 - Beside INVALID_RECORD the log start offset is always told; Kafka leaves it out where there is not exactly one batch. Null for records is
@@ -122,10 +123,11 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 
 ### Configs
 - Of the broker configs that Kafka lets change while it runs, defaults of topic configs, the replication throttles, `log.cleaner.…` but
-  for the number of threads, `max.connections`, `max.connections.per.ip` and `producer.id.expiration.ms` take effect. Those without effect
-  here, and names that nobody knows, are stored, as by Kafka. The others are INVALID_REQUEST, so that nobody waits for what does not
-  happen: `listeners`, `num.replica.fetchers`, `max.connections.per.ip.overrides` and the like.
-- A number of threads that has no effect here may be any; Kafka takes no more than double and no less than half of what it is.
+  for the number of threads, `max.connections`, `max.connections.per.ip`, `num.replica.fetchers` and `producer.id.expiration.ms` take
+  effect. Those without effect here, and names that nobody knows, are stored, as by Kafka. The others are INVALID_REQUEST, so that nobody
+  waits for what does not happen: `listeners`, `max.connections.per.ip.overrides` and the like.
+- `num.replica.fetchers` can become no more than double and no less than half of what it is, as in Kafka, which compares with what the
+  broker that is asked has; here it is the controller. A number of threads that has no effect here may be any.
 - Broker loggers are ours, `barnabas.…`; a logger's level can also be set under the names of Kafka's classes that do the same work.
 - Of client metrics numbers are kept, 2,000 of a client and 100,000 of all; a push has 2 MB at most when it is decompressed. Kafka leaves
   that to the plug-in.

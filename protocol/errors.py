@@ -9,6 +9,9 @@ Source: org.apache.kafka.common.protocol.Errors.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeVar
+
+_Error = TypeVar("_Error", bound=Exception)
 
 
 class ErrorCode(IntEnum):
@@ -151,13 +154,19 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+MESSAGE_CHARS_MAX = 1_000
+
+
 class KafkaError(Exception):
     """An error that a client gets as its code.
 
-    `message` is short and safe to send to any client; details belong in the log.
+    `message` is safe to send to any client; details belong in the log. One that repeats what it was sent may be longer than a string of
+    the protocol: it is cut after MESSAGE_CHARS_MAX. (Kafka cannot send it, and closes the connection.)
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_CHARS_MAX:
+            message = message[:MESSAGE_CHARS_MAX] + "…"
         super().__init__(code, message)
         self.code = code
         self.message = message
@@ -166,7 +175,7 @@ class KafkaError(Exception):
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
 
 
-def without_frames(error: KafkaError) -> KafkaError:
+def without_frames(error: _Error) -> _Error:
     """`error` itself, fit to be kept: its traceback, and those of its causes, hold the frames that it passed and all their buffers."""
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
@@ -174,3 +183,7 @@ def without_frames(error: KafkaError) -> KafkaError:
 
 class DecodeError(Exception):
     """Bytes that are not a valid encoding: truncated, over-long, or out of range. Nothing was changed by reading them."""
+
+
+class OversizedError(DecodeError):
+    """Compressed bytes that are more than the reader's limit when they are decompressed; whether they are valid is not known."""

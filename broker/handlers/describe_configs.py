@@ -33,6 +33,7 @@ from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from broker.spread_dict import dict_for
 from broker.turns import Work, emptied
+from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -57,8 +58,11 @@ class _Described(NamedTuple):
 
 
 def build(services: Services) -> Handler:
-    cache = services.metadata
-    describer = ConfigDescriber(cache.state, services.config, services.node_id)
+    return handler(services.metadata, services.config)
+
+
+def handler(cache: MetadataCache, config: ServerConfig) -> Handler:
+    describer = ConfigDescriber(cache.state, config, cache.node_id)
 
     def handle(context: RequestContext, request: DescribeConfigsRequest) -> Any:
         return at_once_or_in_turns(_answer(cache, describer, request))

@@ -25,7 +25,7 @@ from broker.deferred import Deferred
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
 from broker.turns import Work
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, without_frames
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -145,7 +145,7 @@ def _read_spaces(directories: list[LogDirectory]) -> dict[LogDirectory, VolumeSp
         try:
             spaces[directory] = directory.read_space()
         except StorageError as error:
-            spaces[directory] = error
+            spaces[directory] = without_frames(error)
     return spaces
 
 

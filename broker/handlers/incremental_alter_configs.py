@@ -15,7 +15,7 @@ Source: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 from broker.context import RequestContext
@@ -30,6 +30,9 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
+Alter = Callable[[IncrementalAlterConfigsRequest, RequestContext], Awaitable[IncrementalAlterConfigsResponse]]
+AlterWithLoggers = Callable[[RequestContext, IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]]
+
 RESOURCES_WITH_LOGGERS_MAX = 1_000
 """A node has one set of loggers: more resources beside it are refused rather than looked at one by one."""
 
@@ -37,41 +40,43 @@ RESOURCES_WITH_LOGGERS_MAX = 1_000
 def build(services: Services) -> Handler:
     controller = services.controller
 
+    async def with_loggers(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        """Change the loggers of this broker, and let the controller change the rest."""
+        from broker.handlers.logger_changes import changed_loggers, without_loggers
+
+        own = iter(changed_loggers(request, services.node_id))
+        rest = without_loggers(request)
+        answered = await controller.incremental_alter_configs(rest, context) if rest.resources else IncrementalAlterConfigsResponse()
+        changed = iter(answered.responses)
+        answers = [next(own if resource.resource_type == RESOURCE_BROKER_LOGGER else changed) for resource in request.resources]
+        return IncrementalAlterConfigsResponse(responses=answers)
+
+    return handler(controller.incremental_alter_configs, with_loggers)
+
+
+def handler(alter: Alter, with_loggers: AlterWithLoggers) -> Handler:
+    """One that gives requests to the controller by `alter`, and those with loggers in them to `with_loggers`."""
+
     def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Awaitable[IncrementalAlterConfigsResponse]:
         if len(request.resources) > RESOURCES_WITH_LOGGERS_MAX:
-            return _many(services, context, request)
+            return _many(alter, context, request)
         if _has_loggers(request.resources):
-            return _with_loggers(services, context, request)
-        return controller.incremental_alter_configs(request, context)
+            return with_loggers(context, request)
+        return alter(request, context)
 
     return handle
 
 
-async def _many(services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def _many(alter: Alter, context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     for piece in pieces(request.resources, RESOURCES_WITH_LOGGERS_MAX):
         if _has_loggers(piece):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.resources)} resources, loggers among them, are too many.")
         await asyncio.sleep(0)
-    return await services.controller.incremental_alter_configs(request, context)
+    return await alter(request, context)
 
 
 def _has_loggers(resources: Sequence[AlterConfigsResource]) -> bool:
     return any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in resources)
-
-
-async def _with_loggers(
-    services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
-    """Change the loggers of this broker, and let the controller change the rest."""
-    from broker.handlers.logger_changes import changed_loggers
-
-    own = iter(changed_loggers(request, services.node_id))
-    others = [resource for resource in request.resources if resource.resource_type != RESOURCE_BROKER_LOGGER]
-    rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-    answered = await services.controller.incremental_alter_configs(rest, context) if others else IncrementalAlterConfigsResponse()
-    changed = iter(answered.responses)
-    answers = [next(own if resource.resource_type == RESOURCE_BROKER_LOGGER else changed) for resource in request.resources]
-    return IncrementalAlterConfigsResponse(responses=answers)
 
 
 def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Any:

@@ -1,11 +1,12 @@
-"""What IncrementalAlterConfigs changes of this broker's loggers, which no controller knows of. A part of the handler.
+"""What IncrementalAlterConfigs changes of this process's loggers, which are in no metadata. A part of both handlers.
 
-Source: ConfigAdminManager.preprocess, RuntimeLoggerManager (KIP-412).
+Source: ConfigAdminManager.preprocess, ControllerApis.handleIncrementalAlterConfigs, RuntimeLoggerManager (KIP-412).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from broker.logger_levels import check_level, check_removal, remove_level, set_level
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
@@ -37,21 +38,49 @@ def changed_loggers(request: IncrementalAlterConfigsRequest, node_id: int) -> li
         try:
             if counts[resource.resource_name] > 1:
                 raise _invalid("Each resource must appear at most once.")
+            _check_form(resource.configs)
             _change(resource, node_id, validate_only=request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return answers
 
 
-def _change(resource: AlterConfigsResource, node_id: int, *, validate_only: bool) -> None:
-    configs = resource.configs
+def changed_loggers_of_controller(request: IncrementalAlterConfigsRequest, node_id: int) -> list[AlterConfigsResourceResponse]:
+    """The same on a controller listener, where nobody looks at the form: what comes twice is done twice."""
+    answers = []
+    for resource in request.resources:
+        if resource.resource_type != RESOURCE_BROKER_LOGGER:
+            continue
+        answer = AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        answers.append(answer)
+        try:
+            _change(resource, node_id, validate_only=request.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return answers
+
+
+def without_loggers(request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsRequest:
+    others = [resource for resource in request.resources if resource.resource_type != RESOURCE_BROKER_LOGGER]
+    return IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+
+
+def _check_form(configs: Sequence[AlterableConfig]) -> None:
     if len(configs) > CHANGES_MAX:
-        raise _invalid(f"{len(configs)} changes of loggers are too many.")
+        return  # and refused below
     if len({config.name for config in configs}) < len(configs):
         raise _invalid("Error due to duplicate config keys")
     nulls = [config.name for config in configs if config.value is None and config.config_operation != DELETE]
     if nulls:
         raise _invalid(f"Null value not supported for : {','.join(nulls)}")
+
+
+def _change(resource: AlterConfigsResource, node_id: int, *, validate_only: bool) -> None:
+    configs = resource.configs
+    if len(configs) > CHANGES_MAX:
+        raise _invalid(f"{len(configs)} changes of loggers are too many.")
     name = resource.resource_name
     if not name.removeprefix("-").isdecimal() or not name.isascii():
         raise _invalid(f"Node id must be an integer, but it is: {name}")

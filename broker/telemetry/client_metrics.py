@@ -13,7 +13,7 @@ import logging
 import re
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.context import RequestContext
@@ -22,14 +22,17 @@ from broker.metrics import GaugeSample
 from broker.pieces import pieces
 from broker.telemetry.instance import ClientInstance, SeriesByName, Subscription
 from broker.telemetry.otlp import Point, read_points
+from broker.telemetry.unpacking import Line, Unpacking
+from broker.turns import Work
 from config.client_metrics import CLIENT_METRICS_PROPERTIES, parse_match
 from config.properties import ConfigError
-from protocol.compression import Compression, decompress
+from protocol.compression import Compression
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.clock import Clock
+    from broker.worker.jobs import Worker
     from protocol.messages.push_telemetry import PushTelemetryRequest
 
 log = logging.getLogger("barnabas.telemetry")
@@ -45,9 +48,6 @@ SERIES_MAX = 100_000
 
 KEPT_PER_PIECE = 200
 """Numbers that are kept between two yields, 1 µs each."""
-
-DECOMPRESSED_BYTES_MAX = 2 * 1024 * 1024
-"""Of one push. Ours: it is decompressed on the loop, which takes 2 ms."""
 
 SILENCE_MS_MIN = 60_000
 SILENT_INTERVALS_MAX = 3
@@ -66,7 +66,7 @@ _CLIENT_LABELS = ("client_instance_id", "client_id", "client_software_name", "cl
 class ClientMetricsManager:
     """See the module's docstring. `new_id` makes 16 random bytes."""
 
-    def __init__(self, state: ClusterState, clock: Clock, new_id: Callable[[], bytes], max_bytes: int) -> None:
+    def __init__(self, state: ClusterState, clock: Clock, new_id: Callable[[], bytes], max_bytes: int, worker: Worker) -> None:
         self._state = state
         self._clock = clock
         self._new_id = new_id
@@ -76,6 +76,8 @@ class ClientMetricsManager:
         self._configs: dict[str, dict[str, str]] = {}  # what the subscriptions were made of
         self._version = 0
         self._series_count = 0
+        self._unpacking = Unpacking(worker)
+        self._lines: dict[bytes, Line] = {}  # the pushes of each instance that are being read
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -91,24 +93,40 @@ class ClientMetricsManager:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         return instance
 
-    def push(self, request: PushTelemetryRequest, context: RequestContext) -> Generator[None, None, None]:
-        """Take a client's metrics. KafkaError says why not."""
+    def push(self, request: PushTelemetryRequest, context: RequestContext) -> Work:
+        """Take a client's metrics. KafkaError says why not. Pushes of one instance are kept in the order in which they came, also where
+        they came by several connections."""
         if request.client_instance_id in RESERVED_IDS:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         instance = self._instance(request.client_instance_id, context)
         try:
             self._check_push(request, instance)
-            if request.metrics:
-                points = yield from self._read(request)
-                for piece in pieces(points, KEPT_PER_PIECE):
-                    self._keep(instance, piece)
-                    yield
         except KafkaError as error:
             instance.last_error = error.code
             raise
         finally:
             instance.is_terminating = request.terminating
+        if request.metrics:
+            yield from self._take_in_order(request, instance)
         instance.last_error = ErrorCode.NONE
+
+    def _take_in_order(self, request: PushTelemetryRequest, instance: ClientInstance) -> Work:
+        line = self._lines.setdefault(instance.instance_id, Line(1))
+        ticket = line.join()
+        try:
+            if not ticket.is_done:
+                yield ticket
+            points = yield from self._unpacking.read(Compression(request.compression_type), request.metrics, read_points)
+            for piece in pieces(points, KEPT_PER_PIECE):
+                self._keep(instance, piece)
+                yield
+        except DecodeError as error:
+            instance.last_error = ErrorCode.INVALID_RECORD
+            raise KafkaError(ErrorCode.INVALID_RECORD) from error
+        finally:
+            line.leave(ticket)
+            if not line:
+                self._lines.pop(instance.instance_id, None)
 
     def _check_push(self, request: PushTelemetryRequest, instance: ClientInstance) -> None:
         if instance.is_terminating:
@@ -121,13 +139,6 @@ class ClientMetricsManager:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if len(request.metrics) > self.max_bytes:
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
-
-    def _read(self, request: PushTelemetryRequest) -> Generator[None, None, list[Point]]:
-        try:
-            data = decompress(Compression(request.compression_type), request.metrics, max_bytes=DECOMPRESSED_BYTES_MAX)
-            return (yield from read_points(memoryview(data)))
-        except DecodeError as error:
-            raise KafkaError(ErrorCode.INVALID_RECORD) from error
 
     def _keep(self, instance: ClientInstance, points: Iterable[Point]) -> None:
         before = len(instance.series)

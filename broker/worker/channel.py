@@ -20,10 +20,15 @@ from broker.worker.outgoing import Outgoing
 SOCKET_BUFFER_BYTES = 1024 * 1024
 END_TIMEOUT_S = 2.0
 
-_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from broker.worker.main import run; run(int(sys.argv[1]))"
+_PROGRAM = """\
+import json, sys
+sys.path[:] = json.loads(sys.argv[2])
+from broker.worker.main import run
+run(int(sys.argv[1]), int(sys.argv[3]))
+"""
 
 
-def spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
+def spawn(niceness: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a process; returns it and our end of its socket. Blocks for some milliseconds; OSError."""
     ours, theirs = socket.socketpair()
     try:
@@ -31,12 +36,14 @@ def spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)],
+            [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path), str(niceness)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=os.environ | {"PYTHONSAFEPATH": "1"},
-            start_new_session=True,  # a terminal's signals are for the broker
+            # A terminal's signals are for the broker. In a session of its own the process would not be nicer than the broker is: Linux
+            # shares cores among sessions first (autogroup), and niceness counts within one.
+            process_group=0,
         )
     except BaseException:
         ours.close()

@@ -14,6 +14,11 @@ from broker.deferred import Deferred
 
 Buffer = bytes | bytearray | memoryview
 
+NICENESS = 5
+"""Of a worker beside the broker: the loop comes first where cores are scarce, and one request's checks may take seconds."""
+BACKGROUND_NICENESS = 10
+"""Of one for whose jobs no request waits."""
+
 CHECK_BATCHES = "storage.batch_checks:check_batches"
 
 

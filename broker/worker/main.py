@@ -24,9 +24,6 @@ from broker.worker.messages import (
 )
 from broker.worker.outgoing import Outgoing
 
-NICENESS = 5
-"""The loop comes first where cores are scarce: one request's checks may take seconds."""
-
 
 class JobError(Exception):
     """A job ended by an exception of which no copy could be sent; the text is its traceback."""
@@ -101,11 +98,11 @@ class WorkerMain:
         self._outgoing.add(data, descriptor)
 
 
-def run(descriptor: int) -> None:
-    """Serve the socket of this descriptor until its other end is closed."""
+def run(descriptor: int, niceness: int) -> None:
+    """Serve the socket of this descriptor until its other end is closed, by so much nicer than the broker."""
     # A terminal's interrupt is meant for the broker, which closes the socket when it has ended what it does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICENESS)
+    os.nice(niceness)
     stream = socket.socket(fileno=descriptor)
     stream.setblocking(False)
     WorkerMain(stream).run()

@@ -53,10 +53,13 @@ class _Submitted:
 class WorkerProcess:
     """Satisfies Worker. `run_blocking` runs a function in a thread and returns its future."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, run_blocking: Callable[..., asyncio.Future[Any]]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, run_blocking: Callable[..., asyncio.Future[Any]], niceness: int
+    ) -> None:
         self._loop = loop
         self._clock = clock
         self._run_blocking = run_blocking
+        self._niceness = niceness
         self._waiting_short: deque[_Submitted] = deque()
         self._waiting_long: deque[_Submitted] = deque()
         self._suspects: deque[_Submitted] = deque()  # the process died at one of them: they run one by one, before all others
@@ -186,7 +189,7 @@ class WorkerProcess:
 
     def _spawn(self) -> None:
         self._next_start_ms = self._clock.monotonic_ms() + START_INTERVAL_MS
-        self._watch(self._run_blocking(spawn), self._spawned)
+        self._watch(self._run_blocking(spawn, self._niceness), self._spawned)
 
     def _spawned(self, spawning: asyncio.Future[Any]) -> None:
         self._is_starting = False

@@ -21,7 +21,7 @@ from tests.attack.target import ATTACKED_TOPIC
 PARTITIONS = 9_000
 MANY_TOPICS = 4_500
 TOPICS_PER_REQUEST = 500
-ENTRIES = 190_000  # below the limit of 200,000 objects in one request
+ENTRIES = 95_000  # below the limit of 100,000 objects in one request
 WIDE_TOPIC = "wide"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 FETCHED_BYTES_MAX = 1 << 20
@@ -63,7 +63,7 @@ def ask_for_many_topics(attacker: Attacker) -> None:
 
 
 def fetch_many_partitions(attacker: Attacker) -> None:
-    """Fetch that names 9,000 partitions, then 190,000 entries, twice: new to the broker and known."""
+    """Fetch that names 9,000 partitions, then 95,000 entries, twice: new to the broker and known."""
     with _wide_topic(attacker) as count:
         for entries in (count, attacker.count(ENTRIES)):
             partitions = [_fetched(number % count) for number in range(entries)]

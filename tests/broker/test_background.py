@@ -38,13 +38,14 @@ class FlushedPartition:
         return False
 
 
-@stands_for(LogManager, ReplicaManager, own=("hosted",))
+@stands_for(LogManager, ReplicaManager, own=("hosted", "listed_count"))
 class Managers:
     """Neither has any log; `note` is told what they are asked."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self.hosted: list[Any] = []
+        self.listed_count = 0
 
     def each_log(self) -> Iterator[Any]:
         self._note("retention")
@@ -55,9 +56,11 @@ class Managers:
         yield
         return []
 
-    def partitions(self) -> list[Any]:
+    def each_partition(self) -> Iterator[Any]:
         self._note("look for records to flush")
-        return self.hosted
+        for partition in self.hosted:
+            self.listed_count += 1
+            yield partition
 
     def request_flush(self, partitions: Any) -> None:
         list(partitions)
@@ -159,13 +162,13 @@ async def test_many_partitions_are_asked_in_turns_whether_a_flush_is_due() -> No
     chores.managers.hosted = hosted
     chores.background.start()
     chores.clock.advance(1000)
-    asked: list[int] = []
+    asked: list[tuple[int, int]] = []
     for _ in range(TURNS_PER_STEP):
         await asyncio.sleep(0)
-        asked.append(sum(partition.asked_count for partition in hosted))
+        asked.append((chores.managers.listed_count, sum(partition.asked_count for partition in hosted)))
     await chores.background.stop()
 
-    assert sorted(set(asked)) == [PARTITIONS_PER_TURN, 2 * PARTITIONS_PER_TURN, 3 * PARTITIONS_PER_TURN]
+    assert sorted(set(asked)) == [(count * PARTITIONS_PER_TURN, count * PARTITIONS_PER_TURN) for count in (1, 2, 3)]
 
 
 async def test_chores_that_fall_due_together_have_a_turn_each() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.cold_reads import TRIES_MAX, try_again_when_read
+from broker.cold_reads import TRIES_MAX, read_in_turns, try_again_when_read
 from broker.deferred import Deferred
 from storage.page_cache import ColdRead
 
@@ -104,3 +106,29 @@ async def test_nothing_is_tried_for_a_connection_that_is_gone(cold: Callable[[],
 
     assert reading.done()
     assert tries == []
+
+
+async def test_what_a_read_in_turns_waited_for_is_free_once_it_has_come(cold: Callable[[], ColdRead]) -> None:
+    attempts: list[weakref.ref[ColdRead]] = []
+
+    def read() -> str:
+        if attempts:
+            return "read"
+        missing = cold()
+        attempts.append(weakref.ref(missing))
+        try:
+            raise missing
+        finally:
+            del missing
+
+    gc.disable()  # a cycle would stay
+    try:
+        work = read_in_turns(read, run_blocking)
+        has_failed = await result_of(next(work))
+        with pytest.raises(StopIteration, match="read"):
+            work.send(has_failed)
+        del work
+        await asyncio.sleep(0)
+        assert attempts[0]() is None
+    finally:
+        gc.enable()

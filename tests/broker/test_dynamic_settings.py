@@ -8,6 +8,7 @@ from broker.metadata.cluster_state import RESOURCE_BROKER, ClusterState
 from broker.metadata.dynamic_configs import LIVE_SETTINGS, DynamicSettings
 from config.server import ServerConfig
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.stored.metadata_records import ConfigRecord
 from tests.support.broker import BrokerProcess
@@ -44,6 +45,25 @@ def test_a_lower_limit_of_connections_counts_at_once(tmp_path: Path) -> None:
         broker.stop()
 
     assert (before, limited, after) == (True, False, True)
+
+
+def test_the_number_of_fetchers_is_described_as_a_dynamic_config(tmp_path: Path) -> None:
+    """KIP-226: DYNAMIC_BROKER_CONFIG is 2, DEFAULT_CONFIG 5."""
+    name = "num.replica.fetchers"
+    asked = DescribeConfigsResource(resource_type=RESOURCE_BROKER, resource_name="1", configuration_keys=[name])
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    found = []
+    try:
+        with WireClient(broker.host, broker.port) as client:
+            for value in ("2", None):
+                alter(client, name, value)
+                answer = client.request(DescribeConfigsRequest(resources=[asked]), 4)
+                found += [(each.value, each.config_source, each.read_only) for each in answer.results[0].configs]
+    finally:
+        broker.stop()
+
+    assert found == [("2", 2, False), ("1", 5, False)]
 
 
 def test_a_broker_s_own_value_wins_over_that_of_all_and_over_the_file() -> None:

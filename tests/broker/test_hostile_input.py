@@ -16,7 +16,10 @@ from protocol import codec
 from protocol.apis import APIS
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tests.support.fixtures import server as server
 from tests.support.process import ServerProcess
 from tests.support.wire import WireClient, frame
@@ -59,6 +62,33 @@ def test_what_is_not_served_closes_the_connection(client: WireClient, key: int, 
     client.send_frame(frame(key, version, b"\x00" * 40))
 
     assert client.is_closed_by_peer()
+
+
+@pytest.mark.skipif(IS_KAFKA, reason="Apache Kafka cannot encode such an answer and closes the connection")
+def test_an_error_that_repeats_a_long_name_fits_into_a_string(client: WireClient) -> None:
+    config = CreatableTopicConfig(name="é" * 16_383, value="1")
+    topic = CreatableTopic(name="never", num_partitions=1, replication_factor=1, configs=[config])
+
+    (created,) = client.request(CreateTopicsRequest(topics=[topic]), 6).topics
+
+    assert created.error_code == ErrorCode.INVALID_CONFIG
+    assert created.error_message.startswith("Unknown topic config name: éé") and len(created.error_message) < 1_100
+
+
+@pytest.mark.skipif(IS_KAFKA, reason="in Apache Kafka the time wraps round, and the offset expires at once")
+def test_an_offset_may_be_kept_longer_than_time_lasts(client: WireClient) -> None:
+    client.request(CreateTopicsRequest(topics=[CreatableTopic(name="kept", num_partitions=1, replication_factor=1)]), 6)
+    commit = OffsetCommitRequest(
+        group_id="eternal", generation_id_or_member_epoch=-1, member_id="", retention_time_ms=2**63 - 1,
+        topics=[OffsetCommitRequestTopic(name="kept", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=3)])],
+    )  # fmt: skip
+
+    codes = {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    while codes <= {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}:
+        client.request(FindCoordinatorRequest(key="eternal"), 3)
+        codes = {client.request(commit, 4).topics[0].partitions[0].error_code}
+
+    assert codes == {ErrorCode.NONE}
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])

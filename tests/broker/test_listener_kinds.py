@@ -36,7 +36,7 @@ async def listening(root: Path, kind: ListenerKind) -> AsyncIterator[Harness]:
     services: Any = world.services()
     if kind is ListenerKind.CONTROLLER:
         quorum: Any = SimpleNamespace(kraft_version=1)
-        services = ControllerServices(world.clock, services.metrics, services.metadata, None, None, None, None, quorum)  # type: ignore[arg-type]
+        services = ControllerServices(world.clock, services.metrics, services.metadata, None, None, None, None, quorum, services.config)  # type: ignore[arg-type]
     apis = KafkaApis(services, Turns(asyncio.get_running_loop().call_soon, world.clock.monotonic_us), kind)
     async with serving(apis.handle, kind=kind) as harness:
         yield harness

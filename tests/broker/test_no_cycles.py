@@ -1,6 +1,7 @@
 """No request leaves a cycle behind, however it ends: what it held is free at once, and the collector has nothing to find.
 
 A whole broker in this process, with the collector off; each kind of request several times, so that what is left once does not count.
+And many odd ones of each API, after which no exception is left: one in a variable of a frame that its traceback holds is a cycle.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ import gc
 import socket
 import struct
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
 from broker.server import Broker
 from config.loading import load_server_config
+from protocol.apis import ListenerKind
 from protocol.codec import encode
 from protocol.compression import Compression, compress
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -25,13 +30,17 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import DECOMPRESSED_BYTES_MIN, SimpleRecord, assemble_batch, build_batch, read_header
+from tests.fuzz.inputs import Density, Input, Inputs, Known, Stage
 from tests.support.wire import WireClient, frame
 
 TIMES = 8
 TOPICS = {"plain": "delete", "compacted": "compact"}
 FLUSHED = "flushed"  # waits for its durable end offset
+ODD = Density(versions_max=2, number_share=0.05, wide_share=0.02, mutated=12)
+ODD_ANSWER_S = 0.05  # a parked one is left
 END_OF_LOG = 1 << 40  # of no partition: OFFSET_OUT_OF_RANGE
 
 Scenario = Callable[[WireClient], None]
@@ -78,6 +87,10 @@ def list_offsets() -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="plain", partitions=[asked])])
 
 
+def read_offsets(*groups: str) -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups])
+
+
 def create(name: str, **configs: str) -> CreateTopicsRequest:
     values = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=values)
@@ -96,6 +109,8 @@ ANSWERED: dict[str, Scenario] = {
     "a fetch that is refused": lambda client: client.request(fetch("plain", END_OF_LOG, max_wait_ms=20), 12),
     "metadata": lambda client: client.request(MetadataRequest(topics=None), 9),
     "offsets": lambda client: client.request(list_offsets(), 5),
+    "offsets of groups that are elsewhere, or that cannot be": lambda client: client.request(read_offsets("", "g", "h"), 8),
+    "a config without its range": lambda client: client.request(create("new", retention_ms="-2"), 5),
     "a topic that exists": lambda client: client.request(create("plain"), 5),
 }
 LEFT: dict[str, Scenario] = {
@@ -133,27 +148,90 @@ class Served:
                 pass
 
 
-async def garbage_of(directory: Path, scenario: Scenario) -> int:
+@contextmanager
+def collector_off() -> Iterator[None]:
+    gc.unfreeze()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+async def open_broker(directory: Path) -> tuple[Broker, Served]:
     overrides = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}", "barnabas.auto.format=true"]
     broker = Broker(load_server_config(None, {}, overrides))
     await broker.start()
+    served = Served(broker)
+    for name, policy in TOPICS.items():
+        await served.run(lambda client, name=name, policy=policy: client.request(create(name, cleanup_policy=policy), 5))  # type: ignore[misc]
+    return broker, served
+
+
+async def garbage_of(directory: Path, scenario: Scenario) -> int:
+    broker, served = await open_broker(directory)
     try:
-        served = Served(broker)
-        for name, policy in TOPICS.items():
-            await served.run(lambda client, name=name, policy=policy: client.request(create(name, cleanup_policy=policy), 5))  # type: ignore[misc]
         await served.run(lambda client: client.request(create(FLUSHED, flush_messages="1"), 5))
         for _ in range(2):
             await served.run(scenario)
-        gc.unfreeze()
-        gc.collect()
-        gc.disable()
-        for _ in range(TIMES):
-            await served.run(scenario)
-        gc.unfreeze()  # what was frozen when large requests ended is looked at too
-        return gc.collect()
+        with collector_off():
+            for _ in range(TIMES):
+                await served.run(scenario)
+            gc.unfreeze()  # what was frozen when large requests ended is looked at too
+            return gc.collect()
     finally:
-        gc.enable()
         await broker.stop()
+
+
+def send_all(inputs: list[Input]) -> Scenario:
+    """Each over a connection of its own: what ends one says nothing of the others."""
+
+    def send(client: WireClient) -> None:
+        address = client._socket.getpeername()
+        for found in inputs:
+            with socket.create_connection(address) as connection, suppress(OSError):
+                connection.settimeout(ODD_ANSWER_S)
+                connection.sendall(found.data)
+                connection.recv(1 << 20)
+
+    return send
+
+
+async def exceptions_left(directory: Path) -> list[str]:
+    """Those that only the collector finds, after odd requests of each API, with the lines that their tracebacks hold."""
+    broker, served = await open_broker(directory)
+    found: list[Any] = []
+    try:
+        await served.run(lambda client: found.append(client.request(MetadataRequest(topics=None), 12)))
+        known = Known([topic.topic_id for topic in found[0].topics], found[0].cluster_id, time.time_ns() // 1_000_000)
+        rounds = [
+            [each for each in Inputs(7, ListenerKind.CLIENT, Stage.ALL, known).round(number, ODD) if not each.is_incomplete]
+            for number in range(2)
+        ]
+        await served.run(send_all(rounds[0]))
+        with collector_off():
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            await served.run(send_all(rounds[1]))
+            gc.unfreeze()
+            gc.collect()
+            return [_lines_of(each) for each in gc.garbage if isinstance(each, BaseException)]
+    finally:
+        await broker.stop()
+
+
+def _lines_of(error: BaseException) -> str:
+    held = traceback.extract_tb(error.__traceback__)
+    return f"{error!r}: " + ", ".join(f"{frame.filename}:{frame.lineno}" for frame in held)
+
+
+def test_odd_requests_leave_no_exception(tmp_path: Path) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        left = runner.run(asyncio.wait_for(exceptions_left(tmp_path), 120))
+
+    assert left == []
 
 
 @pytest.mark.parametrize("name", [*ANSWERED, *LEFT])

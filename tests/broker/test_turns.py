@@ -8,6 +8,7 @@ import pytest
 
 from broker.deferred import Deferred
 from broker.turns import FREED_PER_PIECE, SLICE_US, Turns, emptied
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.turn_loop import TurnLoop
 
 
@@ -112,6 +113,40 @@ def test_what_abandoned_work_has_collected_is_freed_in_pieces() -> None:
     assert freed_at_once == 0
     assert len(freed) == len(shared) == 10 * FREED_PER_PIECE
     assert len(loop.turns) == 0
+
+
+def test_the_request_of_abandoned_work_is_freed_in_pieces() -> None:
+    """Its long array is inside a short one. What another holds too is left alone."""
+    loop = Loop()
+    freed: list[int] = []
+    kept = FetchTopic(topic="kept", partitions=[])
+
+    class Element:
+        def __del__(self) -> None:
+            freed.append(1)
+
+    def work(request: FetchRequest) -> Generator[None, None, Any]:
+        while True:
+            loop.now_us += SLICE_US
+            yield
+            assert request.topics
+
+    for count in (10 * FREED_PER_PIECE, 3):
+        kept.partitions = [FetchPartition(partition=1)]
+        topics = [FetchTopic(topic="t", partitions=[Element() for _ in range(count)]), kept]
+        answer = loop.turns.start(work(FetchRequest(topics=topics)))
+        del topics
+        freed.clear()
+        loop.turn()
+        answer.abandon()
+        freed_at_once = len(freed)
+        while loop.scheduled:
+            loop.turn()
+
+        assert freed_at_once == 0
+        assert len(freed) == count
+        assert len(kept.partitions) == 1
+        assert len(loop.turns) == 0
 
 
 def test_work_that_waits_for_something_lets_the_others_go_on() -> None:

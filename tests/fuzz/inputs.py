@@ -27,8 +27,8 @@ from tests.support.wire import frame
 TRIES = 12
 BASE_BYTES_MAX = 400
 """The well-formed request is the richest of so many, up to that size: a cut at each byte of a long one says little more."""
-TAG_FLOODS = (1, 128, 20_000, 250_000)  # the last is above what one request may hold
-WIDE_OBJECTS = (2_000, 20_000, 190_000)
+TAG_FLOODS = (1, 128, 20_000, 150_000)  # the last is above what one request may hold
+WIDE_OBJECTS = (2_000, 20_000, 95_000)
 MUTATED_PER_VERSION = 60
 BAD_SIZES = (0, -1, -(2**31), 2**31 - 1, 104_857_601)
 

@@ -42,7 +42,9 @@ class ManyMoves:
 
 def services_of_controller(room: Room, controller: Any) -> ControllerServices:
     metrics, quorum = room.services.metrics, room.quorum
-    return ControllerServices(room.clock, metrics, room.cache, controller, lambda: True, quorum.handle_request, no_envelope, quorum)
+    return ControllerServices(
+        room.clock, metrics, room.cache, controller, lambda: True, quorum.handle_request, no_envelope, quorum, room.config
+    )
 
 
 def no_envelope(*_arguments: Any) -> None:

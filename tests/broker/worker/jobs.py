@@ -25,7 +25,7 @@ def echo(arguments: Any, buffers: Sequence[memoryview]) -> Steps:
 
 
 def describe(arguments: Any, buffers: Sequence[memoryview]) -> Steps:
-    """The process: its id, what its descriptors are, its session."""
+    """The process: its id, what its descriptors are, its group, its session, its niceness."""
     yield
     names = {}
     for descriptor in os.listdir("/proc/self/fd"):
@@ -33,7 +33,7 @@ def describe(arguments: Any, buffers: Sequence[memoryview]) -> Steps:
             names[int(descriptor)] = os.readlink(f"/proc/self/fd/{descriptor}")
         except OSError:
             pass  # that of the listing itself
-    return (os.getpid(), names, os.getsid(0)), []
+    return (os.getpid(), names, os.getpgrp(), os.getsid(0), os.getpriority(os.PRIO_PROCESS, 0)), []
 
 
 def endless(arguments: Any, buffers: Sequence[memoryview]) -> Generator[None, None, Any]:

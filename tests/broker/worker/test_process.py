@@ -16,7 +16,7 @@ import pytest
 from broker.clock import SystemClock
 from broker.deferred import Deferred
 from broker.worker import process as worker_process
-from broker.worker.jobs import Outcome
+from broker.worker.jobs import NICENESS, Outcome
 from broker.worker.main import JobError
 from broker.worker.messages import INLINE_BYTES_MAX
 from broker.worker.process import LONG_BYTES_MAX, WorkerDiedError, WorkerProcess
@@ -30,7 +30,7 @@ async def running() -> AsyncIterator[WorkerProcess]:
     def run_blocking(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         return loop.run_in_executor(None, function, *arguments)
 
-    worker = WorkerProcess(loop, SystemClock(loop), run_blocking)
+    worker = WorkerProcess(loop, SystemClock(loop), run_blocking, NICENESS)
     try:
         yield worker
     finally:
@@ -66,15 +66,17 @@ async def test_many_at_once_are_each_answered() -> None:
     assert [(outcome.value, bytes(outcome.buffers[0])) for outcome in outcomes] == list(enumerate(buffers))
 
 
-async def test_the_process_has_no_descriptor_of_ours_but_its_socket_and_stderr_and_a_session_of_its_own() -> None:
+async def test_the_process_has_no_descriptor_of_ours_but_its_socket_and_stderr_and_a_group_of_its_own() -> None:
+    """A terminal's signals go to a group. The session is ours: cores are shared among sessions before any niceness counts."""
     with open(os.devnull) as ours:
         os.set_inheritable(ours.fileno(), False)
         async with running() as worker:
-            process_id, descriptors, session = (await outcome_of(submit(worker, "describe"))).value
+            process_id, descriptors, group, session, niceness = (await outcome_of(submit(worker, "describe"))).value
 
     sockets = [name for name in descriptors.values() if name.startswith("socket:")]
     assert set(descriptors) - {0, 1, 2} == {number for number, name in descriptors.items() if name in sockets and number > 2}
-    assert (len([number for number in descriptors if number > 2]), session) == (1, process_id)
+    assert (len([number for number in descriptors if number > 2]), group, session) == (1, process_id, os.getsid(0))
+    assert niceness == min(os.getpriority(os.PRIO_PROCESS, 0) + NICENESS, 19)
 
 
 async def test_a_job_whose_process_dies_is_done_by_the_next_unless_it_kills_that_too() -> None:
