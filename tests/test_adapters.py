@@ -55,6 +55,7 @@ DISK_NAMES = ("disk", "_disk")
 ADAPTERS = {
     "broker/cleaner/job.py",
     "broker/clock.py",
+    "broker/descriptors.py",
     "broker/large_works_memory.py",
     "broker/logs.py",
     "broker/network/listening_sockets.py",

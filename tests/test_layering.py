@@ -44,7 +44,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.limited_log": ("broker.clock",),
     "broker.log_fields": (),
     "broker.logs": ("broker.log_fields",),
-    "broker.turns": ("broker.deferred",),
+    "broker.turns": ("broker.deferred", "protocol.codec_in_turns", "protocol.schema"),
     "broker.pieces": ("broker.turns", "broker.deferred"),
     "broker.spread_dict": (),
     "broker.loop_job": ("broker.clock",),
@@ -56,7 +56,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.services": ("broker.blocking", "broker.context", "broker.deferred"),
     "broker.new_partition_wait": ("broker.services",),
     "broker.cold_reads": ("broker.blocking", "broker.deferred", "storage.page_cache"),
-    "broker.cleaner": ("broker.cleaner", "broker.worker.jobs", *FACTS, "storage", "config"),
+    "broker.cleaner": ("broker.cleaner", "broker.worker.jobs", *FACTS, "storage", "protocol.errors", "config"),
     "broker.worker": ("broker.worker", "broker.clock", "broker.deferred"),  # a job's module is imported by its name
     "broker.replication": (
         "broker.replication",
@@ -101,7 +101,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
-    "broker.telemetry": ("broker.telemetry", "broker.metadata", *FACTS, "protocol", "config"),
+    "broker.telemetry": ("broker.telemetry", "broker.metadata", "broker.worker.jobs", *FACTS, "protocol", "config"),
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",

@@ -3,7 +3,8 @@
 Their commands, by `op`, and what they need: create (topic, partitions, configs), add-partitions, delete, topics, alter-config and config
 (topic, name, value), ends (topic), groups, group, offsets (group, topic), delete-group (group); produce (topic, codec, records: key and
 value as base64), which answers with the records and where they went; join (group, topic), poll (timeout_ms), commit, leave: one member.
-A failure is answered by `error` with the library's own words.
+Of sarama alone: scrape (version), which answers with what kafka_exporter exports. A failure is answered by `error` with the library's
+own words.
 """
 
 from __future__ import annotations

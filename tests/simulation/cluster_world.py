@@ -22,7 +22,6 @@ from tests.simulation.cluster_admin import ClusterAdmin
 from tests.simulation.cluster_nemesis import CLUSTER_PROFILES, UNCLEAN_FAULTS, ClusterNemesis
 from tests.simulation.cluster_watch import Batch, ClusterWatch
 from tests.simulation.consumers import Consumer
-from tests.simulation.group import GroupMember
 from tests.simulation.history import Key
 from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
@@ -149,9 +148,7 @@ class ClusterWorld(World):
             clients.append(self._client(Consumer, "consumer0", keys=self.keys, max_bytes=draw.choice((500, 10_000)), rack=rack))
         for index in range(draw.randint(0, 2)):
             commit_share = draw.choice((0.3, 1.0))
-            clients.append(
-                self._client(GroupMember, f"member{index}", group="g", keys=self.keys, commit_share=commit_share, max_bytes=2_000)
-            )
+            clients.append(self._classic_member(index, commit_share))
         return clients
 
     async def _create_topics(self) -> None:
@@ -163,7 +160,7 @@ class ClusterWorld(World):
         if self.unclean is not None:
             await self.unclean.create(self.admin)
         if self.compacted is not None:
-            await self.compacted.create(self.admin)
+            await self.compacted.create(self.admin, self.nodes[0].offsets_partitions_count)
 
     # -- the run -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from broker.metadata.image import GROUP_METADATA_TOPIC
 from protocol.compression import Compression
 from protocol.errors import DecodeError
 from protocol.records import Record, SimpleRecord, build_batch, crc_is_valid, iterate_headers, iterate_records
@@ -28,6 +29,7 @@ TOPIC = "compacted"
 PARTITIONS_COUNT = 2
 IDENTITY = "id"  # the header with a record's identity
 NEVER_MS = 86_400_000  # delete.retention.ms by which no run lasts
+OFFSETS_SEGMENT_SIZE_MIN = 4_000  # all records of a group that changes its protocol are one batch, and a segment takes it whole
 HOT_KEYS, COLD_KEYS = 5, 60
 TOMBSTONE_SHARE = 0.15
 VALUE_SIZE_MAX = 80
@@ -62,7 +64,7 @@ class CompactedTopic:
     # -- what it is made of ------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, str]:
-        """The broker's: the cleaner runs often, its map is soon full, and `__consumer_offsets` is compacted too."""
+        """The broker's: the cleaner runs often, and its map is soon full."""
         draw = self._draw
         return {
             "log.cleaner.backoff.ms": str(draw.choice((20, 100, 300))),
@@ -70,11 +72,13 @@ class CompactedTopic:
             "log.cleaner.io.buffer.load.factor": str(draw.choice((0.000_02, 0.9))),
             "log.cleaner.min.cleanable.ratio": str(draw.choice((0.01, 0.5))),
             "log.segment.delete.delay.ms": str(draw.choice((0, 200, 60_000))),
-            "offsets.topic.segment.bytes": str(draw.choice((1_000, 10_000))),
         }
 
-    async def create(self, admin: Admin) -> None:
+    async def create(self, admin: Admin, offsets_partitions_count: int) -> None:
+        """With `__consumer_offsets`, so that it is compacted too: the broker would make it of segments that never end in a run."""
         draw = self._draw
+        offsets = {"cleanup.policy": "compact", "internal.segment.bytes": str(draw.choice((OFFSETS_SEGMENT_SIZE_MIN, 10_000)))}
+        await admin.create(GROUP_METADATA_TOPIC, offsets_partitions_count, offsets)
         configs = {
             "cleanup.policy": "compact",
             "internal.segment.bytes": str(draw.choice((1_000, 2_000, 8_000))),

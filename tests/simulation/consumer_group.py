@@ -53,6 +53,10 @@ class Ledger:
     group: str
     history: History
     holders: dict[Key, str] = field(default_factory=dict)
+    may_epochs_restart: bool = False
+    """An empty group that changes its protocol begins anew: then epochs do not tell which of two answers is the newer one."""
+    given_epochs: dict[Key, int] = field(default_factory=dict)
+    given_s: dict[Key, float] = field(default_factory=dict)
     superseded_s: dict[tuple[str, Key], float] = field(default_factory=dict)
 
     @property
@@ -60,12 +64,21 @@ class Ledger:
         """Whether a power cut may have taken what the coordinator had written, and with it the whole group."""
         return bool(self.history.power_cuts_s) and not self.history.are_commits_durable
 
-    def given(self, member: str, keys: Iterable[Key], now_s: float) -> None:
+    def given(self, member: str, keys: Iterable[Key], epoch: int, *, asked_s: float, now_s: float) -> None:
+        """By an answer with that member epoch. One that a cut link held back may come after the next member was told of its own."""
         for key in keys:
             holder = self.holders.get(key, member)
+            if holder != member and (asked_s <= self.given_s[key] if self.may_epochs_restart else epoch < self.given_epochs[key]):
+                if not self.may_epochs_restart:
+                    self.superseded_s[member, key] = now_s
+                continue
             if holder != member:
                 self.superseded_s[holder, key] = now_s
+                if epoch == self.given_epochs[key] and not self.may_be_forgotten and not self.may_epochs_restart:
+                    self.history.find("double-owner", (self.group, key, epoch, holder, member))
             self.holders[key] = member
+            self.given_epochs[key] = epoch
+            self.given_s[key] = now_s
 
     def given_up(self, member: str, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -107,6 +120,7 @@ class ConsumerGroupMember(Fetcher):
         self._told: set[Key] | None = None  # what the coordinator knows that it owns; None if that is in doubt
         self._topics = sorted({topic for topic, _ in self._keys})
         self._heartbeat_due_s = 0.0
+        self._asked_s = 0.0  # when the request was sent whose answer tells what it is to own
         self.positions = {}
 
     async def run(self) -> None:
@@ -149,13 +163,20 @@ class ConsumerGroupMember(Fetcher):
             self.record(polled, invoked_s, rebalanced=self._keys)
             if polled and self.draw.random() < self._commit_share:
                 await self._commit(dict(self.positions))
+        await self._maybe_change()
+        await asyncio.sleep(self.draw.uniform(0.0, 0.1))
+
+    async def _maybe_change(self) -> None:
         if self.draw.random() < GO_SHARE:
             await self._go()
         elif self.draw.random() < NARROW_SHARE:
             topics = sorted({topic for topic, _ in self._keys})
-            self._topics = sorted(self.draw.sample(topics, self.draw.randint(1, len(topics))))
-            self._told = None
-        await asyncio.sleep(self.draw.uniform(0.0, 0.1))
+            self._read_topics(sorted(self.draw.sample(topics, self.draw.randint(1, len(topics)))))
+
+    def _read_topics(self, topics: list[str]) -> None:
+        """The coordinator is told with the next heartbeat."""
+        self._topics = topics
+        self._told = None
 
     # -- membership ------------------------------------------------------------------------------------------------
 
@@ -167,6 +188,7 @@ class ConsumerGroupMember(Fetcher):
         claimed, sent_s = set(self._owned), self.now_s
         if self._epoch == JOIN_EPOCH or claimed != self._told:
             request.topic_partitions = self._by_topic(claimed)
+        self._asked_s = sent_s
         response = await self.ask(request, HEARTBEAT_VERSION, self._coordinator)
         self._heartbeat_due_s = self.now_s + self.draw.uniform(0.02, HEARTBEAT_MAX_S)
         if response.error_code:
@@ -198,7 +220,7 @@ class ConsumerGroupMember(Fetcher):
         if revoked or added:
             self.note(f"epoch {self._epoch}: owns {sorted(keys)}")
             self._heartbeat_due_s = self.now_s
-        self._ledger.given(self._member_id, added, self.now_s)
+        self._ledger.given(self._member_id, added, self._epoch, asked_s=self._asked_s, now_s=self.now_s)
         self._owned |= added
         read = {key: self.positions[key] for key in sorted(revoked) if key in self.positions}
         try:
@@ -216,13 +238,17 @@ class ConsumerGroupMember(Fetcher):
     async def _go(self) -> None:
         """Leave, or vanish; a new process may begin."""
         self._give_up(set(self._owned))
-        epoch = LEAVE_EPOCH if self._instance_id is None or self.draw.random() < 0.3 else STATIC_LEAVE_EPOCH
+        request, version = self._farewell()
         says_so = self._epoch > JOIN_EPOCH and self.draw.random() < 0.6
-        request = self._request(epoch)
         self.note(f"goes in epoch {self._epoch}" if says_so else "vanishes")
         self._begin_anew()
         if says_so:
-            await self.ask(request, HEARTBEAT_VERSION, self._coordinator)
+            await self.ask(request, version, self._coordinator)
+
+    def _farewell(self) -> tuple[Any, int]:
+        """The request by which the member leaves, and its version. A static one may say that it will be back."""
+        epoch = LEAVE_EPOCH if self._instance_id is None or self.draw.random() < 0.3 else STATIC_LEAVE_EPOCH
+        return self._request(epoch), HEARTBEAT_VERSION
 
     def _refused(self, what: str, error: int) -> None:
         self.note(f"{what}: {ErrorCode(error).name}")
@@ -250,8 +276,9 @@ class ConsumerGroupMember(Fetcher):
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(keys):
             topics.setdefault(topic, []).append(partition)
+        member_id, member_epoch = self._as_reader()
         group = OffsetFetchRequestGroup(
-            group_id=self._ledger.group, member_id=self._member_id, member_epoch=self._epoch,
+            group_id=self._ledger.group, member_id=member_id, member_epoch=member_epoch,
             topics=[OffsetFetchRequestTopics(name=name, partition_indexes=partitions) for name, partitions in topics.items()],
         )  # fmt: skip
         response = await self.ask(OffsetFetchRequest(groups=[group], require_stable=True), OFFSET_FETCH_VERSION, self._coordinator)
@@ -269,6 +296,13 @@ class ConsumerGroupMember(Fetcher):
                     self.positions[key] = max(each.committed_offset, 0)
                     self.note_leader_epoch(key, each.committed_leader_epoch)
         self.reset_sessions()
+
+    def _note_committed(self, key: Key, offset: int) -> None:
+        """The coordinator has acknowledged it."""
+
+    def _as_reader(self) -> tuple[str | None, int]:
+        """Member id and epoch of OffsetFetch."""
+        return self._member_id, self._epoch
 
     async def _commit(self, positions: dict[Key, int]) -> None:
         sent_s = self.now_s
@@ -294,4 +328,5 @@ class ConsumerGroupMember(Fetcher):
                     return
                 commits[key].returned_s = self.now_s
                 self._ledger.accepted("commit", member_id, [key], sent_s)
+                self._note_committed(key, commits[key].offset)
         self.note("commits " + ", ".join(f"{topic}-{partition}@{offset}" for (topic, partition), offset in positions.items()))

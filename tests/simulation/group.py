@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,9 +13,10 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.clients import RETRIED, Address
 from tests.simulation.connection import LostError
+from tests.simulation.consumer_protocol import RANGE, assign, assigned_keys, encode_subscription
 from tests.simulation.consumers import Fetcher
 from tests.simulation.history import Commit, Key
 
@@ -35,11 +35,14 @@ class RejoinError(Exception):
 class GroupMember(Fetcher):
     """One consumer of `group`, which shares `keys` among its members; each poll is committed with the share `commit_share`."""
 
-    def __init__(self, *arguments: Any, group: str, keys: Iterable[Key], commit_share: float, **more: Any) -> None:
+    def __init__(
+        self, *arguments: Any, group: str, keys: Iterable[Key], commit_share: float, subscription_version: int, **more: Any
+    ) -> None:
         super().__init__(*arguments, **more)
         self._group = group
         self._keys = list(keys)
         self._commit_share = commit_share
+        self._subscription = encode_subscription(subscription_version, {topic for topic, _ in self._keys}, owned=(), generation=-1)
         self._member_id = ""
         self._generation = -1
         self._polls_count = 0
@@ -71,7 +74,7 @@ class GroupMember(Fetcher):
             await self.back_off()
 
     async def _join(self) -> None:
-        protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+        protocol = JoinGroupRequestProtocol(name=RANGE, metadata=self._subscription)
         request = JoinGroupRequest(
             group_id=self._group, session_timeout_ms=SESSION_TIMEOUT_MS, rebalance_timeout_ms=1_500, member_id=self._member_id,
             protocol_type="consumer", protocols=[protocol],
@@ -82,26 +85,18 @@ class GroupMember(Fetcher):
             raise RejoinError
         self._check("JoinGroup", joined.error_code)
         self._member_id, self._generation = joined.member_id, joined.generation_id
-        assignments = []
-        if joined.leader == self._member_id:
-            assignments = self._assign([member.member_id for member in joined.members])
+        assignments = assign(RANGE, joined.members, self._keys) if joined.leader == self._member_id else []
         sync = SyncGroupRequest(
             group_id=self._group, generation_id=self._generation, member_id=self._member_id, protocol_type="consumer",
-            protocol_name="range", assignments=assignments,
+            protocol_name=RANGE, assignments=assignments,
         )  # fmt: skip
         synced = await self.ask(sync, SYNC_VERSION, self._coordinator)
         self._check("SyncGroup", synced.error_code)
-        keys = [(topic, partition) for topic, partition in json.loads(bytes(synced.assignment) or b"[]")]
+        keys = assigned_keys(bytes(synced.assignment))
         self.history.generations_s.append((self.now_s, self._generation))
         self.history.saw_assignment(self._member_id, self._generation, keys)
         self.note(f"generation {self._generation}: {keys}")
         await self._fetch_committed(keys)
-
-    def _assign(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
-        shares: dict[str, list[Key]] = {member: [] for member in members}
-        for index, key in enumerate(self._keys):
-            shares[members[index % len(members)]].append(key)
-        return [SyncGroupRequestAssignment(member_id=member, assignment=json.dumps(keys).encode()) for member, keys in shares.items()]
 
     async def _fetch_committed(self, keys: list[Key]) -> None:
         invoked_s = self.now_s

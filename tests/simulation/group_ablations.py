@@ -8,6 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination.shard import Shard
+from broker.groups.modern.member import NO_PARTITIONS
+from broker.groups.modern.migration import Migration
 from broker.groups.modern.reconciliation import Reconciliation
 
 
@@ -30,9 +32,17 @@ def load_no_tombstones() -> Iterator[None]:
         yield
 
 
-GROUP_ABLATIONS = {each.__name__: each for each in (give_what_others_have_yet_to_give_up, load_no_tombstones)}
+@contextmanager
+def convert_without_assignments() -> Iterator[None]:
+    """When a classic group becomes a KIP-848 group, its members count as having nothing: others are given what they hold."""
+    with patch.object(Migration, "_partitions_of", lambda self, classic, member: NO_PARTITIONS):
+        yield
+
+
+GROUP_ABLATIONS = {each.__name__: each for each in (give_what_others_have_yet_to_give_up, load_no_tombstones, convert_without_assignments)}
 
 GROUP_BROKEN_BY = {
     "give_what_others_have_yet_to_give_up": frozenset({"double-owner"}),
     "load_no_tombstones": frozenset({"replay-differs"}),
+    "convert_without_assignments": frozenset({"zombie-commit", "zombie-member"}),
 }

@@ -190,6 +190,10 @@ class Node:
     def log_dirs(self) -> list[str]:
         return self._settings["log.dirs"].split(",")
 
+    @property
+    def offsets_partitions_count(self) -> int:
+        return int(self._settings["offsets.topic.num.partitions"])
+
     def segment_starts(self, topic: str, partition: int) -> list[int]:
         """The base offsets of a partition's segments, looked up on the disk."""
         view = self.disk.boot()
@@ -237,7 +241,7 @@ class Node:
             descriptors_max=DESCRIPTORS_MAX,
             disk=view,
             network=NodeNetwork(self.network, self.host, view),
-            make_worker=lambda _: self._make_worker(random.Random(f"{seed}:worker")),
+            make_worker=lambda _, __: self._make_worker(random.Random(f"{seed}:worker")),
         )
         broker = Broker(self._config(), new_cluster_id=CLUSTER_ID, platform=platform)
         try:

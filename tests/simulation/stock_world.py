@@ -22,7 +22,7 @@ class StockWorld(World):
     """All of its topics are durable: what a power cut may take of the others is not for these clients to know."""
 
     OPTIONS = " --stock"
-    COMPACTED_SHARE = CONSUMER_GROUP_SHARE = 0.0
+    COMPACTED_SHARE = CONSUMER_GROUP_SHARE = MIXED_GROUP_SHARE = 0.0
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         super().__init__(seed, keep_all=keep_all)

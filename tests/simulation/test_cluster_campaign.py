@@ -36,7 +36,7 @@ REACHED = frozenset(
     {
         "reassignment", "reassignment cancelled", "voter added", "voter removed", "preferred election", "snapshot fetched",
         "crash proven", "replica truncated", "unclean election", "told of a nearer replica", "fetch from a follower",
-        "log compacted",
+        "log compacted", "classic group converted", "consumer group converted",
     }
 )  # fmt: skip
 """What a campaign has to reach, beside its faults."""

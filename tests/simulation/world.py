@@ -24,11 +24,13 @@ from tests.simulation.cluster_nemesis import ClusterNemesis
 from tests.simulation.compacted import TOPIC, CompactedTopic
 from tests.simulation.connection import LostError
 from tests.simulation.consumer_group import SETTINGS, ConsumerGroupMember, Ledger
+from tests.simulation.consumer_protocol import SUBSCRIPTION_VERSIONS
 from tests.simulation.consumers import Consumer, FinalReader
 from tests.simulation.group import GroupMember
 from tests.simulation.group_watch import GroupWatch
 from tests.simulation.history import History, Key
 from tests.simulation.loop import DeadlockError, LivelockError, SimulatedLoop, current_life
+from tests.simulation.mixed_group import MixedGroup
 from tests.simulation.nemesis import COMPACTION_FAULTS, KINDS, Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
@@ -60,6 +62,8 @@ COVERED_LINES = {
     "unclean election": "unclean election of broker",
     "log compacted": "log compacted",
     "compaction in vain": "compaction came to nothing",
+    "classic group converted": "group converted group=m protocol=consumer",
+    "consumer group converted": "group converted group=m protocol=classic",
 }
 """Parts of the product that only some seeds reach, and how the lines begin that it logs there."""
 
@@ -117,6 +121,7 @@ class World:
     IS_REPLICATED = False
     CONSUMER_GROUP_SHARE = 0.4  # of the seeds have members of a KIP-848 group
     CONSUMER_GROUP_MEMBERS_MAX = 4
+    MIXED_GROUP_SHARE = 0.3  # of the seeds have a group of both protocols
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         self.seed = seed
@@ -132,6 +137,7 @@ class World:
         self.clients: list[Client] = [*self._make_clients(), *self._make_consumer_group()]
         if self.compacted is not None:
             self.clients += self.compacted.make_clients(self._client)
+        self.mixed_group = self._make_mixed_group()
         self._group_watch = GroupWatch(self.history, self.loop.trace, are_groups_large=self._stream("large groups").random() < 0.5)
         self._log = _TraceHandler(self.loop)
 
@@ -187,6 +193,8 @@ class World:
             return findings
         segment_starts = {key: sorted({start for node in self.nodes for start in node.segment_starts(*key)}) for key in self.keys}
         findings = self.history.check(self._final, segment_starts)
+        if self.mixed_group is not None:
+            findings = {**findings, **self.mixed_group.find_unconsumed(self._final)}
         return findings if self.compacted is None else {**findings, **self.compacted.findings}
 
     async def _live(self) -> None:
@@ -194,13 +202,13 @@ class World:
         for node in self.nodes:
             node.start()
         await self._create_topics()
-        running = [self.loop.create_task(client.run()) for client in [self.admin, *self.clients]]
+        self._running = {client: self.loop.create_task(client.run()) for client in [self.admin, *self.clients]}
         nemesis = self._make_nemesis()
         kinds = self._fault_kinds()
         self._draw.shuffle(kinds)
         await nemesis.run(kinds[: self._draw.randint(2, 5)], mean_interval_s=0.3)
         await asyncio.sleep(self._draw.uniform(0.2, 0.6))
-        await self._come_to_rest(running, nemesis)
+        await self._come_to_rest(nemesis)
         if "stuck" not in self.history.findings:
             self._final = await self._read_everything()
             if self.compacted is not None:
@@ -216,25 +224,32 @@ class World:
         await self.admin.create(FLUSHED, PARTITIONS_COUNT, {**shared, "flush.messages": "1"})
         await self.admin.create(PLAIN, PARTITIONS_COUNT, shared)
         if self.compacted is not None:
-            await self.compacted.create(self.admin)
+            await self.compacted.create(self.admin, self.nodes[0].offsets_partitions_count)
 
-    async def _come_to_rest(self, running: list[asyncio.Task[None]], nemesis: Nemesis | ClusterNemesis) -> None:
+    async def _come_to_rest(self, nemesis: Nemesis | ClusterNemesis) -> None:
         """End all faults and let the clients end what they began."""
         self.loop.note("world", "heals")
         nemesis.heal()
-        for client in [self.admin, *self.clients]:
+        members = [] if self.mixed_group is None else self.mixed_group.members
+        clients = [client for client in self._running if client not in members]
+        for client in clients:
             client.is_stopping = True
+        await self._wait_for(clients)
+
+    async def _wait_for(self, clients: list[Client]) -> None:
         deadline_s = self.loop.time() + REST_MAX_S
-        while not all(task.done() for task in running):
+        while stuck := [client.name for client in clients if not self._running[client].done()]:
             if self.loop.time() > deadline_s:
-                stuck = [client.name for client, task in zip([self.admin, *self.clients], running, strict=True) if not task.done()]
                 self.history.find("stuck", f"{REST_MAX_S:.0f} s after the last fault {', '.join(stuck)} had not ended")
                 return
             await asyncio.sleep(0.01)
-        for task in running:
-            task.result()  # what a client raised is an error of this harness
+        for client in clients:
+            self._running[client].result()  # what a client raised is an error of this harness
 
     async def _read_everything(self) -> dict[Key, list[tuple[int, str]]]:
+        if self.mixed_group is not None:  # now that the logs end where they end
+            self.mixed_group.read_to_the_end()
+            await self._wait_for(self.mixed_group.members)
         reader = self._client(FinalReader, "reader", max_bytes=1 << 20)
         found = await reader.read_all(self.keys)
         for _ in range(100):
@@ -321,9 +336,15 @@ class World:
             clients.append(self._client(Consumer, f"consumer{index}", keys=self.keys, max_bytes=draw.choice((500, 10_000))))
         for index in range(draw.randint(0, 3)):
             commit_share = draw.choice((0.3, 1.0))
-            member = self._client(GroupMember, f"member{index}", group="g", keys=self.keys, commit_share=commit_share, max_bytes=2_000)
-            clients.append(member)
+            clients.append(self._classic_member(index, commit_share))
         return clients
+
+    def _classic_member(self, index: int, commit_share: float) -> GroupMember:
+        version = SUBSCRIPTION_VERSIONS[index % len(SUBSCRIPTION_VERSIONS)]
+        return self._client(  # type: ignore[no-any-return]
+            GroupMember, f"member{index}", group="g", keys=self.keys, commit_share=commit_share, subscription_version=version,
+            max_bytes=2_000,
+        )  # fmt: skip
 
     def _make_consumer_group(self) -> list[Client]:
         """From a stream of its own: the seeds without it are the worlds that they are."""
@@ -338,6 +359,14 @@ class World:
             )
             for index in range(draw.randint(1, self.CONSUMER_GROUP_MEMBERS_MAX))
         ]  # fmt: skip
+
+    def _make_mixed_group(self) -> MixedGroup | None:
+        draw = self._stream("mixed group")
+        if draw.random() >= self.MIXED_GROUP_SHARE:
+            return None
+        group = MixedGroup(draw, self.history, self.keys, self._client)
+        self.clients += group.members
+        return group
 
 
 class _TraceHandler(logging.Handler):

@@ -38,7 +38,7 @@ class ManualTimer:
         self._callback(*self._arguments)
 
 
-@stands_for(Clock, own=("advance", "jump_wall", "pending_timers"))
+@stands_for(Clock, own=("advance", "jump_wall", "pending_timers", "stall"))
 class ManualClock:
     """Stands still until `advance`."""
 
@@ -72,6 +72,10 @@ class ManualClock:
                 self._monotonic_ms = max(self._monotonic_ms, due_ms)
                 timer.fire()
         self._monotonic_ms = end_ms
+
+    def stall(self, ms: float) -> None:
+        """Let `ms` milliseconds pass in which the loop takes no turn: what falls due fires with the next `advance`."""
+        self._monotonic_ms += ms
 
     def jump_wall(self, ms: int) -> None:
         """Shift the wall clock alone, as NTP or an operator does; timers do not notice."""

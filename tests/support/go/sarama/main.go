@@ -35,6 +35,7 @@ type command struct {
 	Configs    map[string]*string `json:"configs"`
 	Records    []record           `json:"records"`
 	TimeoutMs  int64              `json:"timeout_ms"`
+	Version    string             `json:"version"`
 }
 
 type answer map[string]any
@@ -136,6 +137,8 @@ func (p *program) run(asked command, told answer) error {
 		return err
 	case "offsets":
 		return p.offsets(asked, told)
+	case "scrape":
+		return p.scrape(asked, told)
 	case "delete-group":
 		return p.admin.DeleteConsumerGroup(asked.Group)
 	case "produce":
