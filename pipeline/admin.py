@@ -23,6 +23,7 @@ class TopicAdmin:
     """A connection to the brokers, to be used in a `with` block. Each question ends within TIMEOUT_MS."""
 
     def __init__(self, spark: SparkSession, bootstrap_servers: str, properties: Mapping[str, str]) -> None:
+        assert spark._jvm is not None, "the session's driver is this process"
         self._jvm: Any = spark._jvm
         self._bootstrap_servers = bootstrap_servers
         timeouts = {"request.timeout.ms": str(TIMEOUT_MS), "default.api.timeout.ms": str(TIMEOUT_MS)}

@@ -16,7 +16,7 @@ from types import FrameType
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.admin import AdminError, TopicAdmin
 from pipeline.brokers import BrokerWatch

@@ -23,7 +23,7 @@ class HadoopFiles:
     def __init__(self, spark: SparkSession, root: str) -> None:
         """`root` chooses the file system; every path given later must be on it."""
         self._jvm: Any = spark._jvm
-        configuration = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        configuration = spark._jsc.hadoopConfiguration()
         self._file_system = self._run(root, lambda: self._path(root).getFileSystem(configuration))
         # The local file system's wrapper keeps a hidden checksum file beside each file and cannot move both at once:
         # a kill in between leaves a file with another's checksum. Archives have Parquet's own structure to rely on.

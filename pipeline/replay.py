@@ -44,7 +44,7 @@ class ReplayJob:
 def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -> None:
     """Writes the archived topic's records to the job's topic. Raises ReplayError or AdminError before anything is written."""
     rows = read_archive(spark, job)
-    count, last_partition = rows.agg(F.count("*"), F.max("partition")).first() or (0, None)
+    count, last_partition = rows.agg(F.count("*"), F.max("partition")).collect()[0]
     if not count:
         raise ReplayError(f"{job.source} holds no records of topic {job.source_topic}")
     with TopicAdmin(spark, job.bootstrap_servers, job.producer_properties) as admin:
