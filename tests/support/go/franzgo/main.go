@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -100,9 +102,21 @@ func (m *member) run(asked command, told *answer) error {
 		_, told.Epoch = m.client.GroupMetadata()
 		return nil
 	case "commit":
-		return m.client.CommitUncommittedOffsets(context.Background())
+		return m.commit(10 * time.Second)
 	}
 	return fmt.Errorf("unknown command %q", asked.Op)
+}
+
+// commit tries again where no broker could be reached: franz-go gives a commit up when it has asked two dead addresses in a row for
+// the coordinator (with one broker dead, its discovered one and the seed of the same address).
+func (m *member) commit(patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		err := m.client.CommitUncommittedOffsets(context.Background())
+		var refused *net.OpError
+		if err == nil || !errors.As(err, &refused) || refused.Op != "dial" || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func (m *member) note(partitions map[string][]int32, areOwned bool) {
