@@ -139,7 +139,12 @@ class FetchTarget:
         self.watched: FetchablePartition | None = None  # the partition that notifies the session of its changes
 
     def ask_again(self, target: FetchTarget) -> None:
-        """Take over what a later request of the session asks of this partition."""
+        """Take over what a later request of the session asks of this partition.
+
+        A follower drops an answer to the leader epoch before, with the high watermark in it: it is told again. Kafka's CachedPartition
+        does not, so that its follower learns the high watermark when that moves."""
+        if target.current_leader_epoch != self.current_leader_epoch:
+            self.sent_high_watermark = UNKNOWN_OFFSET
         self.fetch_offset = target.fetch_offset
         self.max_bytes = target.max_bytes
         self.current_leader_epoch = target.current_leader_epoch

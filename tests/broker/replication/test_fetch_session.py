@@ -92,6 +92,20 @@ def test_a_follower_that_had_to_cut_its_log_is_told_the_high_watermark_again() -
     assert indexes(answer.reads) == [0]
 
 
+def test_a_follower_that_follows_in_another_epoch_is_told_the_high_watermark_again() -> None:
+    """It dropped the answer that it got for the epoch before."""
+    room = Room()
+    session_id = room.open(0, 1, is_from_follower=True)
+    moved_on = target(1)
+    moved_on.current_leader_epoch = 7
+    after = room.begin(session_id, 1, moved_on, is_from_follower=True)
+    assert isinstance(after, FetchContext)
+
+    answer = after.answer([read(each) for each in after.targets])
+
+    assert indexes(answer.reads) == [1]
+
+
 def test_partition_is_told_of_again_once_its_error_is_over() -> None:
     room = Room()
     session_id = room.open(0)
