@@ -200,10 +200,11 @@ class Consumer(Fetcher):
         super().__init__(*arguments, **more)
         self.positions = dict.fromkeys(keys, 0)
         self._cuts_seen = 0
+        self._has_lost_records = False
 
     async def run(self) -> None:
         while not self.is_stopping:
-            if self._cuts_seen != len(self.history.power_cuts_s):
+            if self._cuts_seen != len(self.history.power_cuts_s) or self._has_lost_records:
                 self._begin_anew()
             invoked_s = self.now_s
             try:
@@ -214,9 +215,10 @@ class Consumer(Fetcher):
 
     def out_of_range(self, key: Key, log_start_offset: int) -> None:
         super().out_of_range(key, log_start_offset)
-        self._begin_anew()
+        self._has_lost_records = True  # what the same answer brought of other partitions counts before it begins anew
 
     def _begin_anew(self) -> None:
+        self._has_lost_records = False
         self._cuts_seen = len(self.history.power_cuts_s)
         self.positions = dict.fromkeys(self.positions, 0)
         keys = list(self.positions)

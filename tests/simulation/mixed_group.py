@@ -190,6 +190,7 @@ class MixedGroupMember(ConsumerGroupMember):
             self._refused("JoinGroup", joined.error_code)
         else:
             self._member_id, self._epoch = joined.member_id, joined.generation_id
+            self._ledger.joined_again(self._member_id, self._owned)
             await self._sync(joined, topics)
 
     async def _sync(self, joined: JoinGroupResponse, topics: list[str]) -> None:
