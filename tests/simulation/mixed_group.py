@@ -238,8 +238,9 @@ class MixedGroupMember(ConsumerGroupMember):
             super()._refused(what, ErrorCode.UNKNOWN_MEMBER_ID if is_gone else error)
         elif error == ErrorCode.REBALANCE_IN_PROGRESS:
             self._joined_topics = None
-        elif error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL and len(self._protocol_names) == 1:
+        elif error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL and (len(self._protocol_names) == 1 or what == "SyncGroup"):
             # What is stored of the others is the assignor that they chose, of two: until they have joined again after a failover.
+            # And a KIP-848 group has told each member the first assignor of its own: the group became classic before the member's sync.
             self.note(f"{what}: {ErrorCode(error).name}")
             self._joined_topics = None
         elif error in LOST:

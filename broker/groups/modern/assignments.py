@@ -119,10 +119,12 @@ class Assignments:
         return self, "assignment", group_id
 
     def _may_assign(self, group: ConsumerGroup) -> bool:
-        """Several members that come at about the same time share one assignment (KIP-1263). The first never waits."""
-        last_ms = group.assignment_timestamp_ms
+        """Several members that come at about the same time share one assignment (KIP-1263). The first never waits.
+
+        Nor does anyone where the last one was made in the future: the clock was set back, or it was another coordinator's."""
+        last_ms, now_ms = group.assignment_timestamp_ms, self._clock.now_ms()
         interval_ms = self._settings.assignment_interval_ms(group.group_id)
-        return last_ms == 0 or interval_ms == 0 or self._clock.now_ms() >= last_ms + interval_ms
+        return last_ms == 0 or not last_ms <= now_ms < last_ms + interval_ms
 
     def _is_large(self, update: MemberUpdate) -> bool:
         elements = MEMBER_ELEMENTS * update.member_count

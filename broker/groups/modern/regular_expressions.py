@@ -85,10 +85,11 @@ class RegularExpressions:
             return True
         last_ms = max(expression.timestamp_ms for expression in resolved)
         now_ms = self._clock.now_ms()
-        if now_ms <= last_ms + REFRESH_MIN_INTERVAL_MS:
+        if last_ms <= now_ms <= last_ms + REFRESH_MIN_INTERVAL_MS:
             return False
         return (
-            is_new
+            now_ms < last_ms  # the clock was set back, or it was another coordinator's
+            or is_new
             or len(expressions) != len(resolved)
             or max(expression.version for expression in resolved) < self._topics.last_creation_version
             or now_ms > last_ms + self._config.regex_refresh_interval_ms

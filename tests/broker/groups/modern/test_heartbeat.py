@@ -201,6 +201,25 @@ def test_assignment_waits_for_its_interval_and_the_next_heartbeat():
     )
 
 
+def test_assignment_waits_for_no_clock_that_was_set_back():
+    consumers = Consumers(consumer_assignment_interval_ms=1_000)
+    consumers.join_consumer("a")
+    consumers.clock.jump_wall(-3_600_000)
+    consumers.skip()
+
+    consumers.join_consumer("b")
+
+    consumers.expect(
+        "log: member b t",
+        "log: group epoch=3",
+        "log: target a t:0",
+        "log: target b t:1",
+        "log: targets epoch=3",
+        "log: assignment b UNRELEASED_PARTITIONS epoch=3 after=0 owns nothing",
+        "b epoch=3 owns nothing",
+    )
+
+
 def test_new_subscription_takes_away_what_is_not_in_it_at_once():
     consumers = Consumers(consumer_assignment_interval_ms=1_000)
     consumers.create_topic("u")

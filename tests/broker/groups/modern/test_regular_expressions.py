@@ -125,6 +125,16 @@ def test_topics_are_looked_for_again_after_the_refresh_interval():
     consumers.expect("a epoch=2", "log: regex t.* t")
 
 
+def test_topics_are_looked_for_again_when_the_clock_was_set_back():
+    consumers = with_a()
+
+    consumers.clock.jump_wall(-3_600_000)
+    consumers.beat("a")
+    let_turns_pass(consumers)
+
+    consumers.expect("a epoch=2", "log: regex t.* t")
+
+
 def test_deleted_topic_is_taken_away_at_once():
     consumers = with_a()
     consumers.delete_topic("t")
