@@ -236,12 +236,24 @@ class ClusterWorld(World):
         found: list[Any] = []
         for key, (image, replicas) in self._replicas().items():
             leaders = [partition for partition in replicas.values() if partition.is_leader]
-            ends = {(each.log.high_watermark, each.log.log_end_offset) for each in replicas.values()}
+            ends = {self._end_of(key, each, leaders) for each in replicas.values()}
             is_moving = bool(image.adding_replicas or image.removing_replicas)
             is_whole = len(leaders) == 1 and len(leaders[0].isr) == len(image.replicas) == len(replicas)
             if is_moving or not is_whole or len(ends) != 1:
                 found.append((key, image, sorted(replicas), [partition.isr for partition in leaders], sorted(ends)))
         return found
+
+    def _end_of(self, key: Key, replica: Any, leaders: list[Any]) -> tuple[int, int]:
+        """High watermark and log end; those of the leader for a replica that has all there is.
+
+        A power cut may have taken the last batches of a leader's segment and left an empty one behind it (storage/recovery.py, as in
+        Kafka): nobody gets past such a hole before the next record."""
+        log = replica.log
+        if leaders and self.history.power_cuts_s and not self.history.is_durable(key) and log.high_watermark == log.log_end_offset:
+            leaders_log = leaders[0].log
+            if leaders_log.segments.has_nothing_from(log.log_end_offset):
+                log = leaders_log
+        return log.high_watermark, log.log_end_offset
 
     def _replicated_keys(self) -> list[Key]:
         """All partitions that clients write to."""
