@@ -2,17 +2,18 @@
 job in pieces (GroupJobs).
 
 Either way the targets of all members and the epoch that they belong to are one batch: a log tells of all of them or of none. A job's batch
-is encoded in pieces too. While the job runs, members keep the targets that they have; those that come meanwhile have none in its epoch,
-and bump the epoch for the next. Answers wait until it is done (LateAnswers).
+is encoded in pieces too, for those who are still there at its end. While the job runs, members keep the targets that they have; those that
+come meanwhile have none in its epoch, and bump the epoch for the next. Answers wait until it is done (LateAnswers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordination.records import CoordinatorRecord, CoordinatorResult
+from broker.coordination.records import CoordinatorRecord, CoordinatorResult, EncodedRecords, ReplayedBeside
 from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT
 from broker.groups.modern.group import ConsumerGroup
 from broker.groups.modern.member import ConsumerGroupMember, Partitions
@@ -48,8 +49,11 @@ ANSWERS_PER_PIECE = 5
 
 
 class _Prepared(NamedTuple):
-    record: CoordinatorRecord
-    encoded: SimpleRecord
+    """The targets that changed, their records, and these as they are stored: all in one order."""
+
+    targets: dict[str, Partitions]
+    records: list[CoordinatorRecord]
+    encoded: EncodedRecords
 
 
 class Assignments:
@@ -163,32 +167,57 @@ class Assignments:
         group = self._store.groups.get(snapshot.group_id)
         if group is None or not group.assignment_epoch < epoch <= group.epoch:
             return
-        records: list[CoordinatorRecord] = []
-        stored: list[SimpleRecord] = []
-        for member_id, target in targets.items():
-            holder = _holder(group, snapshot.members[member_id])
-            if holder is not None and _is_other(target, group.targets.get(holder)):
-                record, encoded = prepared.get(holder) or self._prepared(group.group_id, holder, target)
-                records.append(record)
-                stored.append(encoded)
-        records.append(self._epoch_record(group.group_id, epoch, len(targets), assignor))
-        stored.append(self._writer.encode(records[-1]))
-        self._writer.run(CoordinatorResult(records, self._warn_not_stored, encoded=stored))
+        beside: ReplayedBeside | None = None
+        encoded: list[SimpleRecord]
+        if self._holds(prepared, group, snapshot, targets):
+            beside = ReplayedBeside(len(prepared.records), partial(self._store.adopt_targets, group, prepared.targets))
+            records, encoded = prepared.records, prepared.encoded
+        else:
+            records, encoded = self._records(prepared, group, snapshot, targets)
+        records.append(self._epoch_record(group.group_id, epoch, len(targets), assignor))  # the shard encodes it
+        self._writer.run(CoordinatorResult(records, self._warn_not_stored, encoded=encoded, beside=beside))
 
-    def _prepare(self, snapshot: GroupSnapshot, targets: Mapping[str, Partitions]) -> Generator[None, None, dict[str, _Prepared]]:
-        """The records of the targets that changed, for those members that keep their ids."""
-        prepared = {}
+    def _prepare(self, snapshot: GroupSnapshot, targets: Mapping[str, Partitions]) -> Generator[None, None, _Prepared]:
+        prepared = _Prepared({}, [], EncodedRecords(self._clock.now_ms()))
         pace = Pace()
         for member_id, target in targets.items():
             if _is_other(target, snapshot.targets.get(member_id)):
-                prepared[member_id] = self._prepared(snapshot.group_id, member_id, target)
+                record = target_record(snapshot.group_id, member_id, target)
+                prepared.targets[member_id] = target
+                prepared.records.append(record)
+                prepared.encoded.add(self._writer.encode(record))
             if pace.is_due(1 + sum(map(len, target.values())) // PARTITIONS_PER_ELEMENT):
                 yield
         return prepared
 
-    def _prepared(self, group_id: str, member_id: str, target: Partitions) -> _Prepared:
-        record = target_record(group_id, member_id, target)
-        return _Prepared(record, self._writer.encode(record))
+    def _holds(self, prepared: _Prepared, group: ConsumerGroup, snapshot: GroupSnapshot, targets: Mapping[str, Partitions]) -> bool:
+        """Whether the targets to be told are still those that were prepared, of the same members."""
+        for member_id, target in targets.items():
+            holder = _holder(group, snapshot.members[member_id])
+            is_told = holder is not None and _is_other(target, group.targets.get(holder))
+            if is_told is not (member_id in prepared.targets) or (is_told and holder != member_id):
+                return False
+        return True
+
+    def _records(
+        self, prepared: _Prepared, group: ConsumerGroup, snapshot: GroupSnapshot, targets: Mapping[str, Partitions]
+    ) -> tuple[list[CoordinatorRecord], list[SimpleRecord]]:
+        """Of those who are there now: what was prepared, where it still holds, and what it takes beyond that."""
+        known = dict(zip(prepared.targets, zip(prepared.records, prepared.encoded, strict=True), strict=True))
+        records: list[CoordinatorRecord] = []
+        encoded: list[SimpleRecord] = []
+        for member_id, target in targets.items():
+            holder = _holder(group, snapshot.members[member_id])
+            if holder is None or not _is_other(target, group.targets.get(holder)):
+                continue
+            if holder == member_id and member_id in known:
+                record, stored = known[member_id]
+            else:
+                record = target_record(group.group_id, holder, target)
+                stored = self._writer.encode(record)
+            records.append(record)
+            encoded.append(stored)
+        return records, encoded
 
     def _warn_not_stored(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
