@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.simulation.cluster_admin import ClusterAdmin
 from tests.simulation.cluster_nemesis import CLUSTER_PROFILES, UNCLEAN_FAULTS, ClusterNemesis
 from tests.simulation.cluster_watch import Batch, ClusterWatch
 from tests.simulation.consumers import Consumer
+from tests.simulation.disk import ProcessDiedError
 from tests.simulation.history import Key
 from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
@@ -251,8 +253,9 @@ class ClusterWorld(World):
         log = replica.log
         if leaders and self.history.power_cuts_s and not self.history.is_durable(key) and log.high_watermark == log.log_end_offset:
             leaders_log = leaders[0].log
-            if leaders_log.segments.has_nothing_from(log.log_end_offset):
-                log = leaders_log
+            with suppress(ProcessDiedError, OSError):  # it is not settled then
+                if leaders_log.segments.has_nothing_from(log.log_end_offset):
+                    log = leaders_log
         return log.high_watermark, log.log_end_offset
 
     def _replicated_keys(self) -> list[Key]:
