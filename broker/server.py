@@ -32,6 +32,7 @@ from protocol.errors import KafkaError
 from protocol.uuids import ZERO_UUID, uuid_to_text
 from storage.errors import StorageError
 from storage.files import META_PROPERTIES
+from storage.log_directory import LogDirectory, check_identities
 from storage.log_manager import LogManager
 from storage.meta_properties import MetaProperties
 
@@ -155,8 +156,8 @@ class Broker:
             self.controller_listeners.append(self._bind(endpoint, registry, ListenerKind.CONTROLLER))
         for endpoint in config.client_listeners:
             self.listeners.append(self._bind(endpoint, registry))
-        log_manager = self._log_manager = self._open_directories()
-        directory_id = _directory_id(log_manager, Path(config.metadata_log_dir))
+        log_manager, directory_id = self._open_directories()
+        self._log_manager = log_manager
         self._quorum = QuorumServer(node, links, self.controller_listeners, directory_id)
         await self._quorum.start()
         if "broker" in config.process_roles:
@@ -215,11 +216,14 @@ class Broker:
         listener.bind(endpoint.host, endpoint.port)
         return listener
 
-    def _open_directories(self) -> LogManager:
-        """Lock the log directories and read this node's identity from them. Empty ones are formatted first, if that is asked for."""
+    def _open_directories(self) -> tuple[LogManager, bytes]:
+        """Lock the log directories and read this node's identity from them. Empty ones are formatted first, if that is asked for.
+
+        Returns the directory id of the metadata log too; ZERO_UUID where an older version formatted its directory without one."""
         config, node = self.config, self._node
         disk, entropy = node.platform.disk, node.platform.entropy
-        if config.barnabas_auto_format and not any(self._is_formatted(Path(path)) for path in config.log_dirs):
+        metadata_path = Path(config.metadata_log_dir)
+        if config.barnabas_auto_format and not any(self._is_formatted(Path(path)) for path in (config.metadata_log_dir, *config.log_dirs)):
             cluster_id = self._new_cluster_id or uuid_to_text(new_id(entropy))
             format_directories(config, cluster_id, ignore_formatted=True, random_bytes=entropy, disk=disk)
         log_manager = LogManager(
@@ -232,19 +236,36 @@ class Broker:
         )
         log_manager.lock()
         node.on_stop(log_manager.unlock)
-        if Path(config.metadata_log_dir) in self._failed_directories:
-            raise StartError(f"the log directory of the metadata log, {config.metadata_log_dir}, cannot be used")
-        identity = next((d.meta for d in log_manager.directories if d.meta is not None), None)
+        if metadata_path in self._failed_directories:
+            raise StartError(f"the log directory of the metadata log, {metadata_path}, cannot be used")
+        metadata_directory = self._lock_metadata_directory(log_manager, metadata_path)
+        metas = (directory.meta for directory in (*log_manager.directories, metadata_directory))
+        identity = next((meta for meta in metas if meta is not None), None)
         if identity is None:
             raise StartError(f"log directory {config.log_dirs[0]} is not formatted: {HOW_TO_FORMAT}")
         if identity.node_id != config.node_id:
             raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
+        if metadata_directory.meta is None:  # a voter that has lost its log must not pass for itself
+            raise StartError(
+                f"log directory {metadata_path} of the metadata log is not formatted, though others are: metadata.log.dir, or the first of "
+                "log.dirs, has to be the one that has the log; if that is lost, format it with --ignore-formatted (docs/operations.md)"
+            )
         node.cluster_id = identity.cluster_id
         for directory in log_manager.online_directories:
             # A new disk beside the old ones, or one that a version without directory ids formatted (KIP-858).
             if directory.meta is None or directory.meta.directory_id is None:
                 directory.format(MetaProperties(node.cluster_id, node.node_id, new_id(entropy)))
-        return log_manager
+        return log_manager, metadata_directory.meta.directory_id or ZERO_UUID
+
+    def _lock_metadata_directory(self, log_manager: LogManager, path: Path) -> LogDirectory:
+        """The directory of the metadata log: one of the log directories, which are locked, or one of its own."""
+        directory = next((each for each in log_manager.directories if each.path == path), None)
+        if directory is None:
+            directory = LogDirectory(path, self._node.platform.disk)
+            directory.lock()
+            self._node.on_stop(directory.unlock)
+            check_identities([*log_manager.directories, directory])
+        return directory
 
     def _is_formatted(self, log_dir: Path) -> bool:
         try:
@@ -280,9 +301,3 @@ class Broker:
             self.request_stop(1, "no log directory is left")
         elif self._clients is not None:
             self._clients.report_directory(path)
-
-
-def _directory_id(log_manager: LogManager, log_dir: Path) -> bytes:
-    """ZERO_UUID where an older version formatted it without one."""
-    found = next((directory.meta for directory in log_manager.directories if directory.path == log_dir), None)
-    return ZERO_UUID if found is None or found.directory_id is None else found.directory_id

@@ -10,10 +10,12 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.stored.metadata_records import PartitionChangeRecord, PartitionRecord
 from storage.meta_properties import read_meta_properties
+from tests.broker.metadata.room import CLUSTER_ID
 from tests.broker.test_server import one_line, serve
-from tests.clients.topics import eventually
+from tests.clients.topics import create_topic, eventually
 from tests.faults.test_full_disk import PARTITIONS, TOPIC, count_records, produce
 from tests.support.broker import BrokerProcess
+from tests.support.ports import free_port
 from tests.support.wire import WireClient
 
 
@@ -119,6 +121,48 @@ def test_start_without_the_metadata_logs_directory_fails_with_its_reason(tmp_pat
 
     assert ended.returncode == 1
     assert "the log directory of the metadata log" in ended.stderr.splitlines()[-1]
+
+
+def with_metadata_apart(tmp_path: Path) -> BrokerProcess:
+    """The only voter of a quorum whose voters are in the log (kraft.version 1), with a directory of its own for that log. Formatted."""
+    port = free_port()
+    broker = BrokerProcess(
+        tmp_path,
+        {"metadata.log.dir": str(tmp_path / "metadata"), "node.id": "1", "process.roles": "broker,controller",
+         "controller.listener.names": "CONTROLLER", "controller.quorum.bootstrap.servers": f"127.0.0.1:{port}",
+         "barnabas.auto.format": "false"},
+    )  # fmt: skip
+    broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{port}"
+    broker.format(CLUSTER_ID, "--standalone")
+    return broker
+
+
+def test_metadata_log_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
+    broker = with_metadata_apart(tmp_path)
+
+    broker.start()
+    create_topic(broker, TOPIC, partitions=1)
+    broker.kill()
+    broker.start()
+    known = describe(broker)
+    second = serve(f"log.dirs={tmp_path / 'other'}", f"metadata.log.dir={tmp_path / 'metadata'}", "listeners=PLAINTEXT://127.0.0.1:0")
+    broker.stop()
+
+    assert known == {0: (1, [], ErrorCode.NONE)}
+    assert (tmp_path / "metadata" / "__cluster_metadata-0").is_dir() and not (broker.data_dir / "__cluster_metadata-0").exists()
+    assert "in use by another broker" in one_line(second.stderr)
+
+
+def test_metadata_log_that_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
+    """A voter without its log would vote as if it had one. Kafka stops as well: "No `meta.properties` found in …"."""
+    broker = with_metadata_apart(tmp_path)
+    broker.start().stop()
+    (tmp_path / "metadata").rename(tmp_path / "unplugged")
+
+    ended = serve(*(f"{key}={value}" for key, value in {"log.dirs": broker.data_dir, **broker.settings}.items()))
+
+    assert ended.returncode == 1
+    assert f"log directory {tmp_path / 'metadata'} of the metadata log is not formatted, though others are" in one_line(ended.stderr)
 
 
 def test_new_directory_beside_old_ones_is_given_an_identity(tmp_path: Path) -> None:
