@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.quorum import opening
+from broker.quorum.raft_requests import RaftRequests
 from broker.quorum.raft_state import RaftState
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
 from broker.replication.fetcher_control import InitialFetch
@@ -25,7 +26,7 @@ from storage.compaction import selection
 from storage.log import Log
 from tests.simulation.ablations import SEEDS_MAX
 from tests.simulation.cluster_world import ClusterWorld
-from tests.simulation.directed_worlds import ForgottenVoteWorld, OldFetchWorld
+from tests.simulation.directed_worlds import ForgottenLogWorld, ForgottenVoteWorld, OldFetchWorld
 from tests.simulation.world import Outcome, simulate
 
 
@@ -101,6 +102,13 @@ def forget_the_vote() -> Iterator[None]:
 
 
 @contextmanager
+def vote_with_a_forgotten_log() -> Iterator[None]:
+    """As before KIP-853: a voter is known by its node id alone, also when it comes back with an empty disk."""
+    with patch.object(RaftRequests, "_is_for_me", lambda self, voter_id, directory_id: voter_id == self._raft.config.me.node_id):
+        yield
+
+
+@contextmanager
 def count_a_restarted_followers_old_fetch() -> Iterator[None]:
     """As before KIP-903: neither leader nor controller looks which process of a follower has fetched."""
 
@@ -148,6 +156,7 @@ ABLATIONS: dict[str, Ablation] = {
         acknowledge_what_the_leader_alone_has,
         vote_for_shorter_logs,
         forget_the_vote,
+        vote_with_a_forgotten_log,
         count_a_restarted_followers_old_fetch,
         compact_what_is_not_committed,
     )
@@ -163,6 +172,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "acknowledge_what_the_leader_alone_has": _LOSSES | {"below-min-isr"},
     "vote_for_shorter_logs": _METADATA,
     "forget_the_vote": frozenset({"two-controllers"}),
+    "vote_with_a_forgotten_log": _METADATA,
     "count_a_restarted_followers_old_fetch": frozenset({"below-min-isr"}),
     "compact_what_is_not_committed": _LOSSES | {"compacted lost-key", "compacted replicas-differ"},
 }
@@ -174,12 +184,14 @@ KEPT_SEEDS: dict[str, int] = {
     "acknowledge_what_the_leader_alone_has": 0,
     "vote_for_shorter_logs": 16,
     "forget_the_vote": 4,
+    "vote_with_a_forgotten_log": 0,
     "count_a_restarted_followers_old_fetch": 10,
     "compact_what_is_not_committed": 99,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {
     "forget_the_vote": ForgottenVoteWorld,
+    "vote_with_a_forgotten_log": ForgottenLogWorld,
     "count_a_restarted_followers_old_fetch": OldFetchWorld,
 }
 """Of those that need a directed one."""

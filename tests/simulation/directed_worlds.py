@@ -20,7 +20,7 @@ from tests.simulation.cluster_nemesis import PORT, ClusterNemesis
 from tests.simulation.cluster_watch import ClusterWatch
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.node import Node
-from tests.simulation.world import PLAIN
+from tests.simulation.world import DATA_DIR, PLAIN
 
 ATTEMPTS_MAX = 10
 POLL_S = 0.000_5
@@ -191,6 +191,40 @@ class ForgottenVoteWorld(ScriptedWorld):
     """A cluster of three voters."""
 
     NEMESIS = ForgottenVoteNemesis
+
+
+class ForgottenLogNemesis(ScriptedNemesis):
+    """A voter comes back without its metadata log, and one that was cut off from what is committed asks it for its vote."""
+
+    async def _attempt(self) -> bool:
+        leader = next((node for node in self._nodes if node.host == self._watch.controller_host), None)
+        if leader is None or not all(node.is_up for node in self._nodes):
+            return False
+        wiped, behind = self._draw.sample([node for node in self._nodes if node is not leader], 2)
+        for other in (leader, wiped):
+            self._network.cut(other.host, behind.host)
+            self._network.cut(behind.host, other.host)
+        await asyncio.sleep(self._draw.uniform(2.5, 3.5))  # its broker is fenced: that is committed without it
+        leader.kill()
+        wiped.kill()
+        wiped.replace_metadata_disk()
+        self._network.heal(behind.host, wiped.host)
+        self._network.heal(wiped.host, behind.host)
+        wiped.start()
+        await asyncio.sleep(self._draw.uniform(1.0, 2.0))  # it asks for a vote, again and again
+        self._network.heal_all()
+        leader.start()
+        return True
+
+
+class ForgottenLogWorld(ScriptedWorld):
+    """Three voters whose directories the metadata log names (kraft.version 1), each with a disk of its own for that log."""
+
+    NEMESIS = ForgottenLogNemesis
+    MOVED_VOTES_SHARE = 1.0
+
+    def _draw_settings(self) -> dict[str, str]:
+        return {**super()._draw_settings(), "metadata.log.dir": f"{DATA_DIR}-metadata"}
 
 
 def _calling(owner: type[Any], name: str, callback: Callable[[Any], None]) -> Any:

@@ -144,8 +144,17 @@ class Node:
 
     def format(self, initial_controllers: str) -> None:
         """As `barnabas format` does before the first start: the voters are in the metadata log (kraft.version 1)."""
-        options = FormatOptions(CLUSTER_ID, ignore_formatted=True, initial_controllers=initial_controllers)
-        randbytes = random.Random(f"{self._seed}:format").randbytes
+        self._format(FormatOptions(CLUSTER_ID, ignore_formatted=True, initial_controllers=initial_controllers), "format")
+
+    def replace_metadata_disk(self) -> None:
+        """While no process runs: the metadata log is gone, and its directory formatted for a node that is to be none of the voters."""
+        assert not self.is_up, "its files are open"
+        self.loop.note(self.host, "gets another disk for its metadata")
+        _remove(self.disk.boot(), self._settings["metadata.log.dir"])
+        self._format(FormatOptions(CLUSTER_ID, ignore_formatted=True, has_no_initial_controllers=True), f"format:{self.starts_count}")
+
+    def _format(self, options: FormatOptions, stream: str) -> None:
+        randbytes = random.Random(f"{self._seed}:{stream}").randbytes
         view = self.disk.boot()
         format_node(self._config(), options, random_bytes=randbytes, now_ms=self.clock.now_ms(), say=lambda _: None, disk=view)
 
@@ -273,3 +282,14 @@ class Node:
             delay_s = min(RESTART_DELAY_S * 2**self._exits_count, RESTART_DELAY_MAX_S)
             self._exits_count += 1
             self.loop.call_in_later(None, delay_s, self.start)
+
+
+def _remove(view: DiskView, directory: str) -> None:
+    """The directory and all that is in it."""
+    for entry in view.scan(directory):
+        path = f"{directory}/{entry.name}"
+        if entry.is_directory:
+            _remove(view, path)
+        else:
+            view.unlink(path)
+    view.rmdir(directory)
