@@ -260,8 +260,21 @@ class Shard(Generic[Machine]):
         if result is not None:
             self.write(result)
 
-    def _run_operation(self, operation: Operation) -> None:
-        self.run(operation())
+    def _run_operation(self, operation: Operation, retry: Callable[[], None] | None) -> None:
+        result = operation()
+        if result is not None:
+            self.write(result if retry is None else self.retried(result, retry))
+
+    def retried(self, result: CoordinatorResult, retry: Callable[[], None]) -> CoordinatorResult:
+        """The result, which calls `retry` too when its records were refused, or what became of them is not known: unless the shard has
+        ended."""
+
+        def on_committed(error: ErrorCode) -> None:
+            result.on_committed(error)
+            if error is not ErrorCode.NONE and self.is_active:
+                retry()
+
+        return result._replace(on_committed=on_committed)
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the shard is active, at once if it is; never if it does not come to that."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker.clock import Clock, Timer
@@ -21,18 +22,26 @@ from broker.loop_job import LoopJob
 OPERATIONS_PER_TURN = 10
 """A session's end takes 0.2 ms: the group rebalances, which is a record."""
 
+RETRY_BACKOFF_MS = 500
+"""As in Kafka's CoordinatorRuntime."""
+
 Operation = Callable[[], CoordinatorResult | None]
 TimerKey = tuple[str, ...]
 """What the timer is for, then whose it is."""
 
 
-class _Entry:
-    __slots__ = ("deadline_ms", "fires_at_ms", "operation", "timer")
+Run = Callable[[Operation, Callable[[], None] | None], None]
+"""Executes an operation, and calls what else it is given, if anything, when the operation's records were refused."""
 
-    def __init__(self, deadline_ms: float, operation: Operation) -> None:
+
+class _Entry:
+    __slots__ = ("deadline_ms", "fires_at_ms", "is_retried", "operation", "timer")
+
+    def __init__(self, deadline_ms: float, operation: Operation, *, is_retried: bool) -> None:
         self.deadline_ms = deadline_ms
         self.fires_at_ms = deadline_ms
         self.operation = operation
+        self.is_retried = is_retried
         self.timer: Timer | None = None
 
 
@@ -77,7 +86,7 @@ class DueTimers:
 class CoordinatorTimers:
     """At most one timer per key. `run` executes an operation that fell due, when `due`, which all shards share, has room for it."""
 
-    def __init__(self, clock: Clock, due: DueTimers, run: Callable[[Operation], None]) -> None:
+    def __init__(self, clock: Clock, due: DueTimers, run: Run) -> None:
         self._clock = clock
         self._due = due
         self._run = run
@@ -86,23 +95,31 @@ class CoordinatorTimers:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def schedule(self, key: TimerKey, delay_ms: float, operation: Operation) -> None:
-        """Run `operation` in `delay_ms`, in place of whatever was scheduled under `key`."""
+    def schedule(self, key: TimerKey, delay_ms: float, operation: Operation, *, is_retried: bool = False) -> None:
+        """Run `operation` in `delay_ms`, in place of whatever was scheduled under `key`.
+
+        With `is_retried` it is run again, until its records are written or something else is scheduled under `key`: for an operation that
+        nothing else would make up for."""
         deadline_ms = self._clock.monotonic_ms() + delay_ms
         entry = self._entries.get(key)
         if entry is not None and entry.fires_at_ms <= deadline_ms:
             entry.deadline_ms = deadline_ms
             entry.operation = operation
+            entry.is_retried = is_retried
             return
         if entry is not None and entry.timer is not None:
             entry.timer.cancel()
-        entry = self._entries[key] = _Entry(deadline_ms, operation)
+        entry = self._entries[key] = _Entry(deadline_ms, operation, is_retried=is_retried)
         entry.timer = self._clock.call_later(delay_ms, self._fire, key, entry)
 
-    def schedule_if_absent(self, key: TimerKey, delay_ms: float, operation: Operation) -> None:
+    def schedule_if_absent(self, key: TimerKey, delay_ms: float, operation: Operation, *, is_retried: bool = False) -> None:
         """The same, unless something is scheduled under `key`."""
         if key not in self._entries:
-            self.schedule(key, delay_ms, operation)
+            self.schedule(key, delay_ms, operation, is_retried=is_retried)
+
+    def try_again(self, key: TimerKey, operation: Operation) -> None:
+        """Run an operation that was refused once more, unless something else is scheduled under `key` by now."""
+        self.schedule_if_absent(key, RETRY_BACKOFF_MS, operation, is_retried=True)
 
     def cancel(self, key: TimerKey) -> None:
         entry = self._entries.pop(key, None)
@@ -121,7 +138,7 @@ class CoordinatorTimers:
         """It may have waited for its turn."""
         if self._is_due(key, entry):
             del self._entries[key]
-            self._run(entry.operation)
+            self._run(entry.operation, partial(self.try_again, key, entry.operation) if entry.is_retried else None)
 
     def _is_due(self, key: TimerKey, entry: _Entry) -> bool:
         """Whether it has neither been cancelled nor pushed back: then it is armed again."""

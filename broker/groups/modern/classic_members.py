@@ -80,7 +80,12 @@ class ClassicMembers:
         if self._migration.is_downgraded_by(group, request.group_instance_id):
             return self._join_and_downgrade(update, owned)
         joined = self._progress.advance(update, owned)
-        return Outcome(records, _joined(joined), on_committed=partial(self._await_sync, group.group_id, joined))
+        return Outcome(
+            records,
+            _joined(joined),
+            on_replayed=partial(self._keep_session, group.group_id, joined),  # it may never hear that it has joined
+            on_committed=partial(self._await_sync, group.group_id, joined),
+        )
 
     def _find_joining_member(
         self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest, records: list[CoordinatorRecord]

@@ -17,6 +17,7 @@ from broker.groups.modern.migration import UnpreparedError
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from broker.coordination.records import CoordinatorResult
     from broker.groups.modern.jobs import GroupJobs
     from broker.groups.modern.migration import Migration
     from broker.groups.modern.outcome import RecordWriter
@@ -57,9 +58,19 @@ class Conversions:
         self._enqueue(group_id, _Operation(run, answer))
         return reply
 
-    def later(self, group_id: str, run: Callable[[], object]) -> None:
-        """The same for an operation that nobody waits for, and that has been tried."""
-        self._enqueue(group_id, _Operation(run, _ignore))
+    def later(self, group_id: str, run: Callable[[], CoordinatorResult | None], retry: Callable[[], None]) -> None:
+        """The same for an operation that has been tried, and that nobody waits for. What it comes to is written, or `retry` is called."""
+
+        def write() -> None:
+            result = run()
+            if result is not None:
+                self._writer.run(self._writer.retried(result, retry))
+
+        def note(outcome: Any) -> None:
+            if isinstance(outcome, Exception) and self._writer.is_active:
+                retry()
+
+        self._enqueue(group_id, _Operation(write, note))
 
     def on_unloaded(self) -> None:
         """Another broker has the shard now."""

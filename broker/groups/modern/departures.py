@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
@@ -50,7 +51,6 @@ class Departures:
         for member in members:
             records += member_tombstones(group.group_id, member.member_id)
             names.subtract(member.subscribed_topic_names)
-            self._timers.cancel(group.group_id, member.member_id)
         left = left_expressions(group, members)
         records += [regular_expression_tombstone(group.group_id, regex) for regex in left]
         found = self._topics.find_hash((+names).keys() | expression_topics(group, group.regex_subscribers.keys() - set(left)))
@@ -58,7 +58,12 @@ class Departures:
             group.refresh_soon()
         metadata_hash = group.metadata_hash if found is None else found
         records.append(group_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
-        return Outcome(records)
+        return Outcome(records, on_replayed=partial(self._cancel_timers, group.group_id, [member.member_id for member in members]))
+
+    def _cancel_timers(self, group_id: str, member_ids: list[str]) -> None:
+        """Not before they are gone: where that cannot be written, they are to be fenced later. (In Kafka they stay for ever then.)"""
+        for member_id in member_ids:
+            self._timers.cancel(group_id, member_id)
 
     def fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
         """Remove a member, if it is there still, and in `epoch` if that is given."""

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from broker.clock import Clock
     from broker.coordination.records import CoordinatorResult
-    from broker.coordination.timers import CoordinatorTimers
+    from broker.coordination.timers import CoordinatorTimers, TimerKey
     from broker.groups.group_config import GroupConfig
     from broker.groups.group_metadata_manager import GroupMetadataManager
     from broker.groups.modern.jobs import GroupJobs
@@ -200,12 +200,15 @@ class ConsumerGroupManager:
                 return Outcome([assignment_record(group.group_id, away)], response)
         return self._departures.fence(group, [member])._replace(response=response)
 
-    def _fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
+    def _fence_by_timer(
+        self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None = None
+    ) -> CoordinatorResult | None:
         fence = partial(self._departures.fence_by_timer, group_id, member_id, reason, epoch)
         try:
             return fence()
         except UnpreparedError:
-            self.conversions.later(group_id, lambda: self._writer.run(fence()))
+            retry = partial(self._timers.fence_again, key, group_id, member_id, reason, epoch)
+            self.conversions.later(group_id, fence, retry)
             return None
 
     # Loading and unloading.

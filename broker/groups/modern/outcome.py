@@ -19,6 +19,9 @@ class RecordWriter(Protocol):
     def run(self, result: CoordinatorResult | None) -> None:
         """Write what an operation came to, if anything."""
 
+    def retried(self, result: CoordinatorResult, retry: Callable[[], None]) -> CoordinatorResult:
+        """The result, which calls `retry` too if it was not written."""
+
     def encode(self, record: CoordinatorRecord) -> SimpleRecord:
         """The record as it is stored."""
 

@@ -1,9 +1,11 @@
 """Named timers that are pushed back far more often than they fire."""
 
+from collections.abc import Callable
+
 import pytest
 
 from broker.coordination.records import CoordinatorResult
-from broker.coordination.timers import OPERATIONS_PER_TURN, CoordinatorTimers, DueTimers, Operation
+from broker.coordination.timers import OPERATIONS_PER_TURN, RETRY_BACKOFF_MS, CoordinatorTimers, DueTimers, Operation
 from tests.support.clock import ManualClock
 
 
@@ -13,17 +15,20 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.fired: list[tuple[str, int]] = []
-        self.timers = CoordinatorTimers(self.clock, DueTimers(self.clock), lambda operation: self._run(operation))
+        self.timers = CoordinatorTimers(self.clock, DueTimers(self.clock), lambda *given: self._run(*given))
+        self.is_refusing = False
 
-    def _run(self, operation: Operation) -> None:
+    def _run(self, operation: Operation, retry: Callable[[], None] | None) -> None:
         operation()
+        if self.is_refusing and retry is not None:
+            retry()
 
-    def schedule(self, key: str, delay_ms: int, name: str) -> None:
+    def schedule(self, key: str, delay_ms: int, name: str, *, is_retried: bool = False) -> None:
         def operation() -> CoordinatorResult | None:
             self.fired.append((name, self.clock.monotonic_ms()))
             return None
 
-        self.timers.schedule((key,), delay_ms, operation)
+        self.timers.schedule((key,), delay_ms, operation, is_retried=is_retried)
 
 
 def test_timer_fires_once_when_it_is_due():
@@ -141,3 +146,30 @@ def test_timer_that_fails_does_not_keep_those_behind_it_waiting():
     bench.clock.advance(1)
 
     assert bench.fired[-1] == ("behind", 10)
+
+
+def test_operation_whose_records_are_refused_is_run_again_if_it_is_to_be():
+    bench = Bench()
+    bench.is_refusing = True
+    bench.schedule("a", 10, "again", is_retried=True)
+    bench.schedule("b", 10, "once")
+
+    bench.clock.advance(10 + RETRY_BACKOFF_MS)
+    bench.is_refusing = False
+    bench.clock.advance(10 * RETRY_BACKOFF_MS)
+
+    assert bench.fired == [("again", 10), ("once", 10), ("again", 10 + RETRY_BACKOFF_MS), ("again", 10 + 2 * RETRY_BACKOFF_MS)]
+    assert bench.clock.pending_timers == []
+
+
+def test_operation_is_not_run_again_once_something_else_is_scheduled():
+    bench = Bench()
+    bench.is_refusing = True
+    bench.schedule("a", 10, "refused", is_retried=True)
+
+    bench.clock.advance(10)
+    bench.is_refusing = False
+    bench.schedule("a", 3 * RETRY_BACKOFF_MS, "later")
+    bench.clock.advance(10 * RETRY_BACKOFF_MS)
+
+    assert bench.fired == [("refused", 10), ("later", 10 + 3 * RETRY_BACKOFF_MS)]

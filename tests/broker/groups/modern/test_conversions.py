@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordination.timers import RETRY_BACKOFF_MS
 from broker.groups.modern import conversions, migration
 from broker.pieces import PIECE_ELEMENTS
 from protocol.errors import ErrorCode, KafkaError
@@ -345,6 +346,23 @@ def test_session_of_the_last_member_of_the_consumer_protocol_ends():
 
     assert "log: group generation=2 a=t:0" in consumers.lines
     assert list(consumers.groups) == ["g"]
+
+
+def test_conversion_that_a_session_led_to_and_the_log_refused_comes_later():
+    consumers = mixed()
+    for _ in range(4):
+        consumers.heartbeat("a", generation=2)
+        consumers.advance(9_000)
+    consumers.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    consumers.heartbeat("a", generation=2)
+    consumers.advance(9_000)
+    before = list(consumers.groups)
+    consumers.log.fail_with = None
+
+    consumers.advance(RETRY_BACKOFF_MS)
+    consumers.advance(0)
+
+    assert (before, list(consumers.groups)) == ([], ["g"])
 
 
 def test_sessions_of_downgraded_members_begin_with_the_conversion():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from broker.coordination.timers import RETRY_BACKOFF_MS
+from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import HeartbeatTopicPartitions
 from tests.broker.groups.modern.consumers import REBALANCE_TIMEOUT_MS, Consumers
 
@@ -218,6 +220,36 @@ def test_assignment_waits_for_no_clock_that_was_set_back():
         "log: assignment b UNRELEASED_PARTITIONS epoch=3 after=0 owns nothing",
         "b epoch=3 owns nothing",
     )
+
+
+def test_member_whose_session_ended_is_removed_when_the_log_takes_it():
+    """For a while the partition of its group has too few replicas in sync."""
+    consumers = two_settled(consumer_session_timeout_ms=45_000)
+    consumers.advance(30_000)
+    consumers.beat("b")
+    consumers.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+
+    consumers.advance(16_000)
+    stays = list(consumers.group.members)
+    consumers.log.fail_with = None
+    consumers.advance(RETRY_BACKOFF_MS)
+
+    assert (len(stays), len(consumers.group.members)) == (2, 1)
+
+
+def test_member_whose_leave_was_refused_is_removed_when_its_session_ends():
+    """It does not ask again. (In Kafka it stays for ever.)"""
+    consumers = two_settled(consumer_session_timeout_ms=45_000)
+    consumers.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    consumers.leave_consumer("a")
+    consumers.log.fail_with = None
+    stays = list(consumers.group.members)
+
+    consumers.advance(30_000)
+    consumers.beat("b")
+    consumers.advance(15_000)
+
+    assert (len(stays), len(consumers.group.members)) == (2, 1)
 
 
 def test_new_subscription_takes_away_what_is_not_in_it_at_once():
