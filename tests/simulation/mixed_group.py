@@ -35,7 +35,8 @@ ASSIGNORS: tuple[tuple[tuple[str, ...], ...], ...] = (
 )
 """What the classic members of one group may be configured with: one of the tuples each."""
 
-LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})  # whatever the member had is another's by now
+LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.GROUP_ID_NOT_FOUND})
+"""Whatever the member had is another's by now. The last: an empty KIP-848 group ends with the JoinGroup of a member that it has fenced."""
 GONE = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION})  # the group has become classic without the member
 
 
@@ -247,7 +248,7 @@ class MixedGroupMember(ConsumerGroupMember):
             self.note(f"{what}: {ErrorCode(error).name}")
             self._give_up(set(self._owned))
             self._epoch, self._joined_topics = JOIN_EPOCH, None
-            if error == ErrorCode.UNKNOWN_MEMBER_ID:
+            if error != ErrorCode.ILLEGAL_GENERATION:
                 self._member_id = ""
         else:
             super()._refused(what, error)
