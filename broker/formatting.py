@@ -41,7 +41,7 @@ def format_directories(
     """
     if not cluster_id:
         raise FormatError("the cluster id is empty; barnabas random-uuid makes one")
-    directories = [Path(directory) for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs))]
+    directories = list(dict.fromkeys(map(Path, (config.metadata_log_dir, *config.log_dirs))))
     empty = []
     for directory in directories:
         meta = read_meta_properties(directory, disk)
