@@ -2,7 +2,8 @@
 
 Behaviour:
 - The leader's log begins at the offset from then on; -1 stands for the high watermark. The answer waits until the other replicas that are
-  alive begin there too, and tells the low watermark: the lowest offset at which one begins.
+  alive begin there too, and the leader's copy if it moves to another log directory, and tells the low watermark: the lowest offset at
+  which one begins.
 - OFFSET_OUT_OF_RANGE beyond the high watermark and below -1; POLICY_VIOLATION for a topic that is compacted and not deleted;
   INVALID_TOPIC_EXCEPTION for internal topics; UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
 - REQUEST_TIMED_OUT when a replica takes longer than timeout_ms: the records are deleted nevertheless.

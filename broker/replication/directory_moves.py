@@ -167,7 +167,8 @@ class DirectoryMoves:
         """A step of the next one; whether there is more to do."""
         if self._ready:
             move = self._ready.popleft()
-            if move.step() and move not in self._ready:
+            is_queued = move.phase is Phase.COPYING and move not in self._copying
+            if move.step(may_copy=not is_queued) and move not in self._ready:
                 self._ready.append(move)
             if move.phase is not Phase.COPYING and move in self._copying:
                 del self._copying[move]

@@ -63,13 +63,25 @@ class ReplicaFacts(Protocol):
         """Whether the broker is registered and not fenced."""
 
 
-class InSyncReplicas:
-    """See the module's docstring. `followers` is one dict for good; `name` is for the log."""
+class MovingReplica(Protocol):
+    """The copy of this broker's own replica in another log directory: a ReplicaMove."""
 
-    __slots__ = ("_facts", "_log", "_name", "_node_id", "epoch_start_offset", "followers", "leader_epoch", "min_isr", "state")
+    @property
+    def log_start_offset(self) -> int: ...
+
+    def follow_start(self) -> None:
+        """Have the copy begin where the log does, in a later turn of the loop; deletions of records that wait are woken then."""
+
+
+class InSyncReplicas:
+    """See the module's docstring. `followers` is one dict for good; `name` is for the log; `move` is set while the replica moves to another
+    log directory, by the move."""
+
+    __slots__ = ("_facts", "_log", "_name", "_node_id", "epoch_start_offset", "followers", "leader_epoch", "min_isr", "move", "state")
 
     def __init__(self, name: str, node_id: int, partition_log: Log, facts: ReplicaFacts) -> None:
         self.followers: dict[int, Follower] = {}
+        self.move: MovingReplica | None = None
         self.state: CommittedIsr | PendingIsr = CommittedIsr((), NO_EPOCH)
         self.min_isr = 1
         self.leader_epoch = NO_EPOCH  # the latest one that was led here
@@ -142,8 +154,10 @@ class InSyncReplicas:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest offset at which a replica that is alive begins: what is before it is gone everywhere."""
-        starts = (each.log_start_offset for each in self.followers.values() if self._facts.is_alive(each.node_id))
+        """The lowest offset at which a replica that is alive begins, or the copy of ours: what is before it is gone everywhere."""
+        starts = [each.log_start_offset for each in self.followers.values() if self._facts.is_alive(each.node_id)]
+        if self.move is not None:
+            starts.append(self.move.log_start_offset)
         return min((self._log.log_start_offset, *starts))
 
     # -- changes of the ISR --------------------------------------------------------------------------------------------

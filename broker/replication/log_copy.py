@@ -3,8 +3,8 @@
 It reads what the future log lacks, a chunk at a time; a thread brings in what is not in memory. Batches are appended byte for byte, in
 pieces below a millisecond; epochs, producers and aborted transactions are noted as a follower notes them. When the log was cut meanwhile,
 the future log is cut to where the two have the same epochs, once no checkpoint of its directory names what lies beyond. Nothing is asked of
-the partition's own path: the copy looks at offsets whenever it has a turn. Source: kafka.server.ReplicaAlterLogDirsThread,
-LocalLeaderEndPoint.
+the partition's own path: the copy looks at offsets whenever it has a turn. The start of the log it follows without a copy of anything, so
+that what DeleteRecords deletes is gone here as soon. Source: kafka.server.ReplicaAlterLogDirsThread, LocalLeaderEndPoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.page_cache import ColdRead, not_waiting
 
 if TYPE_CHECKING:
     from broker.blocking import RunBlocking
-    from broker.clock import Clock
+    from broker.clock import Clock, Timer
     from broker.replication.quotas import ReplicationQuota
     from storage.log import Log
 
@@ -79,6 +79,8 @@ class LogCopy:
         self._position = 0
         self._unflushed_bytes = 0
         self._flushes_count = 0  # in flight
+        self._is_reading = False  # in a thread
+        self._timer: Timer | None = None  # of what is waited for
 
     def close(self) -> None:
         """What a thread still does is thrown away."""
@@ -93,20 +95,31 @@ class LogCopy:
     def step(self) -> CopyStep:
         """Do a piece of a millisecond."""
         source, future = self.source, self.future
-        if source.truncations_count != self._truncations_count and not self._align():
-            self._clock.call_later(CHECKPOINT_CHECK_MS, self._ready)
+        if not self.follow_start() or self._is_reading:
             return CopyStep.WAITING
         if self._chunk:
-            self._append_piece()
-            return CopyStep.MORE
+            return self._append_piece()
         if self._unflushed_bytes >= FLUSH_BYTES:
             self.flush(self._on_ready)
         if future.log_end_offset == source.log_end_offset:
             return CopyStep.CAUGHT_UP
         if self._quota.is_exceeded:
-            self._clock.call_later(THROTTLE_CHECK_MS, self._ready)
-            return CopyStep.WAITING
+            return self._wait(THROTTLE_CHECK_MS)
         return self._read()
+
+    def follow_start(self) -> bool:
+        """Have the future log begin where the log does, empty if it has nothing from there on. Whether it was done now: else a checkpoint
+        has to be written before, and `on_ready` is called."""
+        source, future = self.source, self.future
+        if source.truncations_count != self._truncations_count and not self._align():
+            self._wait(CHECKPOINT_CHECK_MS)
+            return False
+        if future.log_start_offset < source.log_start_offset:
+            if future.log_end_offset < source.log_start_offset:
+                self._drop_chunk()
+                future.truncate_fully_and_start_at(source.log_start_offset, now_ms=self._clock.now_ms())
+            self._follow_watermarks()
+        return True
 
     @property
     def is_flushing(self) -> bool:
@@ -169,10 +182,7 @@ class LogCopy:
 
     def _read(self) -> CopyStep:
         source, future = self.source, self.future
-        offset = max(future.log_end_offset, source.log_start_offset)
-        if offset == source.log_end_offset:  # nothing is left of it
-            future.truncate_fully_and_start_at(offset, now_ms=self._clock.now_ms())
-            return CopyStep.MORE
+        offset = future.log_end_offset
         try:
             with not_waiting:
                 records = source.read(offset, max_bytes=READ_BYTES, end_offset=source.log_end_offset, minimum_one_batch=True).records
@@ -186,23 +196,33 @@ class LogCopy:
                     finally:
                         records.release()
         except ColdRead as cold:
-            self._run_blocking(cold.bring_in).add_done_callback(lambda done: self._go_on(done.exception(), source, self._on_ready))
+            self._bring_in(cold)
             return CopyStep.WAITING
         self._read_in_thread(records)
         return CopyStep.WAITING
 
+    def _bring_in(self, cold: ColdRead) -> None:
+        def end(done: Any) -> None:
+            self._is_reading = False
+            self._go_on(done.exception(), self.source, self._on_ready)
+
+        self._is_reading = True
+        self._run_blocking(cold.bring_in).add_done_callback(end)
+
     def _read_in_thread(self, records: FileSlice) -> None:
-        truncations_count = self._truncations_count
+        truncations_count, offset = self._truncations_count, self.future.log_end_offset
 
         def end(done: Any) -> None:
+            self._is_reading = False
             records.release()
             error = done.exception()
             if self.source.truncations_count != truncations_count:
                 error = None  # read while it was cut
-            elif error is None and not self._is_closed:
+            elif error is None and not self._is_closed and self.future.log_end_offset == offset:
                 self._take_chunk(memoryview(done.result()))
             self._go_on(error, self.source, self._on_ready)
 
+        self._is_reading = True
         self._run_blocking(records.read).add_done_callback(end)
 
     def _go_on(self, error: BaseException | None, log: Log, on_success: Callable[[], None]) -> None:
@@ -215,7 +235,13 @@ class LogCopy:
         failure.__cause__ = error
         self._on_error(failure)
 
+    def _wait(self, delay_ms: int) -> CopyStep:
+        if self._timer is None:  # also for a step that came before its time
+            self._timer = self._clock.call_later(delay_ms, self._ready)
+        return CopyStep.WAITING
+
     def _ready(self) -> None:
+        self._timer = None
         if not self._is_closed:
             self._on_ready()
 
@@ -230,18 +256,22 @@ class LogCopy:
 
     # -- appending -------------------------------------------------------------------------------------------------
 
-    def _append_piece(self) -> None:
-        source, future, now_ms = self.source, self.future, self._clock.now_ms()
+    def _append_piece(self) -> CopyStep:
+        future, now_ms = self.future, self._clock.now_ms()
         start = self._position
-        if start == 0 and future.log_end_offset < source.log_start_offset:
-            # What it has was deleted, or it is new: it begins with the batch that holds the log's start.
-            future.truncate_fully_and_start_at(read_header(self._chunk, 0).base_offset, now_ms=now_ms)
+        if start == 0 and future.log_end_offset == future.log_start_offset:
+            base_offset = read_header(self._chunk, 0).base_offset
+            if base_offset < future.log_end_offset:  # the log starts within a batch, which is copied whole
+                if not self._may_truncate(future, base_offset):
+                    return self._wait(CHECKPOINT_CHECK_MS)
+                future.truncate_fully_and_start_at(base_offset, now_ms=now_ms)
         end = self._position = find_piece_end(self._chunk, start)
         future.append_as_follower(self._chunk[start:end], now_ms=now_ms)
         self._unflushed_bytes += end - start
         self._follow_watermarks()
         if end == len(self._chunk):
             self._drop_chunk()
+        return CopyStep.MORE
 
 
 def find_piece_end(chunk: memoryview, start: int) -> int:

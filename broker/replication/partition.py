@@ -338,6 +338,8 @@ class Partition:
         if wanted_offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         log.set_log_start_offset(wanted_offset)
+        if self.in_sync.move is not None:
+            self.in_sync.move.follow_start()
         return wanted_offset
 
     def read(self, target: FetchTarget, params: FetchParams, max_bytes: int, minimum_one_batch: bool) -> PartitionRead:

@@ -5,6 +5,8 @@
 The controller is told before the copy takes over (KIP-858): were the target to fail in between, it would know which replicas are lost
 with it. A move that ends before it has taken over takes that back. Taking over is one step of the loop: no append and no read comes
 between the last batch's copy and the change of the partition's log.
+Until then the low watermark of DeleteRecords counts the copy, which follows the log's start in every phase, also while it waits for
+other moves. (Kafka's follows when it is copied: DeleteRecords waits for the moves before it, and often times out.)
 Source: kafka.server.ReplicaAlterLogDirsThread.PromotionState, kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
 """
 
@@ -84,6 +86,7 @@ class ReplicaMove:
         self._relocation = tools.log_manager.futures.relocation_of(future)
         self._preparation: Generator[None, None, None] | None = self._relocation.prepare_in_pieces()
         self._is_flushed = False
+        partition.in_sync.move = self
         self._copy = LogCopy(
             source,
             future,
@@ -110,20 +113,37 @@ class ReplicaMove:
             return False
         return self._tools.log_manager.futures.find(partition.topic, partition.partition) is self.future
 
-    def step(self) -> bool:
-        """Do a little. Whether there is more to do now; else `on_ready` will be called, unless it is over."""
+    @property
+    def log_start_offset(self) -> int:
+        """Where the copy begins."""
+        return self.future.log_start_offset
+
+    def follow_start(self) -> None:
+        """As MovingReplica.follow_start."""
+        if self.log_start_offset < self._source.log_start_offset:
+            self._wake()
+
+    def step(self, *, may_copy: bool) -> bool:
+        """Do a little. Whether there is more to do now; else `on_ready` will be called, unless it is over. Unless it `may_copy`, it follows
+        the log's start and nothing else."""
         if self.phase is Phase.OVER or self.phase is Phase.SETTLING:
             return False
         if not self.is_current:
             self.end()
             return False
+        start_offset = self.log_start_offset
         try:
-            return self._advance()
+            if may_copy:
+                return self._advance()
+            self._copy.follow_start()
         except KafkaError as error:
             log.error("the move of %r has failed: %s", self, error)
             self.end()
         except StorageError as error:
             self._fail_disk(error)
+        finally:
+            if self.log_start_offset != start_offset:
+                self._tools.waiting.record_deletions.notify(self.partition)
         return False
 
     def end(self) -> None:
@@ -131,12 +151,18 @@ class ReplicaMove:
         if self.phase in COUNTED_PHASES:
             self._assign(self._source.log_dir, None)
         self.stop()
+        self._count_no_more()
+        self._tools.waiting.record_deletions.notify(self.partition)
 
     def stop(self) -> None:
         """The broker stops: do nothing more, and tell nobody."""
         self._copy.close()
         if self.phase is not Phase.SETTLING:
             self.phase = Phase.OVER
+
+    def _count_no_more(self) -> None:
+        if self.partition.in_sync.move is self:
+            self.partition.in_sync.move = None
 
     # -- step by step ----------------------------------------------------------------------------------------------
 
@@ -197,6 +223,7 @@ class ReplicaMove:
         self._copy.close()
         self.phase = Phase.SETTLING
         partition.replace_log(future)
+        self._count_no_more()
         log.info("%r has moved from %s to %s", partition, self._source.log_dir, future.log_dir)
         settled_offset = future.log_end_offset
         # What the old log had made durable must be so in the new one before the old one goes; requests may wait for it too.
