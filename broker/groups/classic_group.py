@@ -19,13 +19,15 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
+from broker.pieces import at_once_or_in_turns, pieces
+from broker.turns import Work
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.stored.consumer_protocol import decode_subscription
 from protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterator, Mapping
 
     from protocol.messages.stored.group_records import GroupMetadataValue
 
@@ -33,7 +35,10 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of consumers; for these groups the coordinator can read which topics a member subscribed to."""
 
 
-Answer = tuple[Reply, JoinGroupResponse | SyncGroupResponse]
+JoinAnswer = JoinGroupResponse | Work
+"""The answer to a JoinGroup, or work that returns it."""
+
+Answer = tuple[Reply, JoinAnswer | SyncGroupResponse]
 """A member's answer and its receiver; given to `send_answers`."""
 
 
@@ -295,11 +300,11 @@ class ClassicGroup:
         self.awaiting_join_count += 1
         send_answers(older)
 
-    def complete_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> None:
+    def complete_join(self, member: ClassicGroupMember, response: JoinAnswer) -> None:
         """Answer the member's JoinGroup if one waits."""
         send_answers(self.take_join(member, response))
 
-    def take_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> list[Answer]:
+    def take_join(self, member: ClassicGroupMember, response: JoinAnswer) -> list[Answer]:
         """The answer to the member's JoinGroup, if one waits; from now on none does. Comes before the member's removal, which counts
         who still waits."""
         reply = self.release_join(member)
@@ -334,26 +339,27 @@ class ClassicGroup:
         """The answers to whatever of the member's waits."""
         return self.take_join(member, join) + self.take_sync(member, sync)
 
-    def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
-        """The answer to a successful JoinGroup: this generation, and for its leader who is in it."""
+    def join_response(self, member_id: str) -> JoinGroupResponse:
+        """The answer to a successful JoinGroup: this generation."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             leader=self.leader_id or "",
             member_id=member_id,
-            members=self._join_members() if with_members else [],
         )
 
-    def _join_members(self) -> list[JoinGroupResponseMember]:
-        return [
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                metadata=member.metadata(self.protocol_name),
-            )
-            for member in self.members.values()
-        ]
+    def join_answer(self, member_id: str, *, with_members: bool) -> JoinAnswer:
+        response = self.join_response(member_id)
+        return self.with_members(response) if with_members else response
+
+    def with_members(self, response: JoinGroupResponse) -> JoinAnswer:
+        """What the leader is told: `response`, and who is in the generation as it is now. If these are many it is made in turns, and
+        encoded so: of 10,000 members each would take 10 ms."""
+        # What a member offers is never changed, but replaced.
+        offers = [(member, member.protocols) for member in self.members.values()]
+        answer: JoinAnswer = at_once_or_in_turns(_listing(response, offers, self.protocol_name or ""))
+        return answer
 
     def _count_protocols(self, member: ClassicGroupMember, change: int) -> None:
         for name in member.protocols:
@@ -378,6 +384,20 @@ class ClassicGroup:
         except DecodeError:
             return None
         return frozenset(topics)
+
+
+def _listing(
+    response: JoinGroupResponse, offers: list[tuple[ClassicGroupMember, dict[str, bytes]]], protocol_name: str
+) -> Generator[None, None, JoinGroupResponse]:
+    for piece in pieces(offers):
+        response.members += [
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=protocols[protocol_name]
+            )
+            for member, protocols in piece
+        ]
+        yield
+    return response
 
 
 def send_answers(answers: list[Answer]) -> None:

@@ -177,7 +177,7 @@ class GroupCoordinator:
     # Membership.
 
     def join(self, requester: Requester, request: JoinGroupRequest) -> Deferred:
-        """A Deferred of JoinGroupResponse."""
+        """A Deferred of JoinGroupResponse, or of work that returns it."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:

@@ -22,7 +22,7 @@ from functools import partial
 from broker.clock import Clock
 from broker.coordination.records import CoordinatorResult
 from broker.coordination.timers import CoordinatorTimers, TimerKey
-from broker.groups.classic_group import Answer, ClassicGroup, GroupState, send_answers
+from broker.groups.classic_group import Answer, ClassicGroup, GroupState, JoinAnswer, send_answers
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
 from broker.groups.group_config import GroupConfig
 from broker.groups.member_answers import MemberAnswers
@@ -134,17 +134,22 @@ class Rebalance:
         self._timers.schedule(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_sync(group, generation))
         leader_id = group.leader_id
         assert leader_id is not None, "a generation with members has a leader"
-        self._answers.send(self._join_answers(group, joined, group.join_response(leader_id, with_members=True)), len(joined))
+        made = group.join_response(leader_id)
+        self._answers.send(self._join_answers(group, joined, made, group.with_members(made)), len(joined))
 
     def _join_answers(
-        self, group: ClassicGroup, joined: list[tuple[ClassicGroupMember, Reply | None]], made: JoinGroupResponse
+        self,
+        group: ClassicGroup,
+        joined: list[tuple[ClassicGroupMember, Reply | None]],
+        made: JoinGroupResponse,
+        leaders_answer: JoinAnswer,
     ) -> Iterator[Answer]:
-        """`made` is the leader's, as the generation is now. With each member's answer its session begins, also that of a static member that
-        did not come and is not answered."""
+        """`made` says of the generation what it is now, and `leaders_answer` who is in it. With each member's answer its session begins,
+        also that of a static member that did not come and is not answered."""
         for member, reply in joined:
             self._end_wait(group, member)
             if reply is not None:
-                yield reply, made if member.member_id == made.member_id else _follower_response(made, member.member_id)
+                yield reply, leaders_answer if member.member_id == made.member_id else _follower_response(made, member.member_id)
 
     def _end_wait(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
         """The member is told now what it waited for. It may be gone meanwhile, or its group."""
