@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum
 from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from broker.groups.classic_group_member import ClassicGroupMember, Reply
@@ -40,6 +41,9 @@ JoinAnswer = JoinGroupResponse | Work
 
 Answer = tuple[Reply, JoinAnswer | SyncGroupResponse]
 """A member's answer and its receiver; given to `send_answers`."""
+
+
+_PROTOCOLS = attrgetter("protocols")
 
 
 class GroupState(Enum):
@@ -279,7 +283,10 @@ class ClassicGroup:
     def select_protocol(self) -> str:
         """The protocol with most votes among those every member supports; each member votes for its first such."""
         candidates = {name for name, count in self.supported_protocols.items() if count == len(self.members)}
-        votes = Counter(member.vote(candidates) for member in self.members.values())
+        # Nearly always each member's first is one. No Python code for each: of 10,000 members that takes 1 ms instead of 10.
+        votes: Counter[str] = Counter(map(next, map(iter, map(_PROTOCOLS, self.members.values()))))
+        if not votes.keys() <= candidates:
+            votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def start_next_generation(self, now_ms: int) -> None:
@@ -379,7 +386,8 @@ class ClassicGroup:
         topics: set[str] = set()
         try:
             # Most groups' members all say the same, and to read it takes longer than all else that a generation needs.
-            for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
+            metadata: bytes
+            for metadata in set(map(itemgetter(self.protocol_name), map(_PROTOCOLS, self.members.values()))):
                 topics.update(decode_subscription(metadata).topics)
         except DecodeError:
             return None

@@ -167,6 +167,24 @@ def test_protocol_with_most_votes_is_chosen():
     )
 
 
+@pytest.mark.parametrize(
+    ("offers", "chosen"),
+    [
+        (("range,sticky", "sticky,range"), "range"),  # as many votes: the first that was voted for
+        (("mine,range,sticky", "range,sticky", "sticky,range", "its,sticky,range"), "range"),  # those whose first others lack vote too
+        (("mine,sticky,range", "range,sticky", "its,sticky,range"), "sticky"),
+    ],
+)
+def test_each_member_votes_for_the_first_that_all_have(offers: tuple[str, ...], chosen: str):
+    script = Transcript(initial_rebalance_delay_ms=100)
+
+    for name, protocols in zip("abcd", offers, strict=False):
+        script.join(name, protocols=protocols)
+    script.advance(500)
+
+    assert script.lines[-1].endswith(f"protocol={chosen}")
+
+
 def test_member_without_a_common_protocol_is_refused():
     script = stable_group("a")
 
