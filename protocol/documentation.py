@@ -120,6 +120,10 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A group takes no member with more than 1,000 protocols or 4 MB of their names and metadata, nor 16 MB of those of all members:
   GROUP_MAX_SIZE_REACHED. A SyncGroup with more than 8 MB of assignments is UNKNOWN_SERVER_ERROR. Kafka has no such limits, but
   stores no group beyond max.message.bytes of `__consumer_offsets`, 1 MB unless it was changed: that is UNKNOWN_SERVER_ERROR in both.
+- A classic group that rebalances again before its leader has handed in the assignment forgets who has what, as Kafka's does. If it becomes
+  a KIP-848 group before the next one, cooperative members still read partitions that others are given, until they have joined again.
+- DeleteRecords is not held up by moves between log directories: a copy follows the log's start at once. Kafka's follows when it is its
+  turn to be copied.
 
 ### Configs
 - Of the broker configs that Kafka lets change while it runs, defaults of topic configs, the replication throttles, `log.cleaner.…` but

@@ -204,7 +204,10 @@ class Migration:
 
     def _converted(self, classic: ClassicGroup, members: list[ClassicGroupMember], pace: Pace) -> Generator[None, None, ConsumerGroup]:
         """All members are where the last assignment sent them. Those that were in the middle of a rebalance begin another. The group is
-        what its records make it."""
+        what its records make it.
+
+        After a second rebalance in a row there is no last assignment (Rebalance.reset_assignment): cooperative members still have what
+        others are given here, until they have joined again. The same in Kafka 4.3.1 (ConsumerGroup.fromClassicGroup)."""
         group = ConsumerGroup(classic.group_id)
         for stored in members:
             partitions = self._partitions_of(classic, stored)

@@ -14,6 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from broker.coordination.records import UnknownRecordTypeError
 from broker.groups.record_table import GROUP_RECORDS
+from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -383,6 +384,45 @@ def test_groups_change_their_protocol_as_by_kafka(servers: list[ServerProcess]):
 
     assert our_answers == answers
     assert sorted(our_records) == sorted(records)
+
+
+def play_lost_assignments(server: ServerProcess) -> list[str]:
+    """a has all of t and keeps it while it rejoins. It joins again before it has handed in the assignment, which is lost then."""
+    answers: list[str] = []
+    ids: dict[str, str] = {}
+    a = ClassicMember(server, "a", "l", answers, ids)
+    b = Member(a.client, "b", topic_names(a.client), answers, "l")
+    try:
+        a.join()
+        a.join()
+        a.sync(a="t:0,1,2")
+        a.join("")
+        a.join("t:0,1,2")
+        b.join("t")
+        a.heartbeat()
+        a.join("t:0,1,2")
+        a.sync()
+    finally:
+        a.client.close()
+    return answers
+
+
+def partitions_in(line: str) -> set[int]:
+    """Those of t that an answer gives."""
+    return {int(digit) for digit in line.partition("('t', ")[2] if digit.isdigit()}
+
+
+def test_partitions_of_an_assignment_that_was_lost_have_two_owners_for_a_moment_as_by_kafka(servers: list[ServerProcess]):
+    """The first of the consumer protocol is given some at once; a, which has them all, learns it when it has joined again."""
+    for server in servers:
+        answers = play_lost_assignments(server)
+
+        b_joins, a_beats, a_joins, a_syncs = answers[-4:]
+        given = {line: partitions_in(line) for line in (b_joins, a_syncs)}
+        assert b_joins.startswith("b (0, None, 'b', 4, ") and given[b_joins]
+        assert a_beats == f"a heartbeat {ErrorCode.REBALANCE_IN_PROGRESS}"
+        assert a_joins.startswith("a join (0, 4, ")
+        assert given[a_syncs] == {0, 1, 2} - given[b_joins]
 
 
 # Regular expressions.
