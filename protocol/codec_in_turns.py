@@ -78,7 +78,7 @@ def clear_arrays_in_turns(*holders: Any) -> Generator[None, None, None]:
 
 def _own_lists(message: Any) -> Iterator[list[Any]]:
     for name in message.__slots__ if isinstance(message, Message) else ():
-        items = getattr(message, name)
+        items = getattr(message, name, None)  # one whose decoding was given up has not all its fields
         if type(items) is list and getrefcount(items) <= _REFERENCES_TO_A_LIST:
             yield items
 
@@ -89,7 +89,7 @@ _REFERENCES_TO_AN_ITEM = 2  # the same without the list that it was taken from
 
 def _has_elements(message: Message) -> bool:
     for name in message.__slots__:
-        items = getattr(message, name)
+        items = getattr(message, name, None)
         if type(items) is list and items:
             return True
     return False

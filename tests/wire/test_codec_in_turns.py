@@ -191,6 +191,18 @@ def test_a_dismantled_message_holds_nothing_any_more() -> None:
     assert pieces >= 2 * MANY // ELEMENTS_PER_PIECE
 
 
+def test_a_message_whose_decoding_was_given_up_is_dismantled() -> None:
+    """It has not all its fields, nor has the last of its elements."""
+    request, topic = (object.__new__(kind) for kind in (FetchRequest, FetchTopic))
+    topic.partitions = [FetchPartition()]
+    request.topics = [topic]
+    del topic
+
+    run(clear_arrays_in_turns(request))
+
+    assert not request.topics
+
+
 def test_elements_of_which_nothing_is_to_be_freed_count_too() -> None:
     partitions = [FetchPartition()]
     request = FetchRequest(topics=[FetchTopic(topic="t", partitions=partitions) for _ in range(MANY)])
