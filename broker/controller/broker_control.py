@@ -20,7 +20,7 @@ from broker.controller.controller_result import ControllerResult, Steps
 from broker.controller.elections import Elections
 from broker.controller.heartbeats import BrokerHeartbeats
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.features import METADATA_VERSION_FEATURE
+from broker.metadata.features import METADATA_VERSION_FEATURE, knows_cordoned_directories
 from broker.metadata.image import BrokerImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -153,6 +153,11 @@ class BrokerControl:
         self, broker: BrokerImage, request: BrokerHeartbeatRequest, next_offset: NextOffset
     ) -> Steps[BrokerHeartbeatResponse]:
         node_id = broker.node_id
+        if self._cordons_others(broker, request):
+            # First, so that nothing is placed in them once the broker is unfenced: operations come between steps.
+            assert request.cordoned_log_dirs is not None
+            yield [change_record(broker, cordoned_log_dirs=request.cordoned_log_dirs)]
+            broker = self.checked(node_id, request.broker_epoch)
         is_caught_up = request.current_metadata_offset >= broker.epoch
         if self._elections.is_departing(node_id):
             # Its fencing or shutdown goes on, in steps: it may ask again.
@@ -173,6 +178,13 @@ class BrokerControl:
             is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=following is BrokerState.SHUTDOWN_NOW,
         )
+
+    def _cordons_others(self, broker: BrokerImage, request: BrokerHeartbeatRequest) -> bool:
+        """Whether the broker has other cordoned log directories than the metadata say. They say none until its first heartbeat does."""
+        told = request.cordoned_log_dirs
+        if told is None or not knows_cordoned_directories(self._state.features):
+            return False
+        return broker.cordoned_log_dirs is None or set(broker.cordoned_log_dirs) != set(told)
 
     def _current_state(self, broker: BrokerImage) -> BrokerState:
         if broker.is_fenced:

@@ -1,7 +1,8 @@
 """Where new partitions' replicas go: spread over racks first, then over brokers, starting at a random place. Pure.
 
 Each partition's replicas start one rack further than the last one's, and within a rack one broker further, so that leaders are
-spread too. Fenced brokers are used only as followers, and only where a rack has no unfenced broker left. Those that shut down are not.
+spread too. Fenced brokers are used only as followers, and only where a rack has no unfenced broker left. Those that shut down are not
+used, nor those all of whose log directories are cordoned (KIP-1066).
 
 Source: org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 """
@@ -23,7 +24,7 @@ def place_replicas(
     if replication_factor <= 0:
         raise _refusal(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
     if racks.unfenced_count == 0:
-        raise _refusal("All brokers are currently fenced.")
+        raise _refusal("All brokers are currently fenced, or have all their log directories cordoned.")
     if replication_factor > racks.total_count:
         raise _refusal(
             f"The target replication factor of {replication_factor} cannot be reached because only {racks.total_count} broker(s) are "
@@ -84,6 +85,8 @@ class _RackList:
         for broker in brokers:
             if broker.is_in_controlled_shutdown and not broker.is_fenced:
                 continue  # it is about to go; once it has gone, it is fenced, and may come back
+            if not broker.may_get_replicas:
+                continue
             rack = self._racks.setdefault(broker.rack, _Rack())
             (rack.fenced if broker.is_fenced else rack.unfenced).brokers.append(broker.node_id)
             self.total_count += 1

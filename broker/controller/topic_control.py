@@ -330,11 +330,14 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         partitions_count = self._config.num_partitions if topic.num_partitions == USE_DEFAULT else topic.num_partitions
         replicas_count = self._config.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
-        return (yield from self._place(partitions_count, replicas_count, records_count, brokers))
+        prefix = f"Unable to replicate the partition {replicas_count} time(s): "
+        return (yield from self._place(partitions_count, replicas_count, records_count, brokers, prefix))
 
-    def _place(self, partitions_count: int, replication_factor: int, records_count: int, brokers: Brokers) -> Steps[list[list[int]]]:
+    def _place(
+        self, partitions_count: int, replication_factor: int, records_count: int, brokers: Brokers, prefix: str = ""
+    ) -> Steps[list[list[int]]]:
+        """`prefix` begins a refusal for want of brokers, which Kafka says of new topics alone."""
         check_records_count(records_count + partitions_count)
-        prefix = f"Unable to replicate the partition {replication_factor} time(s): "
         try:
             placed = place_replicas(
                 brokers.values(),
@@ -347,8 +350,8 @@ class TopicControl:
         assignments: list[list[int]] = []
         while piece := list(islice(placed, PIECE_ELEMENTS)):
             if not all(active(brokers, replicas) for replicas in piece):
-                why = f"{prefix}All brokers are currently fenced or in controlled shutdown."
-                raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+                why = f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced or in "
+                raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{why}controlled shutdown.")
             assignments += piece
             if partitions_count > PARTITIONS_AT_ONCE:
                 yield []

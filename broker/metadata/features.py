@@ -18,6 +18,9 @@ METADATA_VERSION_LEVEL = 25
 METADATA_VERSION_MAX = 30
 """4.3-IV0, the newest that Kafka 4.3 calls stable."""
 
+CORDONED_DIRECTORIES_LEVEL = 30
+"""4.3-IV0, from where on brokers tell their cordoned log directories, and the cluster's metadata hold them (KIP-1066)."""
+
 KRAFT_VERSION_FEATURE = "kraft.version"
 KRAFT_VERSION_MAX = 1
 
@@ -35,3 +38,8 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),
 }
 """Lowest and highest level of what is here, both inclusive. What is not named has level 0 alone."""
+
+
+def knows_cordoned_directories(features: Mapping[str, int]) -> bool:
+    """Whether the finalized `features` let brokers cordon log directories."""
+    return features.get(METADATA_VERSION_FEATURE, 0) >= CORDONED_DIRECTORIES_LEVEL

@@ -59,6 +59,11 @@ class BrokerImage(NamedTuple):
         """May be a leader and a member of an ISR."""
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
+    @property
+    def may_get_replicas(self) -> bool:
+        """Whether a log directory of it is not cordoned, as far as is known."""
+        return not self.log_dirs or self.cordoned_log_dirs is None or not set(self.log_dirs) <= set(self.cordoned_log_dirs)
+
 
 class ProducerIdBlock(NamedTuple):
     """Producer ids that one broker may hand out: `ids_count` of them from `first` on."""

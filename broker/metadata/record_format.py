@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from broker.metadata.features import METADATA_VERSION_LEVEL
+from broker.metadata.features import CORDONED_DIRECTORIES_LEVEL, METADATA_VERSION_LEVEL
 from broker.quorum.quorum import Batch
 from protocol.errors import DecodeError
 from protocol.messages.stored.metadata_records import (
@@ -30,8 +30,6 @@ _RECORD_VERSIONS: dict[type, int] = {
     BrokerRegistrationChangeRecord: 2,
 }
 
-CORDONED_DIRECTORIES_LEVEL = 30
-"""4.3-IV0, from where on a registration tells the cordoned log directories."""
 _REGISTER_BROKER_VERSION_WITH_CORDONED = 4
 _REGISTRATION_CHANGE_VERSION_WITH_CORDONED = 3
 

@@ -14,7 +14,9 @@ from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequestPartitionData,
     AssignReplicasToDirsRequestTopicData,
 )
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.broker_registration import Feature
+from protocol.messages.stored.metadata_records import FeatureLevelRecord
 from tests.broker.controller.cluster import EMBEDDED, SESSION_MS, TOPIC_ID, Cluster, directory
 
 
@@ -262,3 +264,65 @@ def test_replicas_are_assigned_to_directories() -> None:
     assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
     assert assigned == (directory(2),) and leader_then == 2
     assert cluster.facts == (-1, 1, (2,))
+
+
+def _cluster_that_cordons(*node_ids: int) -> Cluster:
+    """Node 2 is in it."""
+    cluster = Cluster()
+    cluster.join(*(node_ids or (2,)))
+    cluster.append([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    return cluster
+
+
+def _cordoned(cluster: Cluster) -> tuple[bytes, ...] | None:
+    return cluster.controller.state.brokers[2].cordoned_log_dirs
+
+
+def test_a_heartbeat_tells_which_directories_are_cordoned() -> None:
+    cluster = _cluster_that_cordons()
+    before = _cordoned(cluster)
+
+    cluster.heartbeat(2, cordoned_log_dirs=[directory(2)])
+    cordoned = _cordoned(cluster)
+    cluster.heartbeat(2, cordoned_log_dirs=None)
+    not_told = _cordoned(cluster)
+    cluster.heartbeat(2, cordoned_log_dirs=[])
+
+    assert (before, cordoned, not_told, _cordoned(cluster)) == (None, (directory(2),), (directory(2),), ())
+    assert not cluster.is_fenced(2)
+
+
+def test_cordoned_directories_make_a_record_only_when_they_change() -> None:
+    cluster = _cluster_that_cordons()
+    others = [directory(7), directory(2)]
+    cluster.heartbeat(2, cordoned_log_dirs=others)
+    offset = cluster.offset
+
+    cluster.heartbeat(2, cordoned_log_dirs=others[::-1])
+
+    assert cluster.offset == offset
+
+
+def test_below_4_3_no_directory_is_cordoned() -> None:
+    cluster = Cluster()
+    cluster.join(2)
+
+    cluster.heartbeat(2, cordoned_log_dirs=[directory(2)])
+
+    assert _cordoned(cluster) is None
+
+
+def test_a_broker_is_unfenced_after_its_directories_are_cordoned() -> None:
+    """What is placed between the two records does not go there."""
+    cluster = _cluster_that_cordons(EMBEDDED, 2)
+    cluster.run(cluster.controller.brokers.fence(2))
+    seen = []
+
+    request = BrokerHeartbeatRequest(
+        broker_id=2, broker_epoch=cluster.epochs[2], current_metadata_offset=cluster.offset, cordoned_log_dirs=[directory(2)]
+    )
+    for records in cluster.controller.brokers.heartbeat(request, lambda: cluster.offset, cluster.now_ms):
+        cluster.append(list(records))
+        seen.append((cluster.is_fenced(2), _cordoned(cluster)))
+
+    assert seen[0] == (True, (directory(2),)) and seen[-1] == (False, (directory(2),))

@@ -53,3 +53,27 @@ def test_too_few_brokers_are_refused() -> None:
 def test_fenced_brokers_alone_are_refused() -> None:
     with pytest.raises(KafkaError, match="All brokers are currently fenced"):
         _place([_broker(1, is_fenced=True)], 1, 1)
+
+
+DIRECTORIES = (bytes([1] * 16), bytes([2] * 16))
+
+
+def _cordoned(node_id: int, *cordoned: bytes) -> BrokerImage:
+    return _broker(node_id)._replace(log_dirs=DIRECTORIES, cordoned_log_dirs=cordoned)
+
+
+def test_a_broker_gets_nothing_once_all_its_directories_are_cordoned() -> None:
+    brokers = [_cordoned(1, *DIRECTORIES), _cordoned(2, DIRECTORIES[0]), _cordoned(3)]
+
+    assert {broker for replicas in _place(brokers, 12, 2) for broker in replicas} == {2, 3}
+    with pytest.raises(KafkaError, match="because only 2 broker"):
+        _place(brokers, 1, 3)
+    with pytest.raises(KafkaError, match="fenced, or have all their log directories cordoned"):
+        _place(brokers[:1], 1, 1)
+
+
+def test_directories_that_nobody_told_of_are_not_cordoned() -> None:
+    without_directories = _broker(1)._replace(cordoned_log_dirs=())
+    not_told = _broker(2)._replace(log_dirs=DIRECTORIES)
+
+    assert sorted(_place([without_directories, not_told], 1, 2)[0]) == [1, 2]
