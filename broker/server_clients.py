@@ -34,6 +34,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.server_quorum import QuorumServer
 from broker.services import Services
 from broker.worker.jobs import BACKGROUND_NICENESS, NICENESS, Worker
+from config.cordoned import CORDONED_LOG_DIRS, cordoned_directories
 from protocol.compression import Compression
 from storage.errors import StorageError
 from storage.log_manager import LogManager
@@ -208,6 +209,7 @@ class ClientServer:
                 log_dirs=list(directory_ids.values()),
                 replicas=replicas,
                 previous_epoch=log_manager.clean_shutdown_epoch,
+                cordoned_log_dirs=self._cordon(),
             )
         )
         self._lifecycle = lifecycle
@@ -295,8 +297,19 @@ class ClientServer:
             max_connections_per_ip=min(int(number("max.connections.per.ip")), config.barnabas_max_connections_per_ip),
         )
         self._log_manager.set_producer_id_expiration(int(number("producer.id.expiration.ms")))
-        assert self._inter_broker is not None, "it is there before clients are"
+        assert self._inter_broker is not None and self._lifecycle is not None, "they are there before clients are"
         self._inter_broker.take_over_settings()
+        self._lifecycle.cordon_directories(self._cordon())
+
+    def _cordon(self) -> list[bytes]:
+        """Have no new logs made in the directories that are cordoned now. Returns the ids of those that are online."""
+        cordoned = cordoned_directories(self._settings.elements(CORDONED_LOG_DIRS), self._node.config.log_dirs)
+        self._log_manager.cordon(cordoned)
+        return [
+            self._directory_ids[str(directory.path)]
+            for directory in self._log_manager.online_directories
+            if directory.is_cordoned and str(directory.path) in self._directory_ids
+        ]
 
     def _make_worker(self, niceness: int) -> Worker:
         worker = self._node.platform.make_worker(self._node.run_blocking, niceness)

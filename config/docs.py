@@ -145,7 +145,7 @@ controller.quorum.request.timeout.ms  Longest wait for an answer within the quor
 controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried.
 controller.quorum.voters  The quorum's members as id@host:port.
 controller.socket.timeout.ms  Longest wait for an answer from the controller.
-cordoned.log.dirs  Log directories that get no new partitions; setting it stops the start, for it is not supported yet.
+cordoned.log.dirs  Log directories that get no new partitions, `*` for all; what is in them stays.
 create.topic.policy.class.name  A Java class that may refuse topics; setting it stops the start, for it cannot be loaded.
 default.replication.factor  Replicas of a topic that is created without saying how many.
 delete.retention.ms  How long a compacted topic keeps the tombstones of deleted keys.

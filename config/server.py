@@ -62,6 +62,7 @@ class ServerConfig:
     process_roles: tuple[str, ...] = ("broker", "controller")
     broker_rack: str | None = None
     log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)
+    cordoned_log_dirs: tuple[str, ...] = ()
     metadata_log_dir: str = "/tmp/kafka-logs"
     background_threads: int = 10
     num_io_threads: int = 8

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from config.cordoned import CORDONED_LOG_DIRS, find_fault
 from config.endpoints import (
     SECURITY_PROTOCOLS,
     Endpoint,
@@ -34,7 +35,6 @@ NOT_SUPPORTED = {
     "alter.config.policy.class.name": "policies written in Java cannot be loaded",
     "client.quota.callback.class": "callbacks written in Java cannot be loaded",
     "config.providers": "config providers are not supported",
-    "cordoned.log.dirs": "log directories cannot be cordoned yet",
     "remote.log.storage.system.enable": "tiered storage is not supported",
 }
 
@@ -61,6 +61,7 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
         unknown_keys=unknown_keys,
     )
     _check_listeners(config)
+    _check_cordoned(config)
     _check_quorum(config)
     _check_numbers(config)
     _check_group_limits(values)
@@ -159,6 +160,13 @@ def _check_listeners(config: ServerConfig) -> None:
     if config.inter_broker_listener_name not in advertised_names:
         why = f"must name a listener defined in advertised.listeners ({', '.join(advertised_names)})"
         raise ConfigError("inter.broker.listener.name", config.inter_broker_listener_name, why)
+
+
+def _check_cordoned(config: ServerConfig) -> None:
+    """Kafka looks at it on brokers alone."""
+    why = find_fault(config.cordoned_log_dirs, config.log_dirs) if "broker" in config.process_roles else None
+    if why is not None:
+        raise ConfigError(CORDONED_LOG_DIRS, ",".join(config.cordoned_log_dirs), why)
 
 
 def _check_quorum(config: ServerConfig) -> None:

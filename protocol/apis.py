@@ -1,7 +1,7 @@
 """The one table of APIs: key, versions, where the messages are declared, and which kinds of listeners serve each.
 
 The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1), but those of 4.3 where its brokers and clients use them:
-Produce 13, Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, ListConfigResources 1.
+Produce 13, Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, DescribeLogDirs 5, ListConfigResources 1.
 The declarations may reach further. Message modules are imported at the first use of their API, so that a broker starts without them.
 """
 
@@ -110,7 +110,7 @@ DECLARED: dict[int, Api] = {
         Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4, listeners=BOTH),
         Api(33, "AlterConfigs", "alter_configs", (0, 2), flexible=2, listeners=BOTH),
         Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", (1, 2), flexible=2),
-        Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 4), flexible=2),
+        Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), flexible=2),
         Api(37, "CreatePartitions", "create_partitions", (0, 3), flexible=2, listeners=BOTH),
         Api(42, "DeleteGroups", "delete_groups", (0, 2), flexible=2),
         Api(43, "ElectLeaders", "elect_leaders", (0, 2), flexible=2, listeners=BOTH),

@@ -280,6 +280,7 @@ class LogDirectory:
         "_writer",
         "checkpoints",
         "clean_shutdown_epoch",
+        "is_cordoned",
         "is_offline",
         "meta",
         "path",
@@ -289,6 +290,7 @@ class LogDirectory:
         self.path = path
         self._disk = disk
         self.is_offline = False
+        self.is_cordoned = False  # it gets no new partitions (KIP-1066)
         self.meta: MetaProperties | None = None
         self.clean_shutdown_epoch: int | None = None
         self.checkpoints = NO_CHECKPOINTS

@@ -203,6 +203,12 @@ class LogManager:
     def online_directories(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if not directory.is_offline]
 
+    def cordon(self, log_dirs: Iterable[str]) -> None:
+        """Have new logs made in none of these directories, and in all others again."""
+        cordoned = {Path(log_dir) for log_dir in log_dirs}
+        for directory in self.directories:
+            directory.is_cordoned = directory.path in cordoned
+
     def find_directory_id(self, log_dir: str) -> bytes | None:
         """The id of the log directory at that path; None where it has none."""
         for directory in self.directories:
@@ -239,8 +245,8 @@ class LogManager:
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int, directory_id: bytes | None = None
     ) -> Log:
         """The partition's log, made if it is not there, in the directory that was wanted for it, in that of that id or, if none that is
-        online has it, in the one with the fewest logs. StorageError when no disk takes it, and when the log that is there is another
-        topic's of that name: its records are not this topic's.
+        online has it, in the one with the fewest logs that is not cordoned. StorageError when no disk takes it, and when the log that
+        is there is another topic's of that name: its records are not this topic's.
 
         No checkpoint names it: entries go with their logs. While a log of that name `is_leaving`, this blocks until it has left."""
         self._finish_creation((topic, partition))
@@ -456,7 +462,9 @@ class LogManager:
                 return directory
         counts = Counter(log.log_dir for log in self._logs.values())
         counts.update(str(making.directory.path) for making in self._creating.values())
-        return min(online, key=lambda directory: counts[str(directory.path)])
+        # Where all are cordoned the first takes it, as in Kafka: whoever assigned the replica to this broker has asked for that.
+        open_ones = [directory for directory in online if not directory.is_cordoned] or online[:1]
+        return min(open_ones, key=lambda directory: counts[str(directory.path)])
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
         return [log for log in self.all_logs() if log.log_dir == str(directory.path)]

@@ -20,9 +20,10 @@ from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, ClusterState
 from broker.metadata.dynamic_configs import find_stored_value
-from broker.metadata.features import ELR_FEATURE
+from broker.metadata.features import ELR_FEATURE, knows_cordoned_directories
 from broker.metadata.topic_names import validate_name
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
+from config.cordoned import CORDONED_LOG_DIRS
 from config.properties import ConfigError, Property, PropertyType
 from config.server import SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, validate_topic_configs
@@ -67,20 +68,23 @@ class ConfigControl:
         self.unclean_elections_altered = 0
         """How often unclean.leader.election.enable was: then partitions without a leader are looked at."""
 
-    def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> Steps[IncrementalAlterConfigsResponse]:
-        """Each resource is altered whole or not at all. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
-        return IncrementalAlterConfigsResponse(responses=(yield from self._alter_all(request)))
+    def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, *, is_direct: bool = False
+    ) -> Steps[IncrementalAlterConfigsResponse]:
+        """Each resource is altered whole or not at all. `is_direct`: no broker has looked at the request, for a client sent it to the
+        controller itself. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
+        return IncrementalAlterConfigsResponse(responses=(yield from self._alter_all(request, is_direct=is_direct)))
 
-    def alter_configs(self, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
+    def alter_configs(self, request: AlterConfigsRequest, *, is_direct: bool = False) -> Steps[AlterConfigsResponse]:
         """The same, but the configs of a resource that are not named go back to their defaults."""
-        return AlterConfigsResponse(responses=(yield from self._alter_all(request)))
+        return AlterConfigsResponse(responses=(yield from self._alter_all(request, is_direct=is_direct)))
 
-    def _alter_all(self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest) -> Steps[list[Any]]:
+    def _alter_all(self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest, *, is_direct: bool) -> Steps[list[Any]]:
         twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
         if (yield from _has_more_configs(request.resources, RECORDS_PER_OPERATION_MAX)):
             records_count = 0
             for resource in request.resources:
-                records, _ = yield from self._altered(resource, twice)
+                records, _ = yield from self._altered(resource, twice, is_direct=is_direct)
                 records_count += len(records)
                 check_records_count(records_count)
                 yield []
@@ -88,7 +92,7 @@ class ConfigControl:
         step: list[Any] = []
         pace = Pace()
         for resource in request.resources:
-            records, response = yield from after(step, self._altered(resource, twice))
+            records, response = yield from after(step, self._altered(resource, twice, is_direct=is_direct))
             responses.append(response)
             step += [] if request.validate_only else records
             if pace.is_due(min(max(len(resource.configs), RESOURCE_ELEMENTS), PIECE_ELEMENTS)):
@@ -98,7 +102,7 @@ class ConfigControl:
         return responses
 
     def _altered(
-        self, resource: AlterConfigsResource | ReplacedResource, twice: Container[tuple[int, str]]
+        self, resource: AlterConfigsResource | ReplacedResource, twice: Container[tuple[int, str]], *, is_direct: bool
     ) -> Steps[tuple[list[Any], AlterConfigsResourceResponse | ReplacedResourceResponse]]:
         """The records that alter the resource, and the answer for it."""
         kind, name = resource.resource_type, resource.resource_name
@@ -114,6 +118,8 @@ class ConfigControl:
             else:
                 changes = AlterConfigsResource(resource_type=kind, resource_name=name, configs=resource.configs[: KNOWN_CONFIGS_MAX + 1])
             records = self._alter(changes)
+            if is_direct and kind == RESOURCE_BROKER:
+                self._check_cordoned_by_controller(records)
             self.unclean_elections_altered += any(record.name == UNCLEAN_ELECTION for record in records if isinstance(record, ConfigRecord))
             return records, response
         except KafkaError as error:
@@ -185,8 +191,23 @@ class ConfigControl:
                 self._check_thread_count(name, thread_count, changes[thread_count])
         if MIN_IN_SYNC_REPLICAS in changes and self._state.features.get(ELR_FEATURE, 0) > 0:
             _check_min_isr_with_elr(name, changes[MIN_IN_SYNC_REPLICAS])
+        if CORDONED_LOG_DIRS in changes and not knows_cordoned_directories(self._state.features):
+            why = f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
         # Kafka writes a broker's configs even when they are unchanged, so that it reloads them (KAFKA-14136).
         return changed_configs(RESOURCE_BROKER, name, changes)
+
+    def _check_cordoned_by_controller(self, records: Sequence[Any]) -> None:
+        """Which log directories a broker has, only it knows: here some can only be taken out. Raises KafkaError INVALID_CONFIG."""
+        known = SERVER_PROPERTIES[CORDONED_LOG_DIRS]
+        for record in records:
+            if isinstance(record, ConfigRecord) and record.name == CORDONED_LOG_DIRS and record.value is not None:
+                present = find_stored_value(self._state, record.resource_name, known) or ()
+                wanted = known.parse(record.value)
+                assert isinstance(present, tuple) and isinstance(wanted, tuple), "it is a list"
+                if not set(wanted) <= set(present):
+                    why = f"When updating {CORDONED_LOG_DIRS} via controllers,  the new value must be a subset of "  # Kafka's two spaces
+                    raise KafkaError(ErrorCode.INVALID_CONFIG, f"{why}the current configuration value.")
 
     def _check_thread_count(self, broker: str, name: str, text: str | None) -> None:
         """For one broker, or for all: then, as in Kafka, by what it is on the node that is asked, unless that has its own. What another
@@ -283,7 +304,7 @@ def _check_form(configs: Sequence[AlterableConfig | ReplacedConfig]) -> Steps[No
 
 
 def _new_value(config: AlterableConfig, current: str | None, properties: Mapping[str, Property]) -> str | None:
-    """The config's value after the operation, None where it has none of its own any more."""
+    """The config's value after the operation, None where it has none of its own any more. Raises KafkaError."""
     operation = AlterOperation(config.config_operation)
     if operation is AlterOperation.DELETE:
         return None

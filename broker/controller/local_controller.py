@@ -23,6 +23,7 @@ from broker.controller.periodic_elections import PeriodicElections
 from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog, LogSteps
+from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
@@ -185,10 +186,12 @@ class LocalController:
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
     ) -> IncrementalAlterConfigsResponse:
-        return await self._alter_configs(request, lambda configs: configs.incremental_alter_configs(request), client)
+        return await self._alter_configs(
+            request, lambda configs: configs.incremental_alter_configs(request, is_direct=_is_direct(client)), client
+        )
 
     async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext | None = None) -> AlterConfigsResponse:
-        return await self._alter_configs(request, lambda configs: configs.alter_configs(request), client)
+        return await self._alter_configs(request, lambda configs: configs.alter_configs(request, is_direct=_is_direct(client)), client)
 
     async def _alter_configs(
         self, request: Any, begin: Callable[[ConfigControl], Steps[Response]], client: RequestContext | None
@@ -335,6 +338,13 @@ class LocalController:
         except KafkaError as error:
             self._changes.request_refused(what, error, client)
             raise
+
+
+def _is_direct(client: RequestContext | None) -> bool:
+    """Whether the client has sent its request to a controller, not to a broker."""
+    if client is None or client.connection.is_forwarded:
+        return False
+    return client.connection.listener.kind is ListenerKind.CONTROLLER
 
 
 async def _outcome_of(answer: Deferred) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Generator
 from typing import Any
 
 from broker.context import RequestContext
+from broker.handlers.own_cordons import Alter, with_cordons_checked
 from broker.pieces import at_once_or_in_turns, make_in_pieces
 from broker.services import ControllerServices, Handler, Services
 from protocol.errors import KafkaError
@@ -23,10 +24,12 @@ from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsRes
 
 
 def build(services: Services | ControllerServices) -> Handler:
-    controller = services.controller
+    alter: Alter = services.controller.alter_configs
+    if isinstance(services, Services):
+        alter = with_cordons_checked(services, alter, AlterConfigsResourceResponse)
 
     def handle(context: RequestContext, request: AlterConfigsRequest) -> Awaitable[AlterConfigsResponse]:
-        return controller.alter_configs(request, context)
+        return alter(request, context)
 
     return handle
 

@@ -4,6 +4,7 @@ Behaviour:
 - Each replica of this broker that is named begins to move to the log directory of that path, or stays if it is there, which ends a move
   elsewhere. The answer does not wait: DescribeLogDirs shows the copy until it takes over.
 - A partition that is not here is REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION, and will be made in that directory once it comes.
+- INVALID_REPLICA_ASSIGNMENT for a log directory that is cordoned, also where the replica is in it (KIP-1066).
 - LOG_DIR_NOT_FOUND for a path that is none of this broker's log directories; KAFKA_STORAGE_ERROR for one that is offline, for a replica
   that is, and for every move to begin while any log directory is; INVALID_TOPIC_EXCEPTION if the copy's directory would have too long a
   name.

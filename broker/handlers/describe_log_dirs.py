@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35). Serves v1–v4.
+"""DescribeLogDirs (key 35). Serves v1–v5.
 
 Behaviour:
 - Every log directory of this broker, by its absolute path, in the order of log.dirs: the replicas in it that are asked for (null: all),
@@ -11,6 +11,7 @@ Behaviour:
 Version notes:
 - v3: an error code for the whole request.
 - v4: the bytes that the directory's volume has, and those that can still be written (KIP-827).
+- v5: whether the directory is cordoned (KIP-1066); not below metadata.version 4.3-IV0, where the cluster does not know of it.
 
 Source: kafka.server.ReplicaManager.describeLogDirs.
 """
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.metadata.features import knows_cordoned_directories
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
 from broker.turns import Work
@@ -51,6 +53,7 @@ Topics = dict[str, DescribeLogDirsTopic]
 
 def build(services: Services) -> Handler:
     log_manager, replica_manager, run_blocking = services.log_manager, services.replica_manager, services.run_blocking
+    metadata = services.metadata
 
     def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Any:
         return at_once_or_in_turns(_answer(context.api_version, request))
@@ -62,9 +65,11 @@ def build(services: Services) -> Handler:
         if version >= VOLUMES_SINCE:
             spaces = yield from _off_the_loop(run_blocking, _read_spaces, log_manager.online_directories)
         # The directories' states are read last: one may have failed meanwhile.
-        return DescribeLogDirsResponse(
-            results=[_result(directory, found.get(str(directory.path), {}), spaces.get(directory)) for directory in log_manager.directories]
-        )
+        results = [_result(directory, found.get(str(directory.path), {}), spaces.get(directory)) for directory in log_manager.directories]
+        if knows_cordoned_directories(metadata.state.features):
+            for directory, result in zip(log_manager.directories, results, strict=True):
+                result.is_cordoned = directory.is_cordoned and not result.error_code
+        return DescribeLogDirsResponse(results=results)
 
     return handle
 

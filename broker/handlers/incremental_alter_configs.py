@@ -3,7 +3,8 @@
 Behaviour:
 - Each resource is altered whole or refused; the answer comes when the changes are durable and in effect.
 - Topics, groups, client metrics subscriptions: every config of Kafka's. Brokers (this one, or "" for all): as
-  broker/controller/broker_config_rules.py says. Broker loggers (this one's) are changed here and forgotten when the process ends.
+  broker/controller/broker_config_rules.py says; own_cordons.py looks at cordoned.log.dirs of this one. Broker loggers (this one's) are
+  changed here and forgotten when the process ends.
 - SET, DELETE, and for lists APPEND and SUBTRACT (KIP-339).
 - A resource, or a key of one, that comes twice is refused with INVALID_REQUEST.
 
@@ -19,6 +20,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 from broker.context import RequestContext
+from broker.handlers.own_cordons import with_cordons_checked
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
 from broker.pieces import at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
@@ -38,7 +40,7 @@ RESOURCES_WITH_LOGGERS_MAX = 1_000
 
 
 def build(services: Services) -> Handler:
-    controller = services.controller
+    alter = with_cordons_checked(services, services.controller.incremental_alter_configs, AlterConfigsResourceResponse)
 
     async def with_loggers(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         """Change the loggers of this broker, and let the controller change the rest."""
@@ -46,12 +48,12 @@ def build(services: Services) -> Handler:
 
         own = iter(changed_loggers(request, services.node_id))
         rest = without_loggers(request)
-        answered = await controller.incremental_alter_configs(rest, context) if rest.resources else IncrementalAlterConfigsResponse()
+        answered = await alter(rest, context) if rest.resources else IncrementalAlterConfigsResponse()
         changed = iter(answered.responses)
         answers = [next(own if resource.resource_type == RESOURCE_BROKER_LOGGER else changed) for resource in request.resources]
         return IncrementalAlterConfigsResponse(responses=answers)
 
-    return handler(controller.incremental_alter_configs, with_loggers)
+    return handler(alter, with_loggers)
 
 
 def handler(alter: Alter, with_loggers: AlterWithLoggers) -> Handler:

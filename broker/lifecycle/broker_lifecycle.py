@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.clock import Clock, Timer, pause
 from broker.controller.channel import ControllerChannel
-from broker.metadata.features import SUPPORTED
+from broker.metadata.features import SUPPORTED, knows_cordoned_directories
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache, MetadataDelta
 from config.endpoints import Endpoint
@@ -88,6 +88,7 @@ class BrokerLifecycle:
         self._epoch = -1
         self._request: BrokerRegistrationRequest | None = None  # what this broker is registered by
         self._offline_log_dirs: list[bytes] = []
+        self._cordoned_log_dirs: list[bytes] = []
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_unregistered = False  # by somebody, while it lives
@@ -106,11 +107,14 @@ class BrokerLifecycle:
         log_dirs: Sequence[bytes],
         replicas: LocalReplicas | None = None,
         previous_epoch: int = -1,
+        cordoned_log_dirs: Iterable[bytes] = (),
     ) -> None:
         """Returns when this broker is unfenced and elected, and the cache shows it.
 
         `endpoints` are the advertised listeners for clients, `log_dirs` the ids of the online log directories, `replicas` what is in
-        them, `previous_epoch` the one of the last clean stop. Raises KafkaError when the controller refuses this broker."""
+        them, `previous_epoch` the one of the last clean stop, `cordoned_log_dirs` as cordon_directories takes them. Raises KafkaError
+        when the controller refuses this broker."""
+        self._cordoned_log_dirs = sorted(cordoned_log_dirs)
         self._request = self._registration(incarnation_id, endpoints, log_dirs, previous_epoch)
         self._epoch = await self._register(self._request)
         if replicas is not None:
@@ -188,6 +192,14 @@ class BrokerLifecycle:
         self._offline_log_dirs.append(directory_id)
         found = ((self._metadata.topics.get(name), index) for name, index in lost)
         self._begin({(topic.topic_id, index): LOST_DIRECTORY for topic, index in found if topic is not None})
+
+    def cordon_directories(self, directory_ids: Iterable[bytes]) -> None:
+        """These log directories, and no others, are to get no new replicas; the controller hears of it at once (KIP-1066). Where the
+        finalized metadata.version does not know of it yet, it hears once that has been raised. Without waiting."""
+        cordoned = sorted(directory_ids)
+        if cordoned != self._cordoned_log_dirs:
+            self._cordoned_log_dirs = cordoned
+            self._begin({})
 
     def assign_directory(self, topic_id: bytes, index: int, directory_id: bytes, on_accepted: Callable[[], None] | None = None) -> None:
         """As DirectoryAssignments.assign. Without waiting."""
@@ -274,6 +286,7 @@ class BrokerLifecycle:
             current_metadata_offset=self._metadata_offset(),
             want_shut_down=want_shut_down,
             offline_log_dirs=self._offline_log_dirs.copy(),
+            cordoned_log_dirs=self._cordoned_log_dirs.copy() if knows_cordoned_directories(self._metadata.state.features) else None,
         )
         return await self._channel.broker_heartbeat(request)
 

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
+from config.cordoned import CORDONED_LOG_DIRS
 from config.properties import ConfigError, Property, Value
 from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 
 logger = logging.getLogger("barnabas.metadata")
 
 LIVE_SETTINGS = (
+    CORDONED_LOG_DIRS,
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor",
@@ -50,11 +52,19 @@ class DynamicSettings:
 
     def number(self, name: str) -> float:
         """The value of a property that is a number: what is set dynamically, else what server.properties say."""
-        value = find_dynamic_value(self._state, self._node_id, SERVER_PROPERTIES[name])
-        if value is None:
-            value = self._config.value_of(name)
+        value = self._find(name)
         assert isinstance(value, int | float), f"{name} is no number"
         return value
+
+    def elements(self, name: str) -> tuple[str, ...]:
+        """The same of one that is a list."""
+        value = self._find(name)
+        assert isinstance(value, tuple), f"{name} is no list"
+        return value
+
+    def _find(self, name: str) -> Value:
+        value = find_dynamic_value(self._state, self._node_id, SERVER_PROPERTIES[name])
+        return self._config.value_of(name) if value is None else value
 
 
 def find_dynamic_value(state: ClusterState, node_id: int, known: Property) -> Value:

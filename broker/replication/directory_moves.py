@@ -83,6 +83,8 @@ class DirectoryMoves:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if directory.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if directory.is_cordoned:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         if manager.find_log(topic, index) is None:
             manager.futures.prefer(topic, index, directory)
         try:

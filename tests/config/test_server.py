@@ -159,8 +159,17 @@ def test_a_node_of_a_cluster_is_accepted(settings: dict[str, str]) -> None:
 def test_settings_that_would_be_silently_dropped_are_refused() -> None:
     assert "authorizers are not supported yet" in refusal(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
     assert "cannot be loaded" in refusal(create_topic_policy_class_name="x.Policy")
-    assert "cannot be cordoned yet" in refusal(cordoned_log_dirs="/tmp/kafka-logs")
     assert "tiered storage" in refusal(remote_log_storage_system_enable="true")
+
+
+def test_what_is_cordoned_is_a_log_directory_of_the_broker() -> None:
+    two = {"log_dirs": "/a,/b"}
+
+    assert server_config({"log.dirs": "/a,/b", "cordoned.log.dirs": " /b , /b"}).cordoned_log_dirs == ("/b",)
+    assert server_config({"log.dirs": "/a,/b", "cordoned.log.dirs": "*"}).cordoned_log_dirs == ("*",)
+    assert refusal(**two, cordoned_log_dirs="/b,/c,/d").endswith("must be present in log.dirs or log.dir. Missing entries : /c, /d")
+    assert refusal(**two, cordoned_log_dirs="*,/a").endswith("When cordoned.log.dirs is set to *, it must not contain other values")
+    assert "must not be empty" in refusal(**two, cordoned_log_dirs="/a,,/b")
 
 
 def test_an_empty_inter_broker_listener_is_not_the_default_one() -> None:

@@ -290,6 +290,23 @@ def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
     assert [log.directory.parent.name for log in manager.logs()] == ["a", "b", "a", "b"]
 
 
+def test_new_logs_go_to_no_cordoned_directory_while_there_is_another(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    manager = start(*paths)
+
+    def places(*partitions: int) -> list[str]:
+        return [manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS).directory.parent.name for partition in partitions]
+
+    manager.cordon([str(paths[0])])
+    one_cordoned = places(0, 1)
+    manager.cordon(map(str, paths))
+    all_cordoned = places(2, 3, 4, 5)
+    manager.cordon([])
+
+    assert (one_cordoned, all_cordoned) == (["b", "b"], ["a"] * 4)
+    assert places(6, 7, 8) == ["b", "b", "a"]
+
+
 def test_deleted_log_is_renamed_at_once_and_removed_after_the_delay(log_dir: Path) -> None:
     manager = start(log_dir)
     append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))

@@ -344,3 +344,36 @@ def test_what_is_appended_must_fit_into_a_record() -> None:
     result = _alter(controller, _resource(TOPIC, "t", ("follower.replication.throttled.replicas", APPEND, "9:" + "1" * 2_000)))
 
     assert result.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+CORDONED = "cordoned.log.dirs"
+
+
+def _cordon(controller: Controller, value: str | None, *, is_direct: bool = False) -> tuple[int, str | None]:
+    """The answer; what it makes is appended."""
+    resource = _resource(BROKER, "1", (CORDONED, SET if value is not None else DELETE, value))
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    result = collected(controller.configs.incremental_alter_configs(request, is_direct=is_direct))
+    controller.replay(result.records)
+    return result.response.responses[0].error_code, result.response.responses[0].error_message
+
+
+@pytest.mark.parametrize("value", ["/a", None])
+def test_below_4_3_no_directory_can_be_cordoned_nor_the_other_way_round(value: str | None) -> None:
+    why = "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+
+    assert _cordon(_controller(), value) == (ErrorCode.INVALID_CONFIG, why)
+
+
+def test_directories_are_cordoned_by_way_of_the_broker_that_knows_them() -> None:
+    controller = _controller()
+    controller.replay([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    why = "When updating cordoned.log.dirs via controllers,  the new value must be a subset of the current configuration value."
+
+    assert _cordon(controller, "/a", is_direct=True) == (ErrorCode.INVALID_CONFIG, why)
+    assert _cordon(controller, "/a,/b") == (0, None)
+    assert _cordon(controller, "/b,/c", is_direct=True) == (ErrorCode.INVALID_CONFIG, why)
+    assert _cordon(controller, "/b", is_direct=True) == (0, None)
+    assert controller.state.broker_overrides("1")[CORDONED] == "/b"
+    assert _cordon(controller, "", is_direct=True) == (0, None)
+    assert _cordon(controller, None, is_direct=True) == (0, None)

@@ -14,6 +14,7 @@ import pytest
 from broker.handlers import describe_log_dirs
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
+from protocol.messages.stored.metadata_records import FeatureLevelRecord
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 from tests.broker.handlers.test_long_requests import ELEMENTS_PER_PIECE_MAX
@@ -21,7 +22,7 @@ from tests.broker.replication.world import World, batch, context
 from tests.support.clock import WALL_START_MS
 from tests.support.turns import finished, run
 
-VERSIONS = range(1, 5)
+VERSIONS = range(1, 6)
 
 
 class Directories:
@@ -125,3 +126,14 @@ def test_very_many_replicas_are_described_in_turns(directories: Directories) -> 
     answer, pieces_count = run(outcome)
     assert len(set().union(*replicas_in(answer))) == 400
     assert pieces_count >= (400 - 200) / ELEMENTS_PER_PIECE_MAX
+
+
+def test_a_cordoned_directory_is_told_where_the_cluster_knows_of_it(directories: Directories) -> None:
+    directories.logs.cordon([str(directories.paths[1])])
+
+    def cordoned(level: int) -> list[bool]:
+        directories.world.metadata.apply_committed([FeatureLevelRecord(name="metadata.version", feature_level=level)])
+        return [result.is_cordoned for result in directories.describe(version=5).results]
+
+    assert cordoned(29) == [False, False]
+    assert cordoned(30) == [False, True]

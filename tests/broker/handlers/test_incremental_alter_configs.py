@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import incremental_alter_configs
+from broker.handlers import alter_configs, incremental_alter_configs
 from protocol.codec import decode, encode
+from protocol.errors import ErrorCode
+from protocol.messages import alter_configs as older
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -60,3 +62,63 @@ async def test_a_stored_config_that_cannot_be_read_does_not_stop_the_broker(tmp_
     room.cache.state.configs[2, "t"] = {"segment.bytes": "1", "retention.ms": "9"}
 
     assert (room.cache.log_config("t").segment_bytes, room.cache.log_config("t").retention_ms) == (1024**3, 9)
+
+
+@pytest.mark.parametrize(("value", "operation", "missing"), [("/tmp/kafka-logs,/x,/y", 0, "/x, /y"), ("/x", 2, "/x")])
+async def test_a_broker_refuses_to_cordon_what_is_not_its_own(tmp_path: Path, value: str, operation: int, missing: str) -> None:
+    room = await open_room(tmp_path)
+    await room.client.create_topics(creation("t", 1, 1))
+    settings = [
+        _setting(4, "1", "cordoned.log.dirs", value, operation),
+        *(_setting(2, name, "retention.ms", "5") for name in ("t", "nope")),
+    ]
+    request = IncrementalAlterConfigsRequest(resources=[resource for each in settings for resource in each.resources])
+
+    answer: Any = await incremental_alter_configs.build(room.services)(context(1), request)
+
+    own, topic, nope = [(each.resource_name, each.error_code, each.error_message) for each in answer.responses]
+    why = f"requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : {missing}"
+    assert own == ("1", ErrorCode.INVALID_REQUEST, why)
+    assert topic == ("t", ErrorCode.NONE, None) and nope[:2] == ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert room.cache.log_config("t").retention_ms == 5
+
+
+async def test_the_older_api_is_checked_the_same_way(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+    configs = [older.AlterableConfig(name="cordoned.log.dirs", value="*,/tmp/kafka-logs")]
+    request = older.AlterConfigsRequest(resources=[older.AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)])
+
+    answer: Any = await alter_configs.build(room.services)(context(2), request)
+
+    why = "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values"
+    assert [(each.error_code, each.error_message) for each in answer.responses] == [(ErrorCode.INVALID_REQUEST, why)]
+
+
+async def test_among_very_many_resources_too(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+    request = _setting(4, "1", "cordoned.log.dirs", "/x")
+    request.resources[:0] = [resource for n in range(2_500) for resource in _setting(2, f"nope-{n}", "retention.ms", "5").resources]
+
+    answer: Any = await incremental_alter_configs.build(room.services)(context(1), request)
+
+    codes = [each.error_code for each in answer.responses]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2_500 + [ErrorCode.INVALID_REQUEST]
+
+
+async def test_what_is_appended_is_checked_with_what_is_there(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+    room.cache.state.configs[4, "1"] = {"cordoned.log.dirs": "/tmp/kafka-logs"}
+
+    answer: Any = await incremental_alter_configs.build(room.services)(context(1), _setting(4, "1", "cordoned.log.dirs", "*", operation=2))
+
+    assert answer.responses[0].error_message.endswith("When cordoned.log.dirs is set to *, it must not contain other values")
+
+
+async def test_a_broker_that_comes_twice_is_refused_for_that(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+    request = _setting(4, "1", "cordoned.log.dirs", "/x")
+    request.resources += _setting(4, "1", "log.retention.ms", "5").resources
+
+    answer: Any = await incremental_alter_configs.build(room.services)(context(1), request)
+
+    assert {each.error_message for each in answer.responses} == {"Each resource must appear at most once."}

@@ -333,3 +333,41 @@ async def test_a_broker_registers_anew_without_the_directories_that_it_has_lost(
 
     registrations = [request for request in world.controller.asked if isinstance(request, BrokerRegistrationRequest)]
     assert len(registrations) == 2 and registrations[1].log_dirs == []
+
+
+def _told(world: World) -> list[list[bytes] | None]:
+    return [request.cordoned_log_dirs for request in world.controller.asked if isinstance(request, BrokerHeartbeatRequest)]
+
+
+async def test_the_controller_hears_at_once_which_directories_are_cordoned() -> None:
+    world = World()
+    world.metadata.apply_committed([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    starting = world.lifecycle.start(incarnation_id=bytes([9] * 16), endpoints=LISTENERS, log_dirs=[HERE, THERE], cordoned_log_dirs=[THERE])
+    await world.finish(asyncio.ensure_future(starting))
+    at_start = _told(world)
+
+    world.lifecycle.cordon_directories([THERE, HERE])
+    await let_run()
+    world.lifecycle.cordon_directories([HERE, THERE])
+    await let_run()
+    world.lifecycle.cordon_directories([])
+    await let_run()
+
+    assert at_start == [[THERE]]
+    assert _told(world) == [[THERE], [HERE, THERE], []]
+    await world.finish(asyncio.ensure_future(world.lifecycle.stop()))
+
+
+async def test_it_hears_of_them_once_the_metadata_version_has_them() -> None:
+    world = World()
+    world.metadata.apply_committed([FeatureLevelRecord(name="metadata.version", feature_level=29)])
+    await world.start()
+    world.lifecycle.cordon_directories([HERE])
+    await let_run()
+
+    world.metadata.apply_committed([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    world.clock.advance(ServerConfig().broker_heartbeat_interval_ms)
+    await let_run()
+
+    assert _told(world) == [None, None, [HERE]]
+    await world.finish(asyncio.ensure_future(world.lifecycle.stop()))

@@ -290,3 +290,16 @@ def test_a_rate_that_is_set_while_a_copy_goes_on_bounds_it(moving: Moving) -> No
 
     assert moving.place == SECOND
     assert 2_500 <= moving.world.clock.monotonic_ms() - before_ms <= 5_000
+
+
+def test_nothing_moves_to_a_cordoned_directory(moving: Moving) -> None:
+    """Not even by name to where it is, as in Kafka."""
+    manager = moving.world.replica_manager.moves
+    moving.logs.cordon([str(FIRST), str(SECOND)])
+
+    refused = [manager.alter("a", 0, str(path)) for path in (FIRST, SECOND)]
+    moving.logs.cordon([str(FIRST)])
+    accepted = manager.alter("a", 0, str(SECOND))
+
+    assert refused == [ErrorCode.INVALID_REPLICA_ASSIGNMENT] * 2
+    assert accepted is ErrorCode.NONE and moving.future is not None
