@@ -6,6 +6,7 @@ from pathlib import Path
 
 from broker.metadata.cluster_state import RESOURCE_BROKER, ClusterState
 from broker.metadata.dynamic_configs import LIVE_SETTINGS, DynamicSettings
+from config.cordoned import CORDONED_LOG_DIRS
 from config.server import ServerConfig
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -79,7 +80,8 @@ def test_a_broker_s_own_value_wins_over_that_of_all_and_over_the_file() -> None:
     assert values == [15_000, 2, 3, 2, 15_000]
 
 
-def test_every_live_setting_is_a_number() -> None:
+def test_every_live_setting_has_a_value() -> None:
     settings = DynamicSettings(ClusterState(), ServerConfig(), 1)
 
-    assert all(settings.number(name) > 0 for name in LIVE_SETTINGS)
+    assert settings.elements(CORDONED_LOG_DIRS) == ()
+    assert all(settings.number(name) > 0 for name in LIVE_SETTINGS if name != CORDONED_LOG_DIRS)

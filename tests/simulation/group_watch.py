@@ -64,15 +64,19 @@ class GroupWatch:
 
     def _written(self, shard: Shard[GroupCoordinatorShard]) -> None:
         self._states[_end_of(shard)] = _state_of(shard.machine)
-        if shard.machine.has_consumer_groups:
+        if shard.machine.has_consumer_groups and not self._may_have_holes:  # else a tombstone may be lost, and what it ended not
             for group in shard.machine.consumer_groups.groups.values():
                 self._check_owners(group)
+
+    @property
+    def _may_have_holes(self) -> bool:
+        """Whether the log may have lost records at the ends of its segments."""
+        return bool(self._history.power_cuts_s) and not self._history.are_commits_durable
 
     def _loaded(self, shard: Shard[GroupCoordinatorShard]) -> None:
         end = _end_of(shard)
         written = self._states.get(end)
-        may_have_holes = self._history.power_cuts_s and not self._history.are_commits_durable  # at the ends of its segments
-        if written is None or may_have_holes:
+        if written is None or self._may_have_holes:
             return
         loaded = _state_of(shard.machine)
         if any(loaded.values()):
