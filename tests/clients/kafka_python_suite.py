@@ -20,7 +20,7 @@ from tests.support.process import ServerProcess, cache_dir
 
 DOWNLOAD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 280
-BROKER_VERSION = "4.2"
+BROKER_VERSION = "4.3"
 """What this version of the library makes of the APIs that a broker tells; the suite skips tests of newer ones."""
 SETTINGS = {
     "node.id": "0",  # the suite assigns partitions to it

@@ -279,7 +279,10 @@ class Migration:
         return self._may_downgrade(group, len(group.members))
 
     def downgrade_with(self, update: MemberUpdate, joining: ConsumerGroupMember, *, has_subscription_changed: bool) -> Outcome:
-        """The classic group once `joining` has taken a static member's place, which the records of the update tell first."""
+        """The classic group once `joining` has taken a static member's place, which the records of the update tell first.
+
+        The members rebalance if one of them reads something else now, or has not what the assignment gives it. (Kafka does not look at
+        the latter: what such a member waits for is nobody's until the next rebalance.)"""
         group = update.group
         replaced = group.find_static_member(joining.instance_id)
         assert replaced is not None, "a member that nobody made room for downgrades no group"
@@ -287,7 +290,11 @@ class Migration:
         staying[joining.member_id] = joining
         targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, NO_PARTITIONS)}
         stored_ids = [joining.member_id if member is replaced else member_id for member_id, member in group.members.items()]
-        reason = "a static member is back with another subscription" if has_subscription_changed else None
+        reason = None
+        if has_subscription_changed:
+            reason = "a static member is back with another subscription"
+        elif not all(member.is_reconciled_to(group.epoch) for member in staying.values()):
+            reason = "members were still to be given partitions"
         try:
             return self._downgrade(group, update.records, staying, targets, stored_ids, reason)
         except DecodeError as e:

@@ -438,6 +438,20 @@ def test_static_member_that_is_back_for_other_topics_makes_the_group_classic_and
     consumers.expect("a2 join generation=3 leader=a2 members=a2 protocol=range")
 
 
+def test_members_that_waited_for_partitions_rebalance_when_a_static_member_makes_the_group_classic():
+    """Else nobody tells b that it was given t:1, which a1 had not given up yet."""
+    consumers = Consumers()
+    consumers.join_consumer("a1", instance_id="a")
+    consumers.join_classic("b", owned="")
+    consumers.sync("b", generation=3)
+    consumers.skip()
+
+    consumers.join_classic("a2", instance="a", owned="")
+
+    consumers.heartbeat("b", generation=3)
+    consumers.expect_last("b heartbeat REBALANCE_IN_PROGRESS")
+
+
 def test_downgraded_group_is_what_a_restart_finds():
     consumers = mixed()
     consumers.leave_consumer("b")
