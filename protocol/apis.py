@@ -115,7 +115,7 @@ DECLARED: dict[int, Api] = {
         Api(42, "DeleteGroups", "delete_groups", (0, 2), flexible=2),
         Api(43, "ElectLeaders", "elect_leaders", (0, 2), flexible=2, listeners=BOTH),
         Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), flexible=1, listeners=BOTH),
-        Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", (0, 0), flexible=0, listeners=BOTH),
+        Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", (0, 1), flexible=0, listeners=BOTH),
         Api(46, "ListPartitionReassignments", "list_partition_reassignments", (0, 0), flexible=0, listeners=BOTH),
         Api(47, "OffsetDelete", "offset_delete", (0, 0)),
         Api(52, "Vote", "vote", (0, 2), flexible=0, listeners=CONTROLLER),

@@ -222,6 +222,25 @@ def test_partitions_are_moved_as_the_tool_proposes(tools: Tools, cluster: Cluste
     ]
 
 
+def test_a_move_to_more_replicas_may_be_disallowed(tools: Tools, cluster: Cluster, tmp_path: Path) -> None:
+    """The tool asks with version 1 of AlterPartitionReassignments (KIP-860)."""
+    tools.create("as-many", "1:2,2:3")
+    moves = [(0, [1, 2, 3]), (1, [3, 1])]
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": "as-many", "partition": index, "replicas": nodes} for index, nodes in moves]})
+    )
+
+    told = tools(MOVE, "--execute", "--reassignment-json-file", str(plan), "--disallow-replication-factor-change", expected_status=1)
+    cluster.wait_for(lambda: cluster.partition("as-many", 1).replica_nodes == [3, 1], "partition 1 is where it shall be")
+
+    assert told[3:] == [
+        "Error reassigning partition(s):",
+        "as-many-0: The replication factor is changed from 2 to 3",
+    ]
+    assert cluster.partition("as-many", 0).replica_nodes == [1, 2]
+
+
 def test_a_move_that_waits_is_listed_and_cancelled(cluster: Cluster, tools: Tools, tmp_path: Path) -> None:
     """It waits for a broker that stands still. The tool asks controllers: of brokers it might ask that one, and would wait for it."""
     tools.create("waiting", "1:2")

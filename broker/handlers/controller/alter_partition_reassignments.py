@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45) on controller listeners. Serves v0.
+"""AlterPartitionReassignments (key 45) on controller listeners. Serves v0–v1.
 
 Behaviour: as on listeners for clients. NOT_CONTROLLER where this node does not lead the metadata quorum; the answer comes once the
 records are committed.
