@@ -77,6 +77,10 @@ class DecisionLog:
                 epoch,
                 list(old.isr),
             )
+        elif record.leader in old.eligible_leader_replicas:
+            self._log.info(
+                "elections", "elected eligible leader replica %d for %s in epoch %d, ISR %s: %s", record.leader, name, epoch, isr, reason
+            )
         else:
             self._log.info("elections", "elected broker %d for %s in epoch %d, ISR %s: %s", record.leader, name, epoch, isr, reason)
 

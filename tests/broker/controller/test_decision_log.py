@@ -68,6 +68,20 @@ def test_election_is_told_with_its_reason(cluster: ToldCluster, caplog: pytest.L
     assert told(caplog) == [("INFO", "elected broker 2 for t-0 in epoch 3, ISR [4, 2]: it is the preferred leader")]
 
 
+def test_election_of_an_eligible_leader_replica_is_told(cluster: ToldCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.enable_elr()
+    cluster.configure("", min_insync_replicas="2")
+    cluster.partition(2, 3)
+    cluster.pass_time(SESSION_MS, 1, 3, 4, 5)
+    cluster.pass_time(SESSION_MS, 1, 4, 5)
+    told(caplog)
+
+    cluster.register(2, incarnation=7, previous_broker_epoch=cluster.epochs[2])  # it stopped orderly
+    cluster.heartbeat(2)
+
+    assert ("INFO", "elected eligible leader replica 2 for t-0 in epoch 3, ISR [2]: it had no leader") in told(caplog)
+
+
 def test_leader_whose_log_directory_fails_is_told_from_a_preferred_one_that_comes_back(
     cluster: ToldCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
