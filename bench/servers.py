@@ -66,7 +66,7 @@ class Product:
         """Nodes that are broker and voter each, not started yet; Apache Kafka's are formatted with the newest features that it has."""
         kind = cluster.KAFKA if issubclass(self.server_class, KafkaServer) else cluster.BARNABAS
         return Cluster(
-            directory, [kind] * nodes, settings={**SETTINGS, **(settings or {})}, node_classes={kind: self.server_class}, kafka_format=()
+            directory, [kind] * nodes, settings={**SETTINGS, **(settings or {})}, node_classes={kind: self.server_class}, format_words=()
         )
 
 

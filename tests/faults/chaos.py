@@ -1,10 +1,10 @@
 """Does harm to a cluster of processes under load, and checks that no acked record is lost, doubled or moved.
 
-    python -m tests.faults.chaos --minutes 60 [--seed 7] [--faults kill-leader,restart] [--mixed] [--power] [--directory DIR]
+    python -m tests.faults.chaos --minutes 60 [--seed 7] [--faults kill-leader,restart] [--mixed] [--power] [--feature NAME=LEVEL]
 
-Replication factor 3, min.insync.replicas 2, idempotent producers with acks=all, a consumer group. Four nodes, three of which vote at
-first: while faults strike, replicas and votes move between them. Prints each fault and each window, and ends with status 1 when a window
-shows an anomaly; the data stay for a look.
+Replication factor 3, min.insync.replicas 2, idempotent producers with acks=all, a consumer group of either protocol. Four nodes, three of
+which vote at first: while faults strike, replicas and votes move between them. Prints each fault and each window, and ends with status 1
+when a window shows an anomaly; the data stay for a look.
 
 Where nodes of Kafka take part, librdkafka's producers have one request in flight. A Kafka node that does not know yet that it leads refuses
 the first of several with NOT_LEADER_OR_FOLLOWER and the next, a moment later, for the gap. Upon that librdkafka begins a new epoch and
@@ -29,7 +29,7 @@ from tests.faults.changes import CHANGES, MOVE_VOTER, NODES_MIN
 from tests.faults.cluster_campaign import ClusterCampaign, Window
 from tests.faults.load import REQUESTS_IN_FLIGHT_MAX
 from tests.faults.nemesis import OF_DISK, OF_NETWORK
-from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
+from tests.support.cluster import BARNABAS, KAFKA, KINDS, MIXED_FORMAT, Cluster
 from tests.support.cluster_network import ClusterNetwork, missing_network
 from tests.support.power import PowerCutDisk
 
@@ -68,6 +68,7 @@ def run(
     faults: Sequence[str] = FAULTS,
     kinds: Sequence[str] = NODES,
     settings: Mapping[str, str] | None = None,
+    features: Sequence[str] = (),
     pause_s: float = PAUSE_S,
     window_s: float = WINDOW_S,
     has_java: bool = True,
@@ -86,8 +87,17 @@ def run(
         settings = {**(FLUSH_SETTINGS if disks else {}), **(settings or {})}
         data_dirs = {node_id: disk.mount_point / "data" for node_id, disk in disks.items()}
         initial_voters = range(1, INITIAL_VOTERS_COUNT + 1) if MOVE_VOTER in faults else ()
+        format_words = (*(MIXED_FORMAT if KAFKA in kinds else ()), *(word for feature in features for word in ("--feature", feature)))
         cluster = stack.enter_context(
-            Cluster(directory, kinds, settings=settings, network=network, data_dirs=data_dirs, initial_voters=initial_voters)
+            Cluster(
+                directory,
+                kinds,
+                settings=settings,
+                network=network,
+                data_dirs=data_dirs,
+                format_words=format_words,
+                initial_voters=initial_voters,
+            )
         )
         campaign = ClusterCampaign(
             cluster,
@@ -142,6 +152,7 @@ def main() -> int:
     parser.add_argument("--nodes", default=",".join(NODES), help=f"the kind of each node: {', '.join(KINDS)}")
     parser.add_argument("--mixed", action="store_true", help=f"the same as --nodes {','.join(MIXED_NODES)}")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of every node")
+    parser.add_argument("--feature", action="append", default=[], metavar="NAME=LEVEL", help="a feature that the cluster begins with")
     parser.add_argument("--pause", type=float, default=PAUSE_S, help="seconds that a node is stopped for; longer than its session timeout")
     parser.add_argument("--no-java", action="store_true", help="librdkafka's producers alone")
     parser.add_argument("--directory", type=Path, help="where the data and the logs go (default: a temporary folder)")
@@ -157,6 +168,7 @@ def main() -> int:
         faults=[*faults, *(POWER_FAULTS if arguments.power else ())],
         kinds=kinds,
         settings=dict(override.split("=", 1) for override in arguments.override),
+        features=arguments.feature,
         pause_s=arguments.pause,
         has_java=not arguments.no_java,
     )

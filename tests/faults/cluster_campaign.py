@@ -1,7 +1,7 @@
 """Windows of faults on a cluster under load, each with a check at its end: nothing acked is lost, doubled or out of order.
 
 A window: the clients work, faults strike and are healed, then everything is mended, the producers settle, and all that was written since
-the last window is read and judged. The replicas must hold the same batches, the group must reach the end. The same clients go on in the
+the last window is read and judged. The replicas must hold the same batches, the groups must reach the end. The same clients go on in the
 next window. `check_all` at the end reads everything once more: what a window found must still be there.
 """
 
@@ -18,12 +18,11 @@ from typing import Any
 import confluent_kafka
 
 from tests.faults.changes import CHANGES
-from tests.faults.load import GROUP, PARTITIONS, REQUESTS_IN_FLIGHT_MAX, SEGMENT_BYTES, TOPIC, Load, Operation, poll_operation
+from tests.faults.load import PARTITIONS, REQUESTS_IN_FLIGHT_MAX, SEGMENT_BYTES, TOPIC, Load, Operation, lost_commits, poll_operation
 from tests.faults.nemesis import OF_NETWORK, Nemesis, Strike
 from tests.faults.replicas import differences
 from tests.support.cluster import Cluster
 from tests.support.cluster_network import ClusterNetwork
-from tests.support.commits import committed
 from tests.support.history_checker import check, reads
 from tests.support.power import PowerCutDisk
 
@@ -184,7 +183,8 @@ class ClusterCampaign:
                 anomalies.setdefault("offset-gap", []).append(partition)
         if unequal := differences(self._cluster, TOPIC, ends):
             anomalies["unequal-replicas"] = unequal
-        anomalies |= self._commits_lost(commits)
+        if lost := lost_commits(self._cluster.bootstrap, commits, ADMIN_TIMEOUT_S):
+            anomalies["commit-lost"] = lost
         if behind := self._group_behind(ends):
             anomalies["group-stuck"] = behind
         self._digests.append((ends, _digest(log)))
@@ -218,20 +218,12 @@ class ClusterCampaign:
         assert len(messages) == count, f"read {len(messages)} of {count} records in {READ_TIMEOUT_S} s\n{self._situation()}"
         return poll_operation(f"reader-{name}", messages, in_group=False)
 
-    def _commits_lost(self, acked: Mapping[int, int]) -> dict[str, list[Any]]:
-        """Partitions whose committed offset is behind one that was acked."""
-        partitions = [confluent_kafka.TopicPartition(TOPIC, partition) for partition in acked]
-        with _reader(self._cluster, group=GROUP) as consumer:
-            stored = {answer.partition: answer.offset for answer in committed(consumer, partitions, ADMIN_TIMEOUT_S)}
-        lost = [(partition, offset, stored[partition]) for partition, offset in acked.items() if stored[partition] < offset]
-        return {"commit-lost": lost} if lost else {}
-
     def _group_behind(self, ends: Mapping[int, int]) -> list[Any]:
-        """Partitions whose end the group does not reach in time."""
-        deadline_s = time.monotonic() + HEAL_TIMEOUT_S
-        while (reached := self.load.committed()) != ends:
+        """Groups and partitions whose end the group does not reach in time, with what it has reached."""
+        deadline_s, wanted = time.monotonic() + HEAL_TIMEOUT_S, self.load.all_committed(ends)
+        while (reached := self.load.committed()) != wanted:
             if time.monotonic() > deadline_s:
-                return [(partition, reached.get(partition), end) for partition, end in ends.items() if reached.get(partition) != end]
+                return [(*key, reached.get(key), end) for key, end in wanted.items() if reached.get(key) != end]
             time.sleep(WAIT_INTERVAL_S)
         return []
 
@@ -240,10 +232,10 @@ class ClusterCampaign:
 
 
 @contextmanager
-def _reader(cluster: Cluster, group: str = f"{GROUP}-reader") -> Iterator[confluent_kafka.Consumer]:
+def _reader(cluster: Cluster) -> Iterator[confluent_kafka.Consumer]:
     """A consumer that joins no group."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False, "check.crcs": True, "log_level": 0}
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False, "check.crcs": True, "log_level": 0}
     )
     try:
         yield consumer

@@ -1,7 +1,8 @@
 """The clients that run while a server is crashed, and the history that they leave for the checker.
 
 Three librdkafka producers and one Java producer, all idempotent with acks=all, send numbered records over all partitions
-and ride over every restart; a group of two consumers reads and commits. Each acked send is one operation of the history.
+and ride over every restart; two groups of two consumers, one of either protocol, read and commit. Each acked send is one operation of the
+history.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import confluent_kafka
 
+from tests.support.commits import committed
 from tests.support.kafka import TOOL_JVM_FLAGS, class_path, java_source
 from tests.support.process import LineReader
 
 TOPIC = "crash"
-GROUP = "crash-group"
+CLASSIC, CONSUMER = "classic", "consumer"  # group.protocol (KIP-848)
+GROUPS: Mapping[str, str] = {"crash-group": CLASSIC, "crash-consumer-group": CONSUMER}
+MEMBERS = 2  # of each group
 PARTITIONS = 6
 SEGMENT_BYTES = 1024 * 1024
 VALUE_SIZE = 1000
@@ -34,6 +38,7 @@ POLL_BATCH_SIZE = 500
 COMMIT_INTERVAL_S = 0.1
 
 Operation = dict[str, Any]
+Commits = dict[tuple[str, int], int]  # of a group and a partition: the offset
 
 
 def payload(identity: str) -> bytes:
@@ -233,22 +238,28 @@ class JavaProducer:
         return True
 
 
-class GroupMember:
-    """A consumer of the group on a thread of its own: reads, commits, and remembers the commits that were acked."""
+PROTOCOL_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    CLASSIC: {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500},
+    CONSUMER: {"group.protocol": CONSUMER},  # the coordinator says the rest
+}
 
-    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+
+class GroupMember:
+    """A consumer of a group on a thread of its own: reads, commits, and remembers the commits that were acked."""
+
+    def __init__(self, name: str, group: str, bootstrap: str, history: History) -> None:
+        self.group = group
         self.committed: dict[int, int] = {}
         self._name = name
         self._history = history
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": GROUP,
+                "group.id": group,
                 "client.id": name,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 500,
+                **PROTOCOL_SETTINGS[GROUPS[group]],
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "socket.timeout.ms": 10_000,
@@ -321,8 +332,10 @@ class Load:
         has_java: bool = True,
         sends_per_second: int = SENDS_PER_SECOND,
         requests_in_flight: int = REQUESTS_IN_FLIGHT_MAX,
+        groups: Sequence[str] = tuple(GROUPS),
     ) -> None:
-        """`requests_in_flight`: how many each librdkafka producer may have unanswered on one connection."""
+        """`requests_in_flight`: how many each librdkafka producer may have unanswered on one connection. `groups`: those of GROUPS that
+        take part."""
         self.history = History()
         self.producers: list[LibrdkafkaProducer | JavaProducer] = [
             LibrdkafkaProducer(f"librdkafka-{number}", bootstrap, self.history, sends_per_second, requests_in_flight=requests_in_flight)
@@ -330,7 +343,10 @@ class Load:
         ]
         if has_java:
             self.producers.append(JavaProducer("java", bootstrap, self.history, sends_per_second))
-        self.members = [GroupMember(f"member-{number}", bootstrap, self.history) for number in range(2)]
+        self.groups = groups
+        self.members = [
+            GroupMember(f"{GROUPS[group]}-member-{number}", group, bootstrap, self.history) for group in groups for number in range(MEMBERS)
+        ]
 
     def resume(self) -> None:
         for producer in self.producers:
@@ -342,14 +358,34 @@ class Load:
             producer.pause()
         return [producer.name for producer in self.producers if not producer.wait_until_idle()]
 
-    def committed(self) -> dict[int, int]:
-        """The highest offset of each partition whose commit was acked to a member."""
-        highest: dict[int, int] = {}
+    def committed(self) -> Commits:
+        """The highest offset of each group and partition whose commit was acked to a member."""
+        highest: Commits = {}
         for member in self.members:
             for partition, offset in dict(member.committed).items():
-                highest[partition] = max(offset, highest.get(partition, 0))
+                key = member.group, partition
+                highest[key] = max(offset, highest.get(key, 0))
         return highest
+
+    def all_committed(self, ends: Mapping[int, int]) -> Commits:
+        """What `committed` is once every group has reached these ends."""
+        return {(group, partition): end for group in self.groups for partition, end in ends.items()}
 
     def close(self) -> None:
         for client in [*self.members, *self.producers]:
             client.close()
+
+
+def lost_commits(bootstrap: str, acked: Commits, timeout_s: float) -> list[tuple[str, int, int, int]]:
+    """Group, partition, acked and stored offset of each commit that was acked and is not there any more."""
+    lost = []
+    for group in {group for group, _ in acked}:
+        offsets = {partition: offset for (of_group, partition), offset in acked.items() if of_group == group}
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+        try:
+            answers = committed(consumer, [confluent_kafka.TopicPartition(TOPIC, partition) for partition in offsets], timeout_s)
+        finally:
+            consumer.close()
+        stored = {answer.partition: answer.offset for answer in answers}
+        lost += [(group, partition, offset, stored[partition]) for partition, offset in offsets.items() if stored[partition] < offset]
+    return lost

@@ -43,8 +43,9 @@ BARNABAS, KAFKA = "barnabas", "kafka"
 KINDS: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = {BARNABAS: BrokerProcess, KAFKA: KafkaServer}
 CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
 COMBINED, BROKER_ONLY, CONTROLLER_ONLY = "broker,controller", "broker", "controller"
-# As for Kafka nodes that share a cluster with ours (wire-facts: the features that both have).
-KAFKA_FORMAT = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+# What the format command of either kind is told where they may share a cluster: the features that both have.
+MIXED_FORMAT = ("--release-version", "4.0-IV3", "--feature", "transaction.version=0")
+WITH_ELR = ("--feature", "eligible.leader.replicas.version=1")
 WAIT_MAX_S = 120.0
 POLL_INTERVAL_S = 0.05
 LATEST = -1
@@ -65,14 +66,14 @@ class Cluster:
         network: ClusterNetwork | None = None,
         data_dirs: Mapping[int, Path] | None = None,
         node_classes: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = KINDS,
-        kafka_format: Sequence[str] = KAFKA_FORMAT,
+        format_words: Sequence[str] | None = None,
         initial_voters: Collection[int] = (),
     ) -> None:
         """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
         `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1. `data_dirs` are those of nodes
-        whose data are not beside their logs. `node_classes` are what runs a node of each kind, `kafka_format` the words with which
-        Apache Kafka's nodes are formatted. The voters are all controllers, for ever; or, if `initial_voters` are given, at first these,
-        and then those that the log names (KIP-853)."""
+        whose data are not beside their logs. `node_classes` are what runs a node of each kind. The nodes are formatted with
+        `format_words`, which are MIXED_FORMAT by default where Kafka takes part, else none. The voters are all controllers, for ever; or,
+        if `initial_voters` are given, at first these, and then those that the log names (KIP-853)."""
         self.cluster_id = CLUSTER_ID
         self.directory = directory
         self.nodes: dict[int, ServerProcess] = {}
@@ -80,7 +81,8 @@ class Cluster:
         self._settings = {**_replicated(len(kinds)), **(settings or {})}
         self._network = network
         self._data_dirs = data_dirs or {}
-        self._node_classes, self._kafka_format = node_classes, kafka_format
+        self._node_classes = node_classes
+        self._format_words = format_words if format_words is not None else MIXED_FORMAT if KAFKA in kinds else ()
         self._initial_voters = {node_id: new_id(os.urandom) for node_id in initial_voters}  # with the ids of their directories
         node_settings, hosts = node_settings or {}, network.hosts if network is not None else {}
         ports = iter(free_ports(2 * len(kinds)))
@@ -123,10 +125,11 @@ class Cluster:
         node.data_dir = self._data_dirs.get(node_id, node.data_dir)
         if self._network is not None:
             node.prefix = self._network.enter(node_id)
+        format_words = (*self._format_words, *self._voters_format(node_id))
         if isinstance(node, BrokerProcess):
-            node.format(self.cluster_id, *self._voters_format(node_id))
+            node.format(self.cluster_id, *format_words)
         else:  # it is formatted at its first start
-            node.cluster_id, node.format_arguments = self.cluster_id, (*self._kafka_format, *self._voters_format(node_id))
+            node.cluster_id, node.format_arguments = self.cluster_id, format_words
         if roles == CONTROLLER_ONLY:
             node.port = self.controller_ports[node_id]
             node.serves = lambda: listens(node.host, node.port)  # type: ignore[method-assign]
