@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker.controller.partition_change import PartitionChange
 from broker.quorum import opening
 from broker.quorum.raft_requests import RaftRequests
 from broker.quorum.raft_state import RaftState
@@ -145,6 +146,20 @@ def compact_what_is_not_committed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def lead_who_left_too_early() -> Iterator[None]:
+    """Any replica counts as eligible (KIP-966), also one that left the ISR while others went on to commit."""
+    find_eligible_leaders = PartitionChange._find_eligible_leaders
+
+    def find_all(self: PartitionChange) -> None:
+        find_eligible_leaders(self)
+        if self.is_elr_enabled and len(self.isr) < self.min_isr:
+            self._elr = [each for each in self.replicas if each not in self.isr]
+
+    with patch.object(PartitionChange, "_find_eligible_leaders", find_all):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -159,6 +174,7 @@ ABLATIONS: dict[str, Ablation] = {
         vote_with_a_forgotten_log,
         count_a_restarted_followers_old_fetch,
         compact_what_is_not_committed,
+        lead_who_left_too_early,
     )
 }
 
@@ -175,6 +191,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "vote_with_a_forgotten_log": _METADATA,
     "count_a_restarted_followers_old_fetch": frozenset({"below-min-isr"}),
     "compact_what_is_not_committed": _LOSSES | {"compacted lost-key", "compacted replicas-differ"},
+    "lead_who_left_too_early": _LOSSES,
 }
 
 KEPT_SEEDS: dict[str, int] = {
@@ -187,6 +204,7 @@ KEPT_SEEDS: dict[str, int] = {
     "vote_with_a_forgotten_log": 0,
     "count_a_restarted_followers_old_fetch": 10,
     "compact_what_is_not_committed": 99,
+    "lead_who_left_too_early": 7,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {

@@ -44,6 +44,7 @@ class ClusterAdmin(Admin):
         self._node_ids = node_ids
         self._controller_port = controller_port
         self._moves_votes = moves_votes
+        self._moved: Key | None = None
 
     async def _step(self) -> None:
         what = self.draw.random()
@@ -57,10 +58,13 @@ class ClusterAdmin(Admin):
             await super()._step()
 
     async def _reassign(self, key: Key) -> None:
-        """Other replicas for a partition, or the end of the reassignment that is under way."""
+        """Other replicas for a partition, or the end of the last reassignment, if it is under way still."""
         replicas = None
         if self.draw.random() < 0.85:
             replicas = self.draw.sample(self._node_ids, self.draw.choice(REPLICAS_COUNTS))
+            self._moved = key
+        elif self._moved is not None:
+            key = self._moved
         partition = ReassignablePartition(partition_index=key[1], replicas=replicas)
         request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=key[0], partitions=[partition])])
         self.operations_count += 1

@@ -24,6 +24,7 @@ from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
 
 DOWN_MEAN_S = 0.7
+STOP_LOOKS_MAX, STOP_LOOK_INTERVAL_S = 30, 0.1
 CUT_MAX_S, PAUSE_MAX_S = 4.0, 4.0
 LOOKS_FOR_A_FETCH_MAX = 300
 PORT = 9092  # where brokers fetch from each other
@@ -41,7 +42,9 @@ CLUSTER_PROFILES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 UNCLEAN_FAULTS = ("last in sync", "last in sync")  # where a topic allows unclean elections
-CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in (*CLUSTER_PROFILES.values(), UNCLEAN_FAULTS, COMPACTION_FAULTS) for kind in kinds))
+ELR_FAULTS = ("stop one after another",)  # with eligible leader replicas (KIP-966)
+ALL_FAULTS = (*CLUSTER_PROFILES.values(), UNCLEAN_FAULTS, ELR_FAULTS, COMPACTION_FAULTS)
+CLUSTER_KINDS = tuple(dict.fromkeys(kind for kinds in ALL_FAULTS for kind in kinds))
 
 
 class ClusterNemesis:
@@ -79,6 +82,7 @@ class ClusterNemesis:
             "late fetch": self._delay_a_fetch,
             "restarts in an election": self._restart_in_an_election,
             "last in sync": self._kill_the_last_in_sync,
+            "stop one after another": self._stop_one_after_another,
             "kill in a compaction": self._kill_in_a_compaction,
             "power cut in a compaction": self._cut_power_in_a_compaction,
         }
@@ -154,8 +158,34 @@ class ClusterNemesis:
         await asyncio.gather(*(self._start_again(node) for node in self._nodes))
 
     async def _restart_in_turn(self) -> None:
+        is_orderly = self._draw.random() < 0.5
         for node in self._nodes:
-            node.kill()
+            if is_orderly:
+                await self._stop(node)
+            else:
+                node.kill()
+            await self._start_again(node)
+
+    async def _stop(self, node: Node) -> None:
+        """As `docker stop`: who does not go in time is killed."""
+        node.stop()
+        for _ in range(STOP_LOOKS_MAX):
+            if not node.is_up:
+                return
+            await asyncio.sleep(STOP_LOOK_INTERVAL_S)
+        node.kill()
+
+    async def _stop_one_after_another(self) -> None:
+        """Who went last but one has all that is committed, and may lead when the last one is gone."""
+        first, second, last = self._draw.sample(self._nodes, len(self._nodes))[:3]
+        for node in (first, second):
+            await asyncio.sleep(self._draw.uniform(0.0, 1.0))
+            await self._stop(node)
+        if self._draw.random() < 0.5:
+            await self._stop(last)
+        else:
+            last.kill()
+        for node in (second, first, last):
             await self._start_again(node)
 
     async def _restart_in_an_election(self) -> None:

@@ -20,7 +20,7 @@ from protocol.uuids import uuid_to_text
 from tests.simulation.admin import Admin
 from tests.simulation.clients import Client, Producer
 from tests.simulation.cluster_admin import ClusterAdmin
-from tests.simulation.cluster_nemesis import CLUSTER_PROFILES, UNCLEAN_FAULTS, ClusterNemesis
+from tests.simulation.cluster_nemesis import CLUSTER_PROFILES, ELR_FAULTS, UNCLEAN_FAULTS, ClusterNemesis
 from tests.simulation.cluster_watch import Batch, ClusterWatch
 from tests.simulation.consumers import Consumer
 from tests.simulation.disk import ProcessDiedError
@@ -43,6 +43,7 @@ SMALL_METADATA_LOG = {
     "metadata.max.retention.bytes": "4000",
 }
 """So that a node that was away for a second has to fetch a snapshot."""
+ELR = "eligible.leader.replicas.version=1"
 
 
 class ClusterWorld(World):
@@ -53,6 +54,7 @@ class ClusterWorld(World):
     IS_REPLICATED = True
     MOVED_VOTES_SHARE = 0.5  # of the seeds have their voters in the log, and change them
     UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
+    ELR_SHARE = 0.4  # of the seeds have eligible leader replicas (KIP-966), as new clusters of Kafka 4.1
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         self.unclean = UncleanTopic() if random.Random(f"{seed}:lossy").random() < self.UNCLEAN_SHARE else None
@@ -70,14 +72,18 @@ class ClusterWorld(World):
         addresses = {node_id: f"node{node_id}:{CONTROLLER_PORT}" for node_id in node_ids}
         draw = self._stream("voter changes")
         self._moves_votes = draw.random() < self.MOVED_VOTES_SHARE
-        if not self._moves_votes:
-            voters = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
-            return [self._make_node(node_id, {**settings, "controller.quorum.voters": voters}) for node_id in node_ids]
-        settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
-        voters = ",".join(f"{node_id}@{address}:{uuid_to_text(new_id(draw.randbytes))}" for node_id, address in addresses.items())
+        self._has_elr = random.Random(f"{self.seed}:elr").random() < self.ELR_SHARE
+        features = [ELR] if self._has_elr else []
+        initial_controllers: str | None = None
+        if self._moves_votes:
+            settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
+            directories = {node_id: uuid_to_text(new_id(draw.randbytes)) for node_id in node_ids}
+            initial_controllers = ",".join(f"{node_id}@{address}:{directories[node_id]}" for node_id, address in addresses.items())
+        else:
+            settings["controller.quorum.voters"] = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
         nodes = [self._make_node(node_id, settings) for node_id in node_ids]
-        for node in nodes:
-            node.format(voters)
+        for node in nodes if initial_controllers or features else ():  # a node that is not formatted does it itself
+            node.format(initial_controllers, features)
         return nodes
 
     def _make_node(self, node_id: int, settings: dict[str, str]) -> Node:
@@ -137,6 +143,8 @@ class ClusterWorld(World):
         kinds = list(CLUSTER_PROFILES[self.profile])
         if kinds and self.unclean is not None:
             kinds += UNCLEAN_FAULTS
+        if kinds and self._has_elr:
+            kinds += ELR_FAULTS
         return [*kinds, *COMPACTION_FAULTS] if kinds and self.compacted is not None else kinds
 
     def _make_clients(self) -> list[Client]:

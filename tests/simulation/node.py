@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from itertools import count
 from typing import Any
@@ -130,7 +130,9 @@ class Node:
         self._settings = settings
         self._life: Life | None = None
         self._view: DiskView | None = None
+        self._broker: Broker | None = None
         self._is_wanted = False
+        self._is_stopping = False
 
     @property
     def is_up(self) -> bool:
@@ -142,9 +144,11 @@ class Node:
 
     # -- what a run does to it ---------------------------------------------------------------------------------------
 
-    def format(self, initial_controllers: str) -> None:
-        """As `barnabas format` does before the first start: the voters are in the metadata log (kraft.version 1)."""
-        self._format(FormatOptions(CLUSTER_ID, ignore_formatted=True, initial_controllers=initial_controllers), "format")
+    def format(self, initial_controllers: str | None, features: Sequence[str] = ()) -> None:
+        """As `barnabas format` does before the first start. Where `initial_controllers` are given, the voters are in the metadata log
+        (kraft.version 1). `features`: texts of the form name=level."""
+        options = FormatOptions(CLUSTER_ID, ignore_formatted=True, features=features, initial_controllers=initial_controllers)
+        self._format(options, "format")
 
     def replace_metadata_disk(self) -> None:
         """While no process runs: the metadata log is gone, and its directory formatted for a node that is to be none of the voters."""
@@ -169,6 +173,12 @@ class Node:
         self._life = life = Life(self.host)
         self._view = view = self.disk.boot(self._died_at_a_call)
         self.loop.start_in(life, self._run(life, view))
+
+    def stop(self) -> None:
+        """SIGTERM: it goes orderly, and stays away until it is started."""
+        if self._life is not None and self._broker is not None:
+            self._is_wanted, self._is_stopping = False, True
+            self.loop.call_in(self._life, self._broker.request_stop, 0, "SIGTERM")
 
     def kill(self) -> None:
         """SIGKILL: nothing of the process runs on, what it wrote stays."""
@@ -232,7 +242,7 @@ class Node:
     def _end(self, how: str, *, is_silent: bool) -> None:
         self._is_wanted = False
         life, view = self._life, self._view
-        self._life = self._view = None
+        self._life = self._view = self._broker = None
         if life is None or view is None:
             return
         self.loop.note(self.host, how)
@@ -252,7 +262,8 @@ class Node:
             network=NodeNetwork(self.network, self.host, view),
             make_worker=lambda _, __: self._make_worker(random.Random(f"{seed}:worker")),
         )
-        broker = Broker(self._config(), new_cluster_id=CLUSTER_ID, platform=platform)
+        self._broker = broker = Broker(self._config(), new_cluster_id=CLUSTER_ID, platform=platform)
+        self._is_stopping = False
         try:
             await broker.start()
         except StartError as error:
@@ -278,7 +289,10 @@ class Node:
     def _ended(self, life: Life) -> None:
         """The process exited."""
         if self._life is life:
+            stays_away = self._is_stopping and not self._is_wanted
             self._end("exits", is_silent=False)
+            if stays_away:
+                return
             delay_s = min(RESTART_DELAY_S * 2**self._exits_count, RESTART_DELAY_MAX_S)
             self._exits_count += 1
             self.loop.call_in_later(None, delay_s, self.start)

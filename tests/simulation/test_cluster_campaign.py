@@ -35,8 +35,8 @@ KEPT = {
 REACHED = frozenset(
     {
         "reassignment", "reassignment cancelled", "voter added", "voter removed", "preferred election", "snapshot fetched",
-        "crash proven", "replica truncated", "unclean election", "told of a nearer replica", "fetch from a follower",
-        "log compacted", "classic group converted", "consumer group converted",
+        "crash proven", "replica truncated", "unclean election", "eligible leader elected", "told of a nearer replica",
+        "fetch from a follower", "log compacted", "classic group converted", "consumer group converted",
     }
 )  # fmt: skip
 """What a campaign has to reach, beside its faults."""

@@ -60,6 +60,7 @@ COVERED_LINES = {
     "crash proven": "fencing broker",
     "replica truncated": "truncated ",
     "unclean election": "unclean election of broker",
+    "eligible leader elected": "elected eligible leader replica",
     "log compacted": "log compacted",
     "compaction in vain": "compaction came to nothing",
     "classic group converted": "group converted group=m protocol=consumer",
