@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 
@@ -32,6 +33,10 @@ log = logging.getLogger("barnabas.server")
 
 PREPARATION_MS = 1_000
 """After the broker is ready: a client that waits for that comes first."""
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread may compute while another one waits for the interpreter. The loop gives it away in each of its system calls; with
+the interpreter's default, 5 ms, it waits so long for it again, several times in a turn, while a thread makes or deletes logs."""
 
 
 def run(
@@ -70,6 +75,7 @@ async def _run(
 ) -> int:
     gc.set_threshold(*THRESHOLDS)
     gc.enable()  # `barnabas serve` imports without it
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = asyncio.get_running_loop()
     platform = system_platform(loop)
     broker = Broker(config, new_cluster_id=new_cluster_id, platform=platform)
