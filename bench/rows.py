@@ -455,6 +455,16 @@ FURTHER = (
         )
         for count in counts
     ),
+    *(
+        Row(
+            f"scale-processes-{count}",
+            f"{scaling_rows.PROCESSES_CLIENTS} clients that pipeline, {count} broker processes",
+            scaling_rows.processes(count),
+            (_rate("requests_per_s", "requests", "requests/s"),),
+            runs_max=3,
+        )
+        for count in scaling_rows.PROCESSES
+    ),
 )
 
 ROWS = {row.name: row for row in CORE + CLUSTER + FURTHER}

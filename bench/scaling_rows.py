@@ -1,13 +1,20 @@
-"""Time per request as things pile up: it must not grow with partitions, connections, segments or producer ids."""
+"""Time per request as things pile up: it must not grow with partitions, connections, segments or producer ids. And requests a second,
+which should grow with processes."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 from bench.endurance_rows import DESCRIPTORS_SPARE, raise_descriptor_limit
-from bench.session import Outcome, Session, client_note
+from bench.session import MeasurementError, Outcome, Session, client_note
+from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.support.cluster import Cluster
 
 COUNTS = (10, 100, 1_000, 10_000)
+PROCESSES = (1, 2)
+PROCESSES_CLIENTS = 2  # whatever the brokers' number
+PIPELINED_REQUESTS, PIPELINED_WINDOW = 150_000, 64
 REQUESTS = 20_000
 WARMUP_REQUESTS = 3_000
 SEGMENT_BYTES = 1024 * 1024  # the least that Apache Kafka 4 takes
@@ -63,6 +70,40 @@ def producer_ids(count: int) -> Callable[[Session], Outcome]:
             return _outcome(session.client("raw_produce", "--topic", topic, *options))
 
     return measure
+
+
+def processes(count: int) -> Callable[[Session], Outcome]:
+    """Two clients with 64 requests in flight each, a partition of one replica for each, over the `count` brokers of a cluster."""
+
+    def measure(session: Session) -> Outcome:
+        directory = session.directory / "processes"
+        requests = session.scaled(PIPELINED_REQUESTS)
+        options = ["--requests", str(requests), "--in-flight", str(PIPELINED_WINDOW), "--warmup", str(min(WARMUP_REQUESTS, requests))]
+        try:
+            with session.product.cluster(directory, count, session.settings) as cluster:
+                leaders = [1 + index % count for index in range(PROCESSES_CLIENTS)]
+                topics = [_create_led_by(cluster, node_id, f"led-{index}") for index, node_id in enumerate(leaders)]
+                clients = [
+                    session.start_client("raw_produce", "--topic", topic, *options, server=cluster.nodes[node_id])
+                    for topic, node_id in zip(topics, leaders, strict=True)
+                ]
+                results = [session.wait_for_client(client) for client in clients]
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        return Outcome({"requests_per_s": sum(result["requests_per_second"] for result in results)}, client_note(results[0]))
+
+    return measure
+
+
+def _create_led_by(cluster: Cluster, node_id: int, name: str) -> str:
+    """A topic of one partition with its only replica there."""
+    placed = [CreatableReplicaAssignment(partition_index=0, broker_ids=[node_id])]
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=placed)
+    created = cluster.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5).topics[0]
+    if created.error_code:
+        raise MeasurementError(f"topic {name} was not created: error {created.error_code} {created.error_message}")
+    cluster.wait_in_sync(name)
+    return name
 
 
 def _in_turn(session: Session, topic: str, *, connections: int, partitions: int, warmup: int) -> Outcome:

@@ -158,15 +158,17 @@ class Session:
         """Runs a module of bench.clients against the broker and returns what it printed."""
         return self.wait_for_client(self.start_client(module, *options))
 
-    def start_client(self, module: str, *options: str) -> subprocess.Popen[str]:
+    def start_client(self, module: str, *options: str, server: ServerProcess | None = None) -> subprocess.Popen[str]:
+        """A client of the session's broker, or of `server`."""
+        pids = self.pids if server is None else (server.pid,)
         command = [
             sys.executable,
             "-m",
             f"bench.clients.{module}",
             *options,
             "--port",
-            str(self.server.port),
-            *(word for pid in self.pids for word in ("--broker-pid", str(pid))),
+            str((server or self.server).port),
+            *(word for pid in pids for word in ("--broker-pid", str(pid))),
         ]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
