@@ -14,11 +14,12 @@ from protocol.messages.alter_partition_reassignments import (
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.simulation.admin import TIMEOUT_MS, Admin
 from tests.simulation.clients import RETRIED
 from tests.simulation.history import Key
 
-REASSIGN_VERSION, ELECT_VERSION = 0, 2
+REASSIGN_VERSION, ELECT_VERSION, UPDATE_FEATURES_VERSION = 0, 2, 2
 ADD_VOTER_VERSION, REMOVE_VOTER_VERSION, DESCRIBE_QUORUM_VERSION = 1, 0, 2
 METADATA_TOPIC = "__cluster_metadata"
 VOTERS_COUNT_MIN = 2
@@ -31,22 +32,36 @@ _ELECTION_ANSWERS = RETRIED | {
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
+_UPGRADE_ANSWERS = RETRIED | {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_UPDATE_VERSION}
 _VOTER_ANSWERS = RETRIED | {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND}
 
 
 class ClusterAdmin(Admin):
-    """`keys` are the partitions that it moves among `node_ids`. The nodes vote at `controller_port`;
-    which of them do may change if `moves_votes`."""
+    """`keys` are the partitions that it moves among `node_ids`. The nodes vote at `controller_port`; which of them do may change if
+    `moves_votes`, or once the voters are in the log: they get there (kraft.version 1) after `steps_to_upgrade`, if any."""
 
-    def __init__(self, *arguments: Any, keys: list[Key], node_ids: list[int], controller_port: int, moves_votes: bool) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        keys: list[Key],
+        node_ids: list[int],
+        controller_port: int,
+        moves_votes: bool,
+        steps_to_upgrade: int | None = None,
+    ) -> None:
         super().__init__(*arguments)
         self._keys = keys
         self._node_ids = node_ids
         self._controller_port = controller_port
         self._moves_votes = moves_votes
+        self._steps_to_upgrade = steps_to_upgrade
         self._moved: Key | None = None
 
     async def _step(self) -> None:
+        if self._steps_to_upgrade is not None:
+            self._steps_to_upgrade -= 1
+            if self._steps_to_upgrade < 0:
+                await self._upgrade_kraft()
         what = self.draw.random()
         if what < 0.2:
             await self._reassign(self.draw.choice(self._keys))
@@ -85,6 +100,19 @@ class ClusterAdmin(Admin):
         self.note(f"elected the preferred leader of {key[0]}-{key[1]}: {error}")
         if error not in _ELECTION_ANSWERS:
             self.unexpected(f"ElectLeaders {key}", error)
+
+    async def _upgrade_kraft(self) -> None:
+        """The voters of the configuration become those of the log (KIP-853)."""
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=1)
+        self.operations_count += 1
+        response = await self.ask(UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=[update]), UPDATE_FEATURES_VERSION)
+        error = response.error_code
+        self._covered("voters in the log", error)
+        self.note(f"upgraded kraft.version: {error} {response.error_message or ''}")
+        if error == ErrorCode.NONE:
+            self._steps_to_upgrade, self._moves_votes = None, True
+        elif error not in _UPGRADE_ANSWERS:
+            self.unexpected("UpdateFeatures kraft.version", error)
 
     async def _move_vote(self) -> None:
         """A node that does not vote becomes a voter, or a voter ceases to be one (KIP-853), perhaps the active controller."""

@@ -43,6 +43,7 @@ SMALL_METADATA_LOG = {
     "metadata.max.retention.bytes": "4000",
 }
 """So that a node that was away for a second has to fetch a snapshot."""
+STEPS_TO_UPGRADE_MAX = 10
 ELR = "eligible.leader.replicas.version=1"
 
 
@@ -53,6 +54,7 @@ class ClusterWorld(World):
     OPTIONS = " --nodes 3"
     IS_REPLICATED = True
     MOVED_VOTES_SHARE = 0.5  # of the seeds have their voters in the log, and change them
+    UPGRADE_SHARE = 0.3  # of the others put them there on the way
     UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
     ELR_SHARE = 0.4  # of the seeds have eligible leader replicas (KIP-966), as new clusters of Kafka 4.1
 
@@ -136,8 +138,13 @@ class ClusterWorld(World):
         node_ids = list(range(1, self.NODES_COUNT + 1))
         keys = self.keys if self.compacted is None else [*self.keys, *self.compacted.keys]
         return self._client(  # type: ignore[no-any-return]
-            ClusterAdmin, "admin", keys=keys, node_ids=node_ids, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes
-        )
+            ClusterAdmin, "admin", keys=keys, node_ids=node_ids, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes,
+            steps_to_upgrade=self._draw_steps_to_upgrade(),
+        )  # fmt: skip
+
+    def _draw_steps_to_upgrade(self) -> int | None:
+        draw = random.Random(f"{self.seed}:kraft.version")
+        return draw.randint(0, STEPS_TO_UPGRADE_MAX) if not self._moves_votes and draw.random() < self.UPGRADE_SHARE else None
 
     def _fault_kinds(self) -> list[str]:
         kinds = list(CLUSTER_PROFILES[self.profile])

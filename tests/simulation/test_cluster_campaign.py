@@ -35,7 +35,7 @@ KEPT = {
 REACHED = frozenset(
     {
         "reassignment", "reassignment cancelled", "voter added", "voter removed", "preferred election", "snapshot fetched",
-        "crash proven", "replica truncated", "unclean election", "eligible leader elected", "told of a nearer replica",
+        "crash proven", "replica truncated", "unclean election", "eligible leader elected", "voters in the log", "told of a nearer replica",
         "fetch from a follower", "log compacted", "classic group converted", "consumer group converted",
     }
 )  # fmt: skip
