@@ -7,6 +7,8 @@ import gc
 import os
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +125,9 @@ async def test_what_a_read_in_turns_waited_for_is_free_once_it_has_come(cold: Ca
 
     gc.disable()  # a cycle would stay
     try:
-        work = read_in_turns(read, run_blocking)
-        has_failed = await result_of(next(work))
+        with ThreadPoolExecutor(1) as executor:  # whose thread, too, has let go of it at its end
+            work = read_in_turns(read, partial(asyncio.get_running_loop().run_in_executor, executor))
+            has_failed = await result_of(next(work))
         with pytest.raises(StopIteration, match="read"):
             work.send(has_failed)
         del work
