@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kafka import KafkaProducer
 
 from tests.clients.topics import create_topic
+from tests.support import commits
 from tests.support.broker import OnKafkasProperties
-from tests.support.commits import committed
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
@@ -63,7 +63,7 @@ def produce(server: ServerProcess, numbers: range) -> None:
 
 def commit(server: ServerProcess) -> None:
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": GROUP})
-    consumer.commit(offsets=[TopicPartition("orders", 0, COMMITTED)], asynchronous=False)
+    commits.commit(consumer, [TopicPartition("orders", 0, COMMITTED)], TIMEOUT_S)
     consumer.close()
 
 
@@ -100,7 +100,7 @@ def test_topic_configs_are_kafkas(left: Left) -> None:
 def test_committed_offsets_are_kafkas(left: Left) -> None:
     consumer = Consumer({"bootstrap.servers": left.barnabas.bootstrap, "group.id": GROUP})
 
-    (found,) = committed(consumer, [TopicPartition("orders", 0)], TIMEOUT_S)
+    (found,) = commits.committed(consumer, [TopicPartition("orders", 0)], TIMEOUT_S)
     consumer.close()
 
     assert found.offset == COMMITTED
