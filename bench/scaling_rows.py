@@ -4,11 +4,10 @@ which should grow with processes."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bench.endurance_rows import DESCRIPTORS_SPARE, raise_descriptor_limit
 from bench.session import MeasurementError, Outcome, Session, client_note
-from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.support.cluster import Cluster
 
 COUNTS = (10, 100, 1_000, 10_000)
@@ -77,17 +76,11 @@ def processes(count: int) -> Callable[[Session], Outcome]:
 
     def measure(session: Session) -> Outcome:
         directory = session.directory / "processes"
-        requests = session.scaled(PIPELINED_REQUESTS)
-        options = ["--requests", str(requests), "--in-flight", str(PIPELINED_WINDOW), "--warmup", str(min(WARMUP_REQUESTS, requests))]
         try:
             with session.product.cluster(directory, count, session.settings) as cluster:
-                leaders = [1 + index % count for index in range(PROCESSES_CLIENTS)]
-                topics = [_create_led_by(cluster, node_id, f"led-{index}") for index, node_id in enumerate(leaders)]
-                clients = [
-                    session.start_client("raw_produce", "--topic", topic, *options, server=cluster.nodes[node_id])
-                    for topic, node_id in zip(topics, leaders, strict=True)
-                ]
-                results = [session.wait_for_client(client) for client in clients]
+                results = _pipelined_at(session, cluster, [1 + index % count for index in range(PROCESSES_CLIENTS)])
+        except AssertionError as e:
+            raise MeasurementError(f"{count} brokers of {session.product.title}: {e}") from e
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         return Outcome({"requests_per_s": sum(result["requests_per_second"] for result in results)}, client_note(results[0]))
@@ -95,15 +88,22 @@ def processes(count: int) -> Callable[[Session], Outcome]:
     return measure
 
 
-def _create_led_by(cluster: Cluster, node_id: int, name: str) -> str:
-    """A topic of one partition with its only replica there."""
-    placed = [CreatableReplicaAssignment(partition_index=0, broker_ids=[node_id])]
-    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=placed)
-    created = cluster.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5).topics[0]
-    if created.error_code:
-        raise MeasurementError(f"topic {name} was not created: error {created.error_code} {created.error_message}")
-    cluster.wait_in_sync(name)
-    return name
+def _pipelined_at(session: Session, cluster: Cluster, node_ids: Iterable[int]) -> list[dict[str, float]]:
+    """What the clients say, of which each has a topic that one of these brokers leads."""
+    requests = session.scaled(PIPELINED_REQUESTS)
+    options = ["--requests", str(requests), "--in-flight", str(PIPELINED_WINDOW), "--warmup", str(min(WARMUP_REQUESTS, requests))]
+    topics = {f"led-{index}": node_id for index, node_id in enumerate(node_ids)}
+    for topic, node_id in topics.items():
+        cluster.create_topic(topic, assignment=[[node_id]])
+    clients = [
+        session.start_client("raw_produce", "--topic", topic, *options, server=cluster.nodes[node_id]) for topic, node_id in topics.items()
+    ]
+    try:
+        return [session.wait_for_client(client) for client in clients]
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
 
 
 def _in_turn(session: Session, topic: str, *, connections: int, partitions: int, warmup: int) -> Outcome:

@@ -81,7 +81,7 @@ def read_properties(path: Path) -> dict[str, str]:
 def parse_properties(text: str) -> dict[str, str]:
     """Java's properties format: `#` and `!` comments, `=`, `:` or blank between key and value, `\\` joins lines and escapes.
 
-    Raises ValueError for a malformed \\uXXXX escape.
+    Raises ValueError for a \\u that four hexadecimal digits do not follow.
     """
     properties: dict[str, str] = {}
     for line in _logical_lines(text):

@@ -29,7 +29,7 @@ from tests.faults.changes import CHANGES, MOVE_VOTER, NODES_MIN
 from tests.faults.cluster_campaign import ClusterCampaign, Window
 from tests.faults.load import REQUESTS_IN_FLIGHT_MAX
 from tests.faults.nemesis import OF_DISK, OF_NETWORK
-from tests.support.cluster import BARNABAS, KAFKA, KINDS, MIXED_FORMAT, Cluster
+from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
 from tests.support.cluster_network import ClusterNetwork, missing_network
 from tests.support.power import PowerCutDisk
 
@@ -87,7 +87,6 @@ def run(
         settings = {**(FLUSH_SETTINGS if disks else {}), **(settings or {})}
         data_dirs = {node_id: disk.mount_point / "data" for node_id, disk in disks.items()}
         initial_voters = range(1, INITIAL_VOTERS_COUNT + 1) if MOVE_VOTER in faults else ()
-        format_words = (*(MIXED_FORMAT if KAFKA in kinds else ()), *(word for feature in features for word in ("--feature", feature)))
         cluster = stack.enter_context(
             Cluster(
                 directory,
@@ -95,7 +94,7 @@ def run(
                 settings=settings,
                 network=network,
                 data_dirs=data_dirs,
-                format_words=format_words,
+                features=features,
                 initial_voters=initial_voters,
             )
         )

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -332,10 +332,8 @@ class Load:
         has_java: bool = True,
         sends_per_second: int = SENDS_PER_SECOND,
         requests_in_flight: int = REQUESTS_IN_FLIGHT_MAX,
-        groups: Sequence[str] = tuple(GROUPS),
     ) -> None:
-        """`requests_in_flight`: how many each librdkafka producer may have unanswered on one connection. `groups`: those of GROUPS that
-        take part."""
+        """`requests_in_flight`: how many each librdkafka producer may have unanswered on one connection."""
         self.history = History()
         self.producers: list[LibrdkafkaProducer | JavaProducer] = [
             LibrdkafkaProducer(f"librdkafka-{number}", bootstrap, self.history, sends_per_second, requests_in_flight=requests_in_flight)
@@ -343,9 +341,10 @@ class Load:
         ]
         if has_java:
             self.producers.append(JavaProducer("java", bootstrap, self.history, sends_per_second))
-        self.groups = groups
         self.members = [
-            GroupMember(f"{GROUPS[group]}-member-{number}", group, bootstrap, self.history) for group in groups for number in range(MEMBERS)
+            GroupMember(f"{protocol}-member-{number}", group, bootstrap, self.history)
+            for group, protocol in GROUPS.items()
+            for number in range(MEMBERS)
         ]
 
     def resume(self) -> None:
@@ -369,7 +368,7 @@ class Load:
 
     def all_committed(self, ends: Mapping[int, int]) -> Commits:
         """What `committed` is once every group has reached these ends."""
-        return {(group, partition): end for group in self.groups for partition, end in ends.items()}
+        return {(group, partition): end for group in GROUPS for partition, end in ends.items()}
 
     def close(self) -> None:
         for client in [*self.members, *self.producers]:

@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tests.clients.adapters import ConfluentKafka
-from tests.support.cluster import BARNABAS, BROKER_ONLY, CONTROLLER_ONLY, KAFKA, MIXED_FORMAT, WITH_ELR, Cluster
+from tests.support.cluster import BARNABAS, BROKER_ONLY, CONTROLLER_ONLY, KAFKA, WITH_ELR, Cluster
 from tests.support.kafka import missing_java
 from tests.support.messages import Message
 from tests.support.requirements import needs
@@ -52,21 +50,12 @@ def state(cluster: Cluster) -> State:
     )
 
 
-def create(cluster: Cluster) -> None:
-    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(REPLICAS))
-    config = CreatableTopicConfig(name="min.insync.replicas", value="2")
-    topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[config])
-    answer = cluster.ask_node(WITNESS, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-    assert [each.error_code for each in answer.topics] == [ErrorCode.NONE]
-    cluster.wait_in_sync(TOPIC)
-
-
 def expect(cluster: Cluster, leader: int, isr: set[int], eligible: set[int], last_known: set[int]) -> None:
     wanted = State(leader, isr, eligible, last_known)
     try:
         cluster.wait_for(lambda: state(cluster) == wanted, f"{wanted}", timeout_s=30)
-    except AssertionError as failure:
-        raise AssertionError(f"{state(cluster)} is not {wanted}") from failure
+    except AssertionError:
+        pytest.fail(f"{state(cluster)} is not {wanted}")
 
 
 @needs(missing_java())
@@ -78,9 +67,8 @@ def test_who_left_a_small_isr_orderly_may_lead_and_who_crashed_may_not(tmp_path:
     """The ids are those of the controller's kind."""
     roles = {node_id: CONTROLLER_ONLY if node_id == CONTROLLER else BROKER_ONLY for node_id in range(1, len(kinds) + 1)}
     node_settings = {node_id: {"process.roles": role} for node_id, role in roles.items()}
-    words = (*MIXED_FORMAT, *WITH_ELR)
-    with Cluster(tmp_path, kinds, settings=SETTINGS, node_settings=node_settings, format_words=words) as cluster:
-        create(cluster)
+    with Cluster(tmp_path, kinds, settings=SETTINGS, node_settings=node_settings, features=[WITH_ELR]) as cluster:
+        cluster.create_topic(TOPIC, assignment=[REPLICAS], config={"min.insync.replicas": "2"})
         ConfluentKafka().produce(cluster.nodes[WITNESS], TOPIC, [Message(0, None, b"acked")] * 100)
         first, second, third = REPLICAS
         expect(cluster, first, set(REPLICAS), set(), set())

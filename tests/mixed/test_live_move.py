@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.cluster_campaign import ClusterCampaign
 from tests.faults.nemesis import Strike
-from tests.support.cluster import BARNABAS, KAFKA, KINDS, MIXED_FORMAT, WITH_ELR, Cluster
+from tests.support.cluster import BARNABAS, KAFKA, KINDS, WITH_ELR, Cluster
 from tests.support.kafka import missing_java
 from tests.support.requirements import needs
 
@@ -42,7 +42,7 @@ def move_to(cluster: Cluster, kind: str) -> list[Strike]:
 @needs(missing_java())
 @pytest.mark.timeout(900)
 def test_a_running_kafka_cluster_moves_to_ours_and_back(tmp_path: Path) -> None:
-    with Cluster(tmp_path, [KAFKA] * len(NODE_IDS), settings=SETTINGS, format_words=(*MIXED_FORMAT, *WITH_ELR)) as cluster:
+    with Cluster(tmp_path, [KAFKA] * len(NODE_IDS), settings=SETTINGS, features=[WITH_ELR]) as cluster:
         campaign = ClusterCampaign(
             cluster,
             seed=1,

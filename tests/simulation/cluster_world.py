@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from broker.formatting import new_id
+from broker.metadata.features import ELR_FEATURE
 from broker.metadata.image import PartitionImage
 from broker.metadata.snapshot_writer import state_records
 from protocol.uuids import uuid_to_text
@@ -43,8 +44,7 @@ SMALL_METADATA_LOG = {
     "metadata.max.retention.bytes": "4000",
 }
 """So that a node that was away for a second has to fetch a snapshot."""
-STEPS_TO_UPGRADE_MAX = 10
-ELR = "eligible.leader.replicas.version=1"
+STEPS_TO_UPGRADE_MAX = 10  # of the admin
 
 
 class ClusterWorld(World):
@@ -75,7 +75,7 @@ class ClusterWorld(World):
         draw = self._stream("voter changes")
         self._moves_votes = draw.random() < self.MOVED_VOTES_SHARE
         self._has_elr = random.Random(f"{self.seed}:elr").random() < self.ELR_SHARE
-        features = [ELR] if self._has_elr else []
+        features = [f"{ELR_FEATURE}=1"] if self._has_elr else []
         initial_controllers: str | None = None
         if self._moves_votes:
             settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
@@ -84,8 +84,9 @@ class ClusterWorld(World):
         else:
             settings["controller.quorum.voters"] = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
         nodes = [self._make_node(node_id, settings) for node_id in node_ids]
-        for node in nodes if initial_controllers or features else ():  # a node that is not formatted does it itself
-            node.format(initial_controllers, features)
+        if initial_controllers or features:  # a node that is not formatted does it itself
+            for node in nodes:
+                node.format(initial_controllers, features)
         return nodes
 
     def _make_node(self, node_id: int, settings: dict[str, str]) -> Node:

@@ -64,7 +64,7 @@ class GroupWatch:
 
     def _written(self, shard: Shard[GroupCoordinatorShard]) -> None:
         self._states[_end_of(shard)] = _state_of(shard.machine)
-        if shard.machine.has_consumer_groups and not self._may_have_holes:  # else a tombstone may be lost, and what it ended not
+        if shard.machine.has_consumer_groups and not self._may_have_holes:  # a lost tombstone leaves what it ended
             for group in shard.machine.consumer_groups.groups.values():
                 self._check_owners(group)
 

@@ -19,8 +19,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from broker.formatting import new_id
+from broker.metadata.features import ELR_FEATURE
 from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
@@ -45,7 +51,8 @@ CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
 COMBINED, BROKER_ONLY, CONTROLLER_ONLY = "broker,controller", "broker", "controller"
 # What the format command of either kind is told where they may share a cluster: the features that both have.
 MIXED_FORMAT = ("--release-version", "4.0-IV3", "--feature", "transaction.version=0")
-WITH_ELR = ("--feature", "eligible.leader.replicas.version=1")
+WITH_ELR = f"{ELR_FEATURE}=1"
+"""A feature: eligible leader replicas (KIP-966)."""
 WAIT_MAX_S = 120.0
 POLL_INTERVAL_S = 0.05
 LATEST = -1
@@ -67,13 +74,15 @@ class Cluster:
         data_dirs: Mapping[int, Path] | None = None,
         node_classes: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = KINDS,
         format_words: Sequence[str] | None = None,
+        features: Sequence[str] = (),
         initial_voters: Collection[int] = (),
     ) -> None:
         """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
         `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1. `data_dirs` are those of nodes
         whose data are not beside their logs. `node_classes` are what runs a node of each kind. The nodes are formatted with
-        `format_words`, which are MIXED_FORMAT by default where Kafka takes part, else none. The voters are all controllers, for ever; or,
-        if `initial_voters` are given, at first these, and then those that the log names (KIP-853)."""
+        `format_words`, which are MIXED_FORMAT by default where Kafka takes part, else none, and with these `features` (name=level). The
+        voters are all controllers, for ever; or, if `initial_voters` are given, at first these, and then those that the log names
+        (KIP-853)."""
         self.cluster_id = CLUSTER_ID
         self.directory = directory
         self.nodes: dict[int, ServerProcess] = {}
@@ -82,7 +91,9 @@ class Cluster:
         self._network = network
         self._data_dirs = data_dirs or {}
         self._node_classes = node_classes
-        self._format_words = format_words if format_words is not None else MIXED_FORMAT if KAFKA in kinds else ()
+        if format_words is None:
+            format_words = MIXED_FORMAT if KAFKA in kinds else ()
+        self._format_words = (*format_words, *(word for feature in features for word in ("--feature", feature)))
         self._initial_voters = {node_id: new_id(os.urandom) for node_id in initial_voters}  # with the ids of their directories
         node_settings, hosts = node_settings or {}, network.hosts if network is not None else {}
         ports = iter(free_ports(2 * len(kinds)))
@@ -250,12 +261,26 @@ class Cluster:
         return self.wait_for(lambda: self.quorum().leader_id, "an active controller")
 
     def create_topic(
-        self, name: str, partitions: int = 1, *, replication_factor: int | None = None, config: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+        config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; waits until each partition has a leader and all its replicas in sync."""
+        """Create a topic; waits until each partition has a leader and all its replicas in sync. `assignment`: the brokers of each
+        partition, the leader first; else the controller places them."""
         replicas = min(REPLICATION_FACTOR, len(self.brokers)) if replication_factor is None else replication_factor
-        configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
+        if assignment:
+            partitions = replicas = -1
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            assignments=[CreatableReplicaAssignment(partition_index=index, broker_ids=list(each)) for index, each in enumerate(assignment)],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()],
+        )
 
         def create() -> bool:
             response = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)

@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 RETRY_INTERVAL_S = 0.1
 NOT_YET = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE)
 
-
 Answer = TypeVar("Answer")
 
 

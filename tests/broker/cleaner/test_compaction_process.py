@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from storage.checkpoint import read_offset_checkpoint
+from tests.support import commits
 from tests.support.broker import BrokerProcess
-from tests.support.commits import committed
 from tests.support.process import ServerProcess
 
 TIMEOUT_S = 60.0
@@ -119,13 +119,13 @@ def set_config(server: ServerProcess, topic: str, name: str, value: str) -> None
 def commit(server: ServerProcess, offsets: range) -> None:
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g", "enable.auto.commit": False})
     for offset in offsets:
-        consumer.commit(offsets=[TopicPartition("read", 0, offset)], asynchronous=False)
+        commits.commit(consumer, [TopicPartition("read", 0, offset)], TIMEOUT_S)
     consumer.close()
 
 
 def committed_offset(server: ServerProcess) -> int:
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
-    (found,) = committed(consumer, [TopicPartition("read", 0)], TIMEOUT_S)
+    (found,) = commits.committed(consumer, [TopicPartition("read", 0)], TIMEOUT_S)
     consumer.close()
     return int(found.offset)
 
