@@ -87,12 +87,12 @@ class Ledger:
                 del self.holders[key]
 
     def joined_again(self, member: str, keys: Iterable[Key]) -> None:
-        """A classic member of a consumer group was fenced, did not hear of it, and joined with `keys` under the id that it had.
+        """A classic member of a consumer group has joined with `keys`: whether they are its own is known once it is synchronized.
 
-        The coordinator keeps no ids that it has only handed out, so it takes the member for a new one, as Kafka does; what the member
-        commits of `keys` when it then gives them up is of its new epoch."""
-        for key in keys:
-            self.superseded_s.pop((member, key), None)
+        One that was fenced and did not hear of it joins under the id that it had. The coordinator keeps no ids that it has only handed out,
+        so it takes the member for a new one without partitions, as Kafka does, and may give `keys` to others at once; what the member
+        commits of them until it gives them up is of its new epoch."""
+        self.given_up(member, keys)
 
     def accepted(self, what: str, member: str, keys: Iterable[Key], sent_s: float) -> None:
         """A request that the member sent holding `keys` was answered without an error."""

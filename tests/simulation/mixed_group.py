@@ -211,6 +211,7 @@ class MixedGroupMember(ConsumerGroupMember):
         keys = set(assigned_keys(bytes(synced.assignment)))
         is_whole = self._owned <= keys
         self._joined_topics = topics
+        self._ledger.given(self._member_id, self._owned & keys, self._epoch, asked_s=self._asked_s, now_s=self.now_s)
         await self._own(keys)
         if not is_whole:  # others may have what it has given up once it joins without
             self._joined_topics = None

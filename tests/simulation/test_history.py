@@ -43,3 +43,36 @@ def test_an_answer_that_was_held_back_takes_nothing_from_the_next_member() -> No
 
     ledger.accepted("commit", "before", [key], 2.2)
     assert "zombie-commit" in history.findings
+
+
+def test_a_member_that_joins_again_may_commit_what_it_had_until_it_is_synchronized() -> None:
+    """It was fenced, did not hear of it, and is a new member without partitions to the coordinator."""
+    history = History()
+    ledger = Ledger("m", history, may_epochs_restart=True)
+    key = ("plain", 0)
+
+    ledger.given("fenced", [key], 6, asked_s=0.9, now_s=1.0)
+    ledger.joined_again("fenced", [key])
+    ledger.given("next", [key], 6, asked_s=1.9, now_s=2.0)
+    ledger.accepted("commit", "fenced", [key], 2.1)
+    assert "zombie-commit" not in history.findings
+
+    ledger.given("fenced", [key], 6, asked_s=2.1, now_s=2.2)
+    ledger.accepted("commit", "next", [key], 2.3)
+    assert "zombie-commit" in history.findings
+
+
+def test_what_a_power_cut_took_from_one_replica_may_be_skipped_there() -> None:
+    def skipping(power_cut_s: float, *, is_durable: bool = False) -> History:
+        history = History(durable_topics={KEY[0]} if is_durable else set(), power_cuts_s=[power_cut_s])
+        for offset in range(3):
+            history.add("producer", "send", "ok", [("send", KEY, offset, f"value{offset}")], 1.0, 1.1)
+        history.add("consumer", "poll", "ok", [("poll", {KEY: [(0, "value0"), (2, "value2")]})], 3.0, 3.1)
+        return history
+
+    final = {KEY: [(offset, f"value{offset}") for offset in range(3)]}
+
+    assert "int-poll-skip" not in skipping(2.0).check(final, {})
+    assert skipping(2.0, is_durable=True).check(final, {})["int-poll-skip"] == [("consumer", KEY, 0, 2)]
+    assert "int-poll-skip" in skipping(4.0).check(final, {})  # nothing was taken yet
+    assert "int-poll-skip" in skipping(0.5).check(final, {})

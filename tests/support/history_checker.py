@@ -204,14 +204,15 @@ class _Checker:
 
     def _check_polls(self, process: Any, operation: Operation, last_read: dict[Key, int | None]) -> None:
         for key, positions in reads(operation).items():
+            offsets = self.offsets[key]
             previous, prefix = last_read.get(key), ""
             for _, value in positions:
                 rank = self.index[key].get(value)
                 if previous is not None and rank is not None and key not in operation.get("rebalanced", ()):
                     if rank - previous > 1:
-                        self.evidence[f"{prefix}poll-skip"].append((process, key, previous, rank))
+                        self.evidence[f"{prefix}poll-skip"].append((process, key, offsets[previous], offsets[rank]))
                     elif rank - previous < 1:
-                        self.evidence[f"{prefix}nonmonotonic-poll"].append((process, key, previous, rank))
+                        self.evidence[f"{prefix}nonmonotonic-poll"].append((process, key, offsets[previous], offsets[rank]))
                 previous, prefix = rank, "int-"
             if operation["t"] == "ok":
                 last_read[key] = previous
