@@ -122,7 +122,7 @@ class PreparedBatch:
 
     def take(self, config: LogConfig, now_ms: int, zstd_allowed: bool) -> tuple[memoryview, CheckedBatch]:
         """The batch, and what `check_batch` would return; raises what it would raise."""
-        if config is not self._config:
+        if config is not self._config and config != self._config:
             return self.records, check_batch(self.records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
         if isinstance(self._outcome, KafkaError):
             raise copy(self._outcome)  # the traceback of a raised error leads back here

@@ -11,7 +11,7 @@ Owner: the produce handler.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.deferred import Deferred
 from broker.worker.jobs import CHECK_BATCHES, Outcome, Worker
@@ -35,6 +35,16 @@ SHORT_BYTES_MAX = 64 * 1024
 
 PARTITIONS_PER_PIECE = 64
 _RECORDS_COUNT_FIELD = -1
+
+
+class _Preparation(NamedTuple):
+    """A request whose records are being checked; `copied_bytes` are those of its entries that were copied for it."""
+
+    entries: list[AppendEntry]
+    now_ms: int
+    is_zstd_allowed: bool
+    copied_bytes: int
+    answer: Deferred
 
 
 class BatchPreparer:
@@ -66,15 +76,22 @@ class BatchPreparer:
         """A Deferred of what may be appended once the records are checked (also refused batches: the append returns the error), or of an
         exception that nobody foresaw. Abandoned, it withdraws the request."""
         kept: list[AppendEntry] = [(topic, index, keep(records)) for topic, index, records in entries]  # type: ignore[arg-type]
-        configs = [self._config_for_check(entry) for entry in kept]
+        work = _Preparation(kept, now_ms, is_zstd_allowed, _size_of_copies(entries), Deferred())
+        self._copied_bytes += work.copied_bytes
+        self._submit(work, [self._config_for_check(entry) for entry in kept])
+        return work.answer
+
+    def _submit(self, work: _Preparation, configs: list[LogConfig | None]) -> None:
+        """Have the entries checked that have a config."""
+        kept, answer = work.entries, work.answer
         batches: list[memoryview] = [entry[2] for entry, config in zip(kept, configs, strict=True) if config is not None]  # type: ignore[misc]
-        checks = BatchChecks([config for config in configs if config is not None], now_ms, is_zstd_allowed)
-        copied_bytes = _size_of_copies(entries)
-        self._copied_bytes += copied_bytes
-        answer = Deferred()
+        checks = BatchChecks([config for config in configs if config is not None], work.now_ms, work.is_zstd_allowed)
 
         def checked(outcome: Outcome | Exception) -> None:
-            self._copied_bytes -= copied_bytes
+            if not isinstance(outcome, Exception) and self._is_outdated(kept, configs):
+                self._submit(work, [self._config_for_check(entry) for entry in kept])
+                return
+            self._copied_bytes -= work.copied_bytes
             if isinstance(outcome, Exception):
                 answer.complete(outcome)
                 return
@@ -84,13 +101,21 @@ class BatchPreparer:
             )
 
         job = self._worker.submit(CHECK_BATCHES, checks, batches, is_short=_is_short(kept, configs))
-        answer.on_abandon = lambda: self._withdraw(job, copied_bytes)
+        answer.on_abandon = lambda: self._withdraw(job, work.copied_bytes)
         job.when_done(checked)
-        return answer
 
     def _withdraw(self, job: Deferred, copied_bytes: int) -> None:
         self._copied_bytes -= copied_bytes
         job.abandon()
+
+    def _is_outdated(self, entries: list[AppendEntry], configs: list[LogConfig | None]) -> bool:
+        """Whether settings were altered during the check: the append would check the records anew, on the loop."""
+        for entry, config in zip(entries, configs, strict=True):
+            if config is not None:
+                partition = self._replica_manager.find_partition(entry[0], entry[1])
+                if partition is not None and partition.log.config is not config and partition.log.config != config:
+                    return True
+        return False
 
     def _config_for_check(self, entry: AppendEntry) -> LogConfig | None:
         partition = self._replica_manager.find_partition(entry[0], entry[1])

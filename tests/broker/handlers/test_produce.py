@@ -19,6 +19,7 @@ from protocol.framing import keep
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from protocol.templates import PreparedResponse
+from storage import validation
 from tests.broker.replication.world import World, batch, completed, context
 from tests.broker.turn_loop import TurnLoop
 from tests.support.clock import WALL_START_MS
@@ -295,6 +296,19 @@ def test_settings_that_change_during_the_check_count(tmp_path: Path) -> None:
     room.check()
 
     assert room.code(outcome) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_settings_that_change_during_the_check_are_not_applied_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kilobyte can decompress to 30 MB."""
+    room = LongChecks(tmp_path)
+    outcome = room.send("c", b"k", b"l")
+    log = room.world.partition("c", 0).log
+    log.update_config(replace(log.config, message_timestamp_after_max_ms=1))
+    monkeypatch.setattr(validation, "check_batch", None)
+
+    room.check()
+
+    assert (room.code(outcome), room.end_offset("c")) == (ErrorCode.NONE, 2)
 
 
 def test_nothing_is_appended_for_a_connection_that_is_gone(tmp_path: Path) -> None:
