@@ -31,6 +31,7 @@ THREE_WRITES = [*TWO_WRITES, ok(0, send("x", 2, "c"))]
 
 HISTORIES: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
     "clean": (BASE, set()),
+    "nothing to read": ([*BASE, ok(1, poll(z=[]))], set()),
     "inconsistent": (
         [ok(0, send("x", 0, "a")), ok(1, send("x", 0, "b")), ok(2, poll(x=[(0, "a")])), ok(3, poll(x=[(0, "b")]))],
         {"inconsistent-offsets"},
