@@ -10,20 +10,14 @@ such request at a time, so the queue is fair by connection, and a hundred of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, MutableMapping, Sized
-from sys import getrefcount
-from types import GeneratorType
+from collections.abc import Callable, Generator, Iterable, Sized
 from typing import Any
 
 from broker.deferred import Deferred
-from protocol.codec_in_turns import clear_arrays_in_turns
-from protocol.schema import Message
+from broker.freeing import Leftovers
 
 SLICE_US = 2_000
 """Microseconds of work before the loop serves its connections again; a piece that has begun is finished first."""
-
-FREED_PER_PIECE = 512
-"""Elements of a list or dict that are freed between two yields: 50 µs."""
 
 Work = Generator[Any, Any, Any]
 """Yields None or a Deferred."""
@@ -84,11 +78,11 @@ class Turns:
         work = self._take(answer)
         if work is None:
             return
-        holders = _holders_in(work)
+        leftovers = Leftovers(work)
         work.close()
-        holders = [holder for holder in holders if getrefcount(holder) <= _REFERENCES_TO_OUR_HOLDER]
-        if holders:
-            self._enqueue(Deferred(), clear_arrays_in_turns(*holders))
+        freed = leftovers.freed()
+        if freed is not None:
+            self._enqueue(Deferred(), freed)
         self._note_busy()
 
     def _take(self, answer: Deferred) -> Work | None:
@@ -162,27 +156,6 @@ class Turns:
         self._enqueue(answer, work, value)
 
 
-def _holders_in(work: Work) -> list[Any]:
-    """The lists and messages that the generator, and those that it goes on with, work on. What was decoded of a request of 190,000 entries
-    takes 10 to 50 ms to be freed with them."""
-    found: dict[int, Any] = {}
-    generator: Any = work
-    while type(generator) is GeneratorType and generator.gi_frame is not None:
-        for value in generator.gi_frame.f_locals.values():
-            if isinstance(value, Message) or (type(value) is list and _may_be_large(value)):
-                found[id(value)] = value
-        generator = generator.gi_yieldfrom
-    return [*found.values()]
-
-
-def _may_be_large(elements: list[Any]) -> bool:
-    return len(elements) > FREED_PER_PIECE or bool(elements and isinstance(elements[0], Message))
-
-
-_REFERENCES_TO_OUR_HOLDER = 3
-"""To a list or message that nobody else has: the list's that it is in, the variable's and getrefcount's own."""
-
-
 def is_many(lists: Iterable[Sized], limit: int) -> bool:
     """Whether the lists, each with its own place, hold more than `limit` elements. Looks no further than that."""
     count = 0
@@ -191,15 +164,3 @@ def is_many(lists: Iterable[Sized], limit: int) -> bool:
         if count > limit:
             return True
     return False
-
-
-def emptied(*containers: list[Any] | MutableMapping[Any, Any]) -> Generator[None, None, None]:
-    """Empties what a long request has collected, in pieces: freed at once, 190,000 elements take 10 to 20 ms."""
-    for container in containers:
-        while container:
-            if isinstance(container, list):
-                del container[-FREED_PER_PIECE:]
-            else:
-                for _ in range(min(FREED_PER_PIECE, len(container))):
-                    container.popitem()
-            yield

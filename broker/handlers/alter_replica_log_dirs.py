@@ -23,10 +23,11 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
+from broker.freeing import FREED_PER_PIECE, emptied
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
-from broker.turns import FREED_PER_PIECE, Work, emptied
+from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -21,10 +21,11 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import FREED_PER_PIECE, emptied
 from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
 from broker.spread_dict import dict_for
-from broker.turns import FREED_PER_PIECE, Work, emptied
+from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -22,12 +22,13 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import FREED_PER_PIECE, emptied
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from broker.replication.partition import Partition
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
-from broker.turns import FREED_PER_PIECE, Work, emptied
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
     INVALID_LOW_WATERMARK,

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
+from broker.freeing import emptied
 from broker.metadata.cluster_state import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -32,7 +33,7 @@ from broker.metadata.topic_names import validate_name
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from broker.spread_dict import dict_for
-from broker.turns import Work, emptied
+from broker.turns import Work
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import (

@@ -21,13 +21,14 @@ from typing import Any
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
+from broker.freeing import emptied
 from broker.groups.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
 from broker.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
 from broker.spread_dict import dict_for
-from broker.turns import Work, emptied
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_groups import (
     DescribedGroup,

@@ -16,6 +16,7 @@ from collections.abc import Container, Generator, MutableMapping
 from typing import Any
 
 from broker.context import RequestContext
+from broker.freeing import emptied
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
@@ -23,7 +24,7 @@ from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from broker.spread_dict import dict_for
-from broker.turns import Work, emptied
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_topic_partitions import (
     Cursor,

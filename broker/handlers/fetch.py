@@ -31,6 +31,7 @@ from typing import Any
 from broker.cold_reads import try_again_when_read
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import emptied
 from broker.handlers.fetch_answers import FetchAnswers
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
@@ -47,7 +48,7 @@ from broker.replication.fetch_session import PartitionKey, partition_key
 from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
-from broker.turns import Work, emptied, is_many
+from broker.turns import Work, is_many
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     FetchableTopicResponse,

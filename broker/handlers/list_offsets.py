@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from broker.cold_reads import read_in_turns, try_again_when_read
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import emptied
 from broker.limited_log import LimitedLog
 from broker.replication.fetch_data import (
     CONSUMER_REPLICA_ID,
@@ -36,7 +37,7 @@ from broker.replication.fetch_data import (
 )
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
-from broker.turns import Work, emptied, is_many
+from broker.turns import Work, is_many
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Iterable, MutableMapping, Seque
 from typing import Any, TypeVar
 
 from broker.context import RequestContext
+from broker.freeing import emptied
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
@@ -29,7 +30,7 @@ from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
 from broker.spread_dict import dict_for
-from broker.turns import Work, emptied
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,

@@ -25,13 +25,14 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import emptied
 from broker.groups.coordinator import commit_error_response
 from broker.groups.replies import mapped
 from broker.metadata.image import GROUP_METADATA_TOPIC, TopicImage
 from broker.pieces import at_once_or_in_turns
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
-from broker.turns import Work, emptied, is_many
+from broker.turns import Work, is_many
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (

@@ -17,12 +17,13 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import FREED_PER_PIECE, emptied
 from broker.groups.deletions import RECORDS_PER_BATCH, Deletions
 from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
-from broker.turns import FREED_PER_PIECE, Work, emptied
+from broker.turns import Work
 from protocol.codec_in_turns import clear_arrays_in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_delete import (

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import emptied
 from broker.handlers.produce_answers import ProduceAnswers, unknown_name
 from broker.limited_log import LimitedLog
 from broker.metadata.image import INTERNAL_TOPICS
@@ -40,7 +41,7 @@ from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.produce_path import AppendEntry
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
-from broker.turns import Work, emptied
+from broker.turns import Work
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import SCRATCH_SIZE, has_own_buffer
 from protocol.messages.produce import (

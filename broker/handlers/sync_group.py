@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
+from broker.freeing import emptied
 from broker.pieces import pieces
 from broker.services import Handler, Services
-from broker.turns import Work, emptied
+from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 

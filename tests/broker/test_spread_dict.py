@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from broker.freeing import emptied
 from broker.spread_dict import DICT_KEYS_MAX, PARTS, SpreadDict, dict_for
-from broker.turns import emptied
 
 COUNT = 50_000
 KEYS: dict[str, Callable[[int], Any]] = {

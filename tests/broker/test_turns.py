@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from broker.deferred import Deferred
-from broker.turns import FREED_PER_PIECE, SLICE_US, Turns, emptied
+from broker.freeing import FREED_PER_PIECE, emptied
+from broker.spread_dict import SpreadDict
+from broker.turns import SLICE_US, Turns
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.turn_loop import TurnLoop
 
@@ -113,6 +115,50 @@ def test_what_abandoned_work_has_collected_is_freed_in_pieces() -> None:
     assert freed_at_once == 0
     assert len(freed) == len(shared) == 10 * FREED_PER_PIECE
     assert len(loop.turns) == 0
+
+
+def test_what_abandoned_work_has_in_mappings_objects_and_tuples_is_freed_in_pieces() -> None:
+    loop = Loop()
+    freed: list[int] = []
+    count = 10 * FREED_PER_PIECE
+
+    class Element:
+        def __del__(self) -> None:
+            freed.append(1)
+
+    class Answer:
+        def __init__(self) -> None:
+            self.elements = [Element() for _ in range(count)]
+
+    class Slotted:
+        __slots__ = ("elements",)
+
+        def __init__(self) -> None:
+            self.elements = [Element() for _ in range(count)]
+
+    kept = Answer()
+
+    def work() -> Generator[None, None, Any]:
+        places = SpreadDict[int, Element]()
+        for index in range(count):
+            places[index] = Element()
+        answer, slotted, shared = Answer(), Slotted(), kept
+        pair = ({index: Element() for index in range(count)}, 1)
+        while True:
+            loop.now_us += SLICE_US
+            yield
+            assert all((places, answer, slotted, shared, pair))
+
+    abandoned = loop.turns.start(work())
+    loop.turn()
+    abandoned.abandon()
+    freed_at_once = len(freed)
+    while loop.scheduled:
+        loop.turn()
+
+    assert freed_at_once == 0
+    assert len(freed) == 4 * count
+    assert len(kept.elements) == count
 
 
 def test_the_request_of_abandoned_work_is_freed_in_pieces() -> None:
