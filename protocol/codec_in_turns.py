@@ -10,11 +10,12 @@ Compiled at first use: most brokers never see such a message.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from sys import getrefcount
 from typing import Any, TypeAlias, TypeVar
 
 from protocol.codec import Decoding, Encoding
-from protocol.schema import FieldType, Kind, Message, Records, schema_of
+from protocol.schema import Field, FieldType, Kind, Message, Records, schema_of
 
 T = TypeVar("T")
 DecoderInTurns: TypeAlias = Callable[..., Generator[None, None, tuple[T, int]]]
@@ -96,17 +97,31 @@ def _has_elements(message: Message) -> bool:
 
 
 def records_of(message: Message) -> Iterator[Records | None]:
-    """The fields of type Records in a message, whose holder has to release what is in them if it is not sent."""
-    for field in schema_of(type(message)).fields:
+    """The fields of type Records in a message, whose holder has to release what is in them if it is not sent. None between two of them
+    says no more than that a while has passed."""
+    for field in _fields_with_records(type(message)):  # type: ignore[arg-type]
         value = getattr(message, field.name)
         if field.type.kind is Kind.RECORDS:
             yield value
         elif isinstance(value, Message):
             yield from records_of(value)
-        elif isinstance(value, list):
-            for item in value:
-                if isinstance(item, Message):
-                    yield from records_of(item)
+        else:
+            for item in value or ():
+                yield from records_of(item)
+                yield None
+
+
+@cache
+def _fields_with_records(cls: type[Message]) -> tuple[Field, ...]:
+    """Those that are Records or have them inside. Of most messages none: nobody has to walk what they hold."""
+
+    def has_records(field_type: FieldType | None) -> bool:
+        if field_type is None:
+            return False
+        inside = field_type.cls is not None and bool(_fields_with_records(field_type.cls))  # type: ignore[arg-type]
+        return field_type.kind is Kind.RECORDS or inside or has_records(field_type.element)
+
+    return tuple(field for field in schema_of(cls).fields if has_records(field.type))
 
 
 class _Gathered(bytearray):

@@ -23,10 +23,12 @@ from protocol.codec_in_turns import (
     chunks_encoder_in_turns,
     clear_arrays_in_turns,
     decoder_in_turns,
+    records_of,
 )
 from protocol.errors import DecodeError
 from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.schema import Array, Field, Kind, Message, String, message, since
 from tests.wire.messages import ALL_VERSIONS, identify, plain, populated, present_fields, values
@@ -220,6 +222,15 @@ def test_what_others_hold_is_not_dismantled() -> None:
     run(clear_arrays_in_turns(FetchRequest(topics=[cached, FetchTopic(topic="u", partitions=partitions)])))
 
     assert (len(cached.partitions), len(partitions)) == (1, 1)
+
+
+def test_records_of_a_response_are_found_and_none_is_looked_for_where_none_can_be() -> None:
+    partitions = [PartitionData(partition_index=index, records=memoryview(bytes([index]))) for index in range(3)]
+    fetched = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions), FetchableTopicResponse(topic="u")])
+    produced = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[PartitionProduceResponse()] * MANY)])
+
+    assert [bytes(records) for records in records_of(fetched) if records is not None] == [b"\0", b"\1", b"\2"]
+    assert [*records_of(produced)] == []
 
 
 @pytest.mark.parametrize(("size", "is_copied"), [(COPIED_BYTES_MAX, True), (COPIED_BYTES_MAX + 1, False)])
