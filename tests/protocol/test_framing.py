@@ -15,6 +15,7 @@ import pytest
 
 from protocol.errors import DecodeError
 from protocol.framing import (
+    CROWDED_READ_SIZE,
     FRAMES_PER_QUESTION,
     FREED_PIECE_SIZE,
     POOLED_BUFFER_SIZE,
@@ -118,6 +119,23 @@ def test_a_large_frame_is_received_in_reads_that_leave_time_for_others() -> None
     receiver.feed(struct.pack(">i", MAX_FRAME_SIZE) + b"x")
 
     assert len(receiver.assembler.get_buffer()) == READ_SIZE_MAX
+
+
+@pytest.mark.parametrize("size", [POOLED_BUFFER_SIZE, MAX_FRAME_SIZE])
+def test_a_large_frame_is_received_in_small_reads_once_the_turn_is_over(size: int) -> None:
+    receiver = Receiver()
+    turns_left = [True]
+    receiver.assembler = FrameAssembler(
+        receiver._frame, max_frame_size=MAX_FRAME_SIZE, pool=receiver.pool, has_time_left=lambda: turns_left[0]
+    )
+    receiver.feed(struct.pack(">i", size) + b"x")
+
+    sizes = []
+    for turns_left[0] in (True, False, True):
+        sizes.append(len(receiver.assembler.get_buffer()))
+
+    whole = READ_SIZE_MAX if size > POOLED_BUFFER_SIZE else size - 1
+    assert sizes == [whole, CROWDED_READ_SIZE, whole]
 
 
 def test_no_memory_for_a_frame_is_a_memory_error(little_address_space: None) -> None:
