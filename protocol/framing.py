@@ -30,7 +30,8 @@ POOLED_BUFFERS_MAX = 8
 SLOWLY_FREED_SIZE_MIN = 4 * 1024 * 1024
 """Bytes; to give the system its pages back takes 0.05 ms a megabyte. A larger buffer is freed where that holds nobody up."""
 READ_SIZE_MAX = 256 * 1024  # bytes received at once into a larger frame: a tenth of a millisecond before others are looked at
-CROWDED_READ_SIZE = 32 * 1024  # the same into any frame with a buffer of its own, once the turn's time is used up
+LONG_READ_SIZE = 128 * 1024  # bytes; whether there is time is asked before a read of more than this
+CROWDED_READ_SIZE = 32 * 1024  # bytes received instead when there is none
 
 _SIZE = struct.Struct(">i")
 REQUEST_HEADER = struct.Struct(">hhih")  # API key, API version, correlation id, client id's size (-1: null); then the client id
@@ -132,8 +133,8 @@ class FrameAssembler:
     then on, until the buffer is gone (a weak reference tells).
     `has_time_left()`, if given, is asked after the first small frame of a read if there is more, and then after each FRAMES_PER_QUESTION.
     When it returns False, the frames left stay too and `is_interrupted` says so; the owner calls `resume()` in a later turn
-    of the loop and reads nothing before. It is also asked before each read into a large frame: megabytes for each of many connections
-    take as long as their requests.
+    of the loop and reads nothing before. It is also asked before each long read into a large frame: megabytes for each of many
+    connections take as long as their requests.
 
     Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`, MemoryError for a frame
     that there is no memory for. The owner closes the connection then.
@@ -198,7 +199,7 @@ class FrameAssembler:
         if self._large_view is not None:
             position = self._large_position
             size = self._large_read_size
-            if size > CROWDED_READ_SIZE and self._has_time_left is not None and not self._has_time_left():
+            if size > LONG_READ_SIZE and self._has_time_left is not None and not self._has_time_left():
                 size = CROWDED_READ_SIZE
             return self._large_view[position : position + size]
         if not self._held:
