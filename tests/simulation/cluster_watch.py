@@ -20,7 +20,7 @@ from broker.metadata.publisher import MetadataPublisher
 from broker.quorum.raft_state import RaftState
 from broker.replication.partition import Partition
 from broker.replication.partition_role import PartitionRole
-from protocol.records import LOG_OVERHEAD, iterate_records, read_header
+from protocol.records import HEADER_SIZE, LOG_OVERHEAD, crc_is_valid, iterate_records, read_header
 from storage.log import Log
 from tests.simulation.compacted_watch import CommittedRecords, KeyedRecord
 from tests.simulation.history import History
@@ -280,7 +280,12 @@ def _host() -> str:
 
 
 def _begins_at(content: bytearray, position: int, offset: int) -> bool:
-    return position + _BATCH_START.size <= len(content) and _BATCH_START.unpack_from(content, position)[0] == offset
+    """Eight bytes of a batch's middle may say the same as an offset: its producer's epoch and a sequence, for instance."""
+    if position + HEADER_SIZE > len(content):
+        return False
+    found_offset, size = _BATCH_START.unpack_from(content, position)
+    size += LOG_OVERHEAD
+    return found_offset == offset and HEADER_SIZE <= size <= len(content) - position and crc_is_valid(content, position, size)
 
 
 def _telling(method: Callable[..., Any], told: Callable[..., None]) -> Callable[..., Any]:
