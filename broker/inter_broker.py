@@ -111,6 +111,7 @@ class InterBroker:
             pool=self._pool,
             run_in_background=self._run_in_background,
             request_timeout_ms=config.replica_socket_timeout_ms,
+            connect_timeouts_ms=(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms),
             # One batch may be larger than a response should be, and no larger than the request that brought it.
             max_frame_size=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes) + FRAMING_BYTES_MAX,
         )

@@ -195,6 +195,7 @@ class ClientServer:
             node.clock,
             metadata_offset=lambda: quorum.publisher.heard.offset - 1,
             is_alone=list(quorum.driver.voter_ids) == [node.node_id],
+            on_untold_directory=lambda: node.request_stop(1, "the controller could not be told of a failed log directory"),
         )
         node.on_stop(lifecycle.stop)
         replicas = LocalReplicas(

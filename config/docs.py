@@ -51,15 +51,12 @@ group.coordinator.append.linger.ms  How long the coordinator gathers records bef
 group.coordinator.cached.buffer.max.bytes  Largest append buffer that the coordinator keeps
 = segments grow as they are written
 preallocate  Whether a new segment's file is allocated at its full size
-= one node has no other broker
+= records are appended at once, and those that come during a flush are flushed together
 controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
-controller.quorum.fetch.max.bytes  Most bytes of the metadata log in one fetch
-controller.quorum.fetch.snapshot.max.bytes  Most bytes of a metadata snapshot in one fetch
-log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory
+= the system sizes the buffer
 replica.socket.receive.buffer.bytes  Socket receive buffer of replication
+= controller.socket.timeout.ms, replica.socket.timeout.ms and controller.quorum.request.timeout.ms count
 request.timeout.ms  Longest wait for another broker's answer
-socket.connection.setup.timeout.max.ms  Longest wait for a connection to another broker, after retries
-socket.connection.setup.timeout.ms  Wait for a connection to another broker
 = quotas are not supported yet
 controller.quota.window.num  Samples kept for the quota on topic changes
 controller.quota.window.size.seconds  Seconds per sample of the quota on topic changes
@@ -140,6 +137,8 @@ controller.quorum.auto.join.enable  Whether a controller adds itself to a dynami
 controller.quorum.bootstrap.servers  Addresses at which the controller quorum is found.
 controller.quorum.election.backoff.max.ms  Longest wait before a new election after a lost one.
 controller.quorum.election.timeout.ms  Time without hearing of a leader before an election.
+controller.quorum.fetch.max.bytes  Bytes of the metadata log that a node asks the leader for at once.
+controller.quorum.fetch.snapshot.max.bytes  Bytes of a metadata snapshot that a node asks the leader for at once.
 controller.quorum.fetch.timeout.ms  Time without a fetch from the leader before a follower becomes a candidate.
 controller.quorum.request.timeout.ms  Longest wait for an answer within the quorum.
 controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried.
@@ -155,22 +154,22 @@ file.delete.delay.ms  How long a deleted segment's file is kept under its .delet
 flush.messages  Records after which a partition is flushed to disk; 1 makes every acknowledged record durable, by group commit.
 flush.ms  Longest time that a record stays unflushed.
 follower.replication.throttled.replicas  Followers whose replication is throttled: `*`, or partition:broker pairs.
-group.initial.rebalance.delay.ms  How long an empty group waits for more members before its first rebalance.
-group.max.session.timeout.ms  Longest session timeout that a classic member may ask for.
 group.consumer.assignment.interval.ms  Shortest time between two assignments of a consumer group; members that come within it share one.
 group.consumer.assignors  Assignors of the consumer group protocol, the default first: uniform and range are here.
 group.consumer.heartbeat.interval.ms  Heartbeat interval that members of a consumer group are told.
 group.consumer.max.assignment.interval.ms  Longest group.consumer.assignment.interval.ms that a group may set.
 group.consumer.max.heartbeat.interval.ms  Longest heartbeat interval that a group may set.
 group.consumer.max.session.timeout.ms  Longest session timeout that a group may set.
+group.consumer.max.size  Most members of one consumer group.
+group.consumer.migration.policy  Which way groups go between the classic and the consumer protocol while they have members.
 group.consumer.min.assignment.interval.ms  Shortest group.consumer.assignment.interval.ms that a group may set.
 group.consumer.min.heartbeat.interval.ms  Shortest heartbeat interval that a group may set.
 group.consumer.min.session.timeout.ms  Shortest session timeout that a group may set.
-group.consumer.max.size  Most members of one consumer group.
-group.consumer.migration.policy  Which way groups go between the classic and the consumer protocol while they have members.
 group.consumer.regex.refresh.interval.ms  Time after which the topics that a group's regular expressions match are looked for again.
 group.consumer.session.timeout.ms  Time without heartbeats after which a member of a consumer group is removed.
 group.coordinator.rebalance.protocols  Group protocols that are offered: without consumer there are no groups of KIP-848.
+group.initial.rebalance.delay.ms  How long an empty group waits for more members before its first rebalance.
+group.max.session.timeout.ms  Longest session timeout that a classic member may ask for.
 group.max.size  Most members of one classic group.
 group.min.session.timeout.ms  Shortest session timeout that a classic member may ask for.
 index.interval.bytes  Bytes of records between entries of a segment's offset index.
@@ -189,6 +188,7 @@ log.cleaner.io.buffer.size  Memory for the cleaner's reads and writes.
 log.cleaner.io.max.bytes.per.second  Limit of the cleaner's reads and writes.
 log.cleaner.threads  How many logs are cleaned at once.
 log.dir  The log directory, where log.dirs is not set.
+log.dir.failure.timeout.ms  How long a broker stays up when it cannot tell the controller of a failed log directory.
 log.dirs  Directories that hold the logs.
 log.flush.offset.checkpoint.interval.ms  Time between checkpoints of how far logs are flushed, which bounds recovery after a crash.
 log.flush.scheduler.interval.ms  Time between checks for records to flush, at most 1000; flush.ms where log.flush.interval.ms is not set.
@@ -256,6 +256,8 @@ segment.index.bytes  Size of a segment's offset index.
 segment.jitter.ms  Random time by which rolling is brought forward, so that segments do not all roll at once.
 segment.ms  Age at which a new segment is begun.
 server.max.startup.time.ms  Longest wait of a start for the metadata quorum and the controller, 2^31 and more for no limit.
+socket.connection.setup.timeout.max.ms  Longest wait for a connection to another node, after several attempts.
+socket.connection.setup.timeout.ms  Wait for a connection to another node, at the first attempt.
 socket.listen.backlog.size  Connections that the system holds before they are accepted; the default is 1024 (Kafka: 50).
 socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
 socket.request.max.bytes  Largest request.

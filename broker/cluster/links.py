@@ -66,13 +66,15 @@ class ClusterLinks:
         )
 
     def _connections(self, purpose: str, request_timeout_ms: int, in_flight_max: int) -> PeerConnections:
+        config = self._config
         return PeerConnections(
             connection_maker(
                 self._platform,
                 self._pool,
-                client_id=f"{purpose}-{self._config.node_id}",
+                client_id=f"{purpose}-{config.node_id}",
                 request_timeout_ms=request_timeout_ms,
-                max_frame_size=self._config.socket_request_max_bytes,
+                connect_timeouts_ms=(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms),
+                max_frame_size=config.socket_request_max_bytes,
                 in_flight_max=in_flight_max,
             )
         )

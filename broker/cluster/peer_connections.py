@@ -21,7 +21,14 @@ MakeConnection = Callable[[str, int, Callable[[Awaitable[Any]], None]], PeerConn
 
 
 def connection_maker(
-    platform: Platform, pool: BufferPool, *, client_id: str, request_timeout_ms: int, max_frame_size: int, in_flight_max: int
+    platform: Platform,
+    pool: BufferPool,
+    *,
+    client_id: str,
+    request_timeout_ms: int,
+    connect_timeouts_ms: tuple[int, int],
+    max_frame_size: int,
+    in_flight_max: int,
 ) -> MakeConnection:
     """Makes connections of this machine, with these limits."""
 
@@ -39,6 +46,7 @@ def connection_maker(
             request_timeout_ms=request_timeout_ms,
             max_frame_size=max_frame_size,
             in_flight_max=in_flight_max,
+            connect_timeouts_ms=connect_timeouts_ms,
         )
 
     return make

@@ -67,7 +67,8 @@ class LocalReplicas(NamedTuple):
 
 class BrokerLifecycle:
     """Owner: server_clients.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of; `is_alone`:
-    nobody else votes in its quorum."""
+    nobody else votes in its quorum. `on_untold_directory` is called when the controller could not be told of a failed log directory for
+    log.dir.failure.timeout.ms: it takes the replicas in it for alive, and elects nobody else."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class BrokerLifecycle:
         *,
         metadata_offset: Callable[[], int],
         is_alone: bool = True,
+        on_untold_directory: Callable[[], None] = lambda: None,
     ) -> None:
         self._channel = channel
         self._metadata = metadata
@@ -85,9 +87,11 @@ class BrokerLifecycle:
         self._clock = clock
         self._metadata_offset = metadata_offset
         self._is_alone = is_alone
+        self._on_untold_directory = on_untold_directory
         self._epoch = -1
         self._request: BrokerRegistrationRequest | None = None  # what this broker is registered by
         self._offline_log_dirs: list[bytes] = []
+        self._untold_log_dirs: dict[bytes, Timer] = {}  # those of them that the controller has not heard of, and until when it must have
         self._cordoned_log_dirs: list[bytes] = []
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -190,6 +194,9 @@ class BrokerLifecycle:
         """A log directory has failed, with the `lost` replicas in it (topic and index): this broker leads none of them until the
         directory is back. Without waiting."""
         self._offline_log_dirs.append(directory_id)
+        if not self._is_closed:
+            timer = self._clock.call_later(self._config.log_dir_failure_timeout_ms, self._on_untold_directory)
+            self._untold_log_dirs[directory_id] = timer
         found = ((self._metadata.topics.get(name), index) for name, index in lost)
         self._begin({(topic.topic_id, index): LOST_DIRECTORY for topic, index in found if topic is not None})
 
@@ -288,7 +295,12 @@ class BrokerLifecycle:
             offline_log_dirs=self._offline_log_dirs.copy(),
             cordoned_log_dirs=self._cordoned_log_dirs.copy() if knows_cordoned_directories(self._metadata.state.features) else None,
         )
-        return await self._channel.broker_heartbeat(request)
+        response = await self._channel.broker_heartbeat(request)
+        for directory_id in request.offline_log_dirs:
+            timer = self._untold_log_dirs.pop(directory_id, None)
+            if timer is not None:
+                timer.cancel()
+        return response
 
     # -- the stop --------------------------------------------------------------------------------------------------
 
@@ -297,8 +309,9 @@ class BrokerLifecycle:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, *self._untold_log_dirs.values()):
+            if timer is not None:
+                timer.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self._assignments is not None:

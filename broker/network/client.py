@@ -37,7 +37,10 @@ BACKOFF_MAX_MS = 1_000
 BACKOFF_GROWTH = 5, 4
 """A fraction. A peer that was away for a while is found at most a fifth of that time after its return, where Kafka's doubling back-off
 takes as long again."""
-CONNECT_TIMEOUT_MS = 10_000  # socket.connection.setup.timeout.ms of Kafka's clients
+CONNECT_TIMEOUTS_MS = (10_000, 30_000)
+"""The first attempt's and the longest: socket.connection.setup.timeout.ms and socket.connection.setup.timeout.max.ms of Kafka's clients.
+Each timeout in a row doubles the time of the next attempt."""
+TIMEOUT_DOUBLINGS_MAX = 16
 API_VERSIONS_VERSION = 3
 SOFTWARE_NAME = "barnabas"
 LOST_CONNECTIONS = "connections to peers lost"  # a kind of log line
@@ -105,6 +108,7 @@ class PeerConnection:
         request_timeout_ms: int,
         max_frame_size: int,
         in_flight_max: int = 5,
+        connect_timeouts_ms: tuple[int, int] = CONNECT_TIMEOUTS_MS,
         software_version: str = "0",
     ) -> None:
         self.host = host
@@ -120,6 +124,8 @@ class PeerConnection:
         self._request_timeout_ms = request_timeout_ms
         self._max_frame_size = max_frame_size
         self._in_flight_max = in_flight_max
+        self._connect_timeout_ms, self._connect_timeout_max_ms = connect_timeouts_ms
+        self._connect_timeouts_count = 0  # in a row
         self._software_version = software_version
         self._log = LimitedLog(log, clock)
         self._protocol: _Protocol | None = None
@@ -178,9 +184,14 @@ class PeerConnection:
 
     async def _open(self) -> None:
         protocol = _Protocol(self)
+        timeout_ms = min(self._connect_timeout_ms << self._connect_timeouts_count, self._connect_timeout_max_ms)
         try:
-            transport, _ = await connect_within(CONNECT_TIMEOUT_MS, self._clock, self._network, self.host, self.port, lambda: protocol)
+            transport, _ = await connect_within(timeout_ms, self._clock, self._network, self.host, self.port, lambda: protocol)
+            self._connect_timeouts_count = 0
         except OSError as error:
+            self._connect_timeouts_count = (
+                min(self._connect_timeouts_count + 1, TIMEOUT_DOUBLINGS_MAX) if type(error) is TimeoutError else 0
+            )
             if self.state is State.CONNECTING:
                 self._lost(f"cannot connect: {error}")
             return

@@ -120,6 +120,8 @@ def _raft_config(
         answer_timeout_ms=config.controller_quorum_request_timeout_ms,
         retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
     )
 
 

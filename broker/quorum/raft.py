@@ -38,7 +38,8 @@ RECONFIGURABLE = 1
 
 
 class RaftConfig(NamedTuple):
-    """This replica and its settings; times in ms. `bootstrap` are addresses to look for a leader at."""
+    """This replica and its settings; times in ms. `bootstrap` are addresses to look for a leader at. The last two are what it asks a leader
+    for at once."""
 
     me: ReplicaKey
     cluster_id: str
@@ -53,6 +54,8 @@ class RaftConfig(NamedTuple):
     answer_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     election_backoff_max_ms: int = 1_000
+    fetch_max_bytes: int = 1024 * 1024
+    fetch_snapshot_max_bytes: int = 1024 * 1024
 
 
 class Outgoing(NamedTuple):

@@ -22,9 +22,9 @@ from protocol.messages import (
     vote,
 )
 
-FETCH_BYTES_MAX = 8 * 1024 * 1024
 FETCH_WAIT_MS = 500
-SNAPSHOT_FETCH_BYTES_MAX = 8 * 1024 * 1024
+ANSWER_BYTES_MAX = 8 * 1024 * 1024
+"""Of the log or a snapshot in one answer, whatever is asked for: Kafka's nodes before 4.3 set no limit to a Fetch."""
 
 
 # -- requests ------------------------------------------------------------------------------------------------------
@@ -80,7 +80,9 @@ def end_quorum_epoch_request(
     )
 
 
-def fetch_request(cluster_id: str, epoch: int, me: ReplicaKey, end: OffsetAndEpoch, high_watermark: int | None) -> fetch.FetchRequest:
+def fetch_request(
+    cluster_id: str, epoch: int, me: ReplicaKey, end: OffsetAndEpoch, high_watermark: int | None, max_bytes: int
+) -> fetch.FetchRequest:
     partition = fetch.FetchPartition(
         partition=PARTITION,
         current_leader_epoch=epoch,
@@ -94,13 +96,13 @@ def fetch_request(cluster_id: str, epoch: int, me: ReplicaKey, end: OffsetAndEpo
         cluster_id=cluster_id,
         replica_state=fetch.ReplicaState(replica_id=me.node_id),
         max_wait_ms=FETCH_WAIT_MS,
-        max_bytes=FETCH_BYTES_MAX,
+        max_bytes=max_bytes,
         topics=[topic],
     )
 
 
 def fetch_snapshot_request(
-    cluster_id: str, epoch: int, me: ReplicaKey, snapshot: OffsetAndEpoch, position: int
+    cluster_id: str, epoch: int, me: ReplicaKey, snapshot: OffsetAndEpoch, position: int, max_bytes: int
 ) -> fetch_snapshot.FetchSnapshotRequest:
     partition = fetch_snapshot.FetchSnapshotRequestPartitionSnapshot(
         partition=PARTITION,
@@ -112,7 +114,7 @@ def fetch_snapshot_request(
     return fetch_snapshot.FetchSnapshotRequest(
         cluster_id=cluster_id,
         replica_id=me.node_id,
-        max_bytes=SNAPSHOT_FETCH_BYTES_MAX,
+        max_bytes=max_bytes,
         topics=[fetch_snapshot.FetchSnapshotRequestTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
     )
 

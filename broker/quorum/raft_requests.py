@@ -228,7 +228,8 @@ class RaftRequests:
             else:
                 if leadership.note_fetch(fetch.replica, partition.fetch_offset, raft.log.end_offset, now_ms):
                     raft.advance_high_watermark(leadership.high_watermark)
-                data.records = raft.log.read(partition.fetch_offset, max_bytes=messages.FETCH_BYTES_MAX)
+                max_bytes = min(max(fetch.request.message.max_bytes, 1), messages.ANSWER_BYTES_MAX)
+                data.records = raft.log.read(partition.fetch_offset, max_bytes=max_bytes)
         data.high_watermark = -1 if leadership.high_watermark is None else leadership.high_watermark
         return messages.fetch_response(self._facts(fetch.request), fetch.request.version, data)
 
@@ -247,7 +248,7 @@ class RaftRequests:
         error = self._leader_error(partition.current_leader_epoch)
         if error is None:
             snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
-            max_bytes = min(max(message.max_bytes, 1), messages.SNAPSHOT_FETCH_BYTES_MAX)
+            max_bytes = min(max(message.max_bytes, 1), messages.ANSWER_BYTES_MAX)
             found = None if snapshot == BOOTSTRAP_SNAPSHOT else raft.log.read_snapshot(snapshot, max(partition.position, 0), max_bytes)
             if found is None:
                 error = ErrorCode.SNAPSHOT_NOT_FOUND

@@ -166,7 +166,10 @@ class RaftRoles:
     def _fetch_request(self) -> Any:
         # A leader that has not told its high watermark yet is told none, and answers at once: a starting node waits for it.
         known = None if self._state.leader_high_watermark is None else self._raft.high_watermark
-        return self._messages.fetch_request(self._config.cluster_id, self._raft.epoch, self._config.me, self._raft.log_end, known)
+        config = self._config
+        return self._messages.fetch_request(
+            config.cluster_id, self._raft.epoch, config.me, self._raft.log_end, known, config.fetch_max_bytes
+        )
 
     def _vote_request(self, to: ReplicaKey) -> Any:
         is_pre_vote = isinstance(self._state.role, Prospective)
@@ -187,8 +190,9 @@ class RaftRoles:
     def _fetch_or_snapshot_request(self, role: Follower) -> Any:
         if role.fetching_snapshot is None:
             return self._fetch_request()
+        config, snapshot = self._config, role.fetching_snapshot
         return self._messages.fetch_snapshot_request(
-            self._config.cluster_id, self._raft.epoch, self._config.me, role.fetching_snapshot, role.snapshot_position
+            config.cluster_id, self._raft.epoch, config.me, snapshot, role.snapshot_position, config.fetch_snapshot_max_bytes
         )
 
     def _update_voter_request(self) -> Any:

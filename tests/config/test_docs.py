@@ -26,11 +26,7 @@ ALSO_MADE_OF = {
     "log.dirs": ("log.dir",),
     "inter.broker.listener.name": ("security.inter.broker.protocol",),
 }
-# Checked at the start, which a wrong one stops; nothing else depends on them on a single node.
-CHECKED = {
-    "inter.broker.listener.name",
-    "listener.security.protocol.map",
-}
+CHECKED = {"listener.security.protocol.map"}  # at the start, which a wrong one stops
 REFUSED_TOPIC_PROPERTIES = {"remote.storage.enable"}
 GROUP_BOUNDS = {
     f"group.consumer.{end}.{what}.ms" for end in ("min", "max") for what in ("assignment.interval", "heartbeat.interval", "session.timeout")

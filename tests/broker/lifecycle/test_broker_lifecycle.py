@@ -73,12 +73,22 @@ class Controller:
 class World:
     def __init__(self, *, is_alone: bool = True) -> None:
         self.clock = ManualClock()
+        self.untold_count = 0
         self.controller: Any = Controller()
         self.metadata = MetadataCache(ClusterState(), cluster_id="cluster", node_id=1, config=ServerConfig())
         self.offset = 50
         self.lifecycle = BrokerLifecycle(
-            self.controller, self.metadata, ServerConfig(), self.clock, metadata_offset=lambda: self.offset, is_alone=is_alone
+            self.controller,
+            self.metadata,
+            ServerConfig(),
+            self.clock,
+            metadata_offset=lambda: self.offset,
+            is_alone=is_alone,
+            on_untold_directory=self.note_untold,
         )
+
+    def note_untold(self) -> None:
+        self.untold_count += 1
 
     async def start(self, replicas: LocalReplicas | None = None) -> None:
         starting = self.lifecycle.start(incarnation_id=bytes([9] * 16), endpoints=LISTENERS, log_dirs=[HERE], replicas=replicas)
@@ -228,6 +238,24 @@ async def test_lost_replicas_are_told_again_until_a_controller_hears_of_them() -
 
     told = [request.directories[0].id for request in world.controller.asked if isinstance(request, AssignReplicasToDirsRequest)]
     assert told[:3] == [LOST_DIRECTORY] * 3
+
+
+@pytest.mark.parametrize("refused_count", [5, 1_000])
+async def test_a_broker_that_cannot_tell_of_a_failed_directory_in_time_gives_up(refused_count: int) -> None:
+    """log.dir.failure.timeout.ms: the controller would elect nobody else for what is in it."""
+    world = World()
+    await world.start()
+    world.controller.errors = [ErrorCode.NOT_CONTROLLER] * refused_count
+
+    world.lifecycle.lose_directory(HERE, [])
+    for _ in range(29):
+        world.clock.advance(1_000)
+        await let_run()
+    assert world.untold_count == 0
+    world.clock.advance(1_001)
+
+    assert world.untold_count == (refused_count == 1_000)
+    await world.lifecycle.stop()
 
 
 async def test_a_stop_waits_for_leave_and_no_heartbeat_follows() -> None:

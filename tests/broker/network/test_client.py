@@ -13,7 +13,7 @@ import pytest
 
 from broker.clock import SystemClock
 from broker.dispatch import KafkaApis
-from broker.network.client import CONNECT_TIMEOUT_MS, PeerConnection, State
+from broker.network.client import CONNECT_TIMEOUTS_MS, PeerConnection, State
 from broker.network.sockets import SystemNetwork
 from broker.turns import Turns
 from protocol import codec
@@ -171,11 +171,32 @@ def test_a_connection_that_is_silent_is_given_up_and_made_anew(world: World, mon
         patched.setattr(NodeNetwork, "connect", connect_never)
         world.ask()
         world.run(1)
-    world.run(CONNECT_TIMEOUT_MS / 1000)
+    world.run(CONNECT_TIMEOUTS_MS[0] / 1000)
     world.ask()
     world.run(1)
 
     assert world.clusters == [None, "answer-1"]
+
+
+def test_each_attempt_that_nobody_answers_gives_the_next_one_twice_the_time_up_to_the_maximum(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up_s: list[float] = []
+
+    async def connect_never(*_: Any) -> tuple[Any, Any]:
+        began_s = world.loop.time()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up_s.append(round(world.loop.time() - began_s, 3))
+        raise AssertionError
+
+    monkeypatch.setattr(NodeNetwork, "connect", connect_never)
+    for _ in range(4):
+        world.ask()
+        world.run(CONNECT_TIMEOUTS_MS[1] / 1000 + 5)
+
+    assert given_up_s == [10.0, 20.0, 30.0, 30.0]
 
 
 def test_a_lost_connection_fails_what_is_under_way_and_the_next_request_connects_again(world: World) -> None:

@@ -31,6 +31,7 @@ class MemoryRaftLog:
         self.durable_end_offset = 0
         self.high_watermark = 0
         self.cuts_count = 0
+        self.read_max_bytes = 0  # of the last read
         self.snapshots: dict[OffsetAndEpoch, list[Entry]] = {}
         self.partial: dict[OffsetAndEpoch, list[Entry]] = {}
 
@@ -91,6 +92,7 @@ class MemoryRaftLog:
         self.cuts_count += 1
 
     def read(self, start_offset: int, *, max_bytes: int) -> Any:
+        self.read_max_bytes = max_bytes
         return Slice(start_offset, self.entries[start_offset - self.start_offset :][:50])
 
     def set_high_watermark(self, offset: int) -> None:

@@ -39,6 +39,9 @@ def key(node_id: int) -> ReplicaKey:
     return ReplicaKey(node_id, bytes([node_id]) * 16)
 
 
+FETCH_BYTES, SNAPSHOT_BYTES = 70_000, 80_000
+
+
 class Room:
     """Replica 1 of voters 1, 2, 3; the test plays the others."""
 
@@ -66,6 +69,8 @@ class Room:
             static_voters=VoterSet(Voter(ReplicaKey(node_id), endpoints(node_id)) for node_id in range(1, voters + 1)),
             election_timeout_ms=ELECTION_MS,
             fetch_timeout_ms=FETCH_MS,
+            fetch_max_bytes=FETCH_BYTES,
+            fetch_snapshot_max_bytes=SNAPSHOT_BYTES,
         )
         self.replica = RaftReplica(config, self.log, vote, records, random_source=random.Random(1), now_ms=0)
         self.take()
@@ -128,9 +133,9 @@ class Room:
         assert self.raft.is_leader
         self.flush()
 
-    def fetch_from(self, follower: int, offset: int, last_epoch: int, *, wait_ms: int = 500) -> Any:
+    def fetch_from(self, follower: int, offset: int, last_epoch: int, *, wait_ms: int = 500, max_bytes: int = 1000) -> Any:
         request = messages.fetch_request(
-            CLUSTER, self.raft.epoch, key(follower), OffsetAndEpoch(offset, last_epoch), self.raft.high_watermark
+            CLUSTER, self.raft.epoch, key(follower), OffsetAndEpoch(offset, last_epoch), self.raft.high_watermark, max_bytes
         )
         request.max_wait_ms = wait_ms
         response = self.ask(request)
@@ -639,6 +644,26 @@ def test_a_follower_far_behind_loads_a_snapshot_and_goes_on_behind_it() -> None:
     asked = sent[0].request.topics[0].partitions[0]
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (10, 2)
     assert asked.high_watermark == -1, "the leader has not told its own: it shall answer at once"
+
+
+def test_a_follower_asks_for_as_much_at_once_as_its_configuration_says() -> None:
+    room = Room()
+    room.follow(2, 3)
+    fetches = [each.request for each in room.sent if isinstance(each.request, FetchRequest)]
+    sent = room.fetched(2, 3, PartitionData(records=Slice(0, []), snapshot_id=SnapshotId(end_offset=10, epoch=2)))
+
+    assert {fetch.max_bytes for fetch in fetches} == {FETCH_BYTES}
+    assert sent[0].request.max_bytes == SNAPSHOT_BYTES
+
+
+def test_a_leader_answers_with_as_much_as_was_asked_for_and_never_too_much() -> None:
+    """Kafka's nodes before 4.3 set no limit."""
+    room = Room()
+    room.win()
+
+    for asked, read in ((5, 5), (0, 1), (2**31 - 1, messages.ANSWER_BYTES_MAX)):
+        room.fetch_from(2, 0, 0, max_bytes=asked)
+        assert room.log.read_max_bytes == read
 
 
 def test_a_follower_whose_leader_is_silent_stands_for_election() -> None:
