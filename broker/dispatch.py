@@ -21,6 +21,7 @@ from typing import Any
 
 from broker.context import CloseConnection, ConnectionFacts, RequestContext
 from broker.deferred import Deferred
+from broker.freeing import Leftovers, frames_of_error
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
 from broker.metrics import RequestMetrics
@@ -30,7 +31,7 @@ from broker.turns import Turns, Work
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, clear_arrays_in_turns, decoder_in_turns, records_of
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode, KafkaError, without_frames
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, freed_in_pieces, keep, skip_tags
 from protocol.schema import compile_constructors
 from protocol.templates import PreparedResponse
@@ -158,7 +159,7 @@ class _Answering:
     def answered(self, value: Any) -> None:
         """The handler's answer is there: a message, a generator of one, None, or an exception."""
         if isinstance(value, DecodeError):
-            value.__traceback__ = None  # its frames hold parts of the request, which is to be freed in pieces
+            self._free_frames(value)
             request, self.request = self.request, None
             if self.is_long:
                 self._apis.turns.start(clear_arrays_in_turns(request))
@@ -168,7 +169,7 @@ class _Answering:
         try:
             if isinstance(value, Exception):
                 failure, value = value, apis.response_to_failure(route, context, self.request, value)
-                failure.__traceback__ = None  # its frames hold parts of the request, which is to be freed in pieces
+                self._free_frames(failure)
             if isinstance(value, PreparedResponse):
                 chunks = value.to_chunks(context.correlation_id)
             elif value is None:
@@ -190,6 +191,17 @@ class _Answering:
             self.encoded.complete(e)
             return
         self.finished(chunks)
+
+    def _free_frames(self, error: Exception) -> None:
+        """Nobody needs the traceback any more, whose frames hold parts of the request. Those of a long one are freed in pieces."""
+        if not self.is_long:
+            without_frames(error)
+            return
+        leftovers = Leftovers(frames_of_error(error))
+        without_frames(error)
+        freed = leftovers.freed()
+        if freed is not None:
+            self._apis.turns.start(freed)
 
     def _drop(self, encoding: Deferred) -> None:
         """The connection is gone while its response is being encoded."""

@@ -1,14 +1,15 @@
 """Memory of long requests is freed in pieces: freed at once, 190,000 elements take 10 to 50 ms.
 
 What a work in turns (broker/turns.py) has collected goes by `emptied` when the work is done with it. What a work holds that is abandoned,
-because its connection is gone, would go with its frames: `Leftovers` keeps that, to be freed later.
+because its connection is gone, or that has failed, would go with its frames: `Leftovers` keeps that, to be freed later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, MutableMapping
+from collections.abc import Generator, Iterable, Iterator, MutableMapping
 from sys import getrefcount
-from types import GeneratorType
+from traceback import walk_tb
+from types import FrameType, GeneratorType
 from typing import Any
 
 from protocol.codec_in_turns import clear_arrays_in_turns
@@ -33,23 +34,42 @@ def emptied(*containers: list[Any] | MutableMapping[Any, Any]) -> Generator[None
             yield
 
 
-class Leftovers:
-    """What the frames of a work hold that takes long to be freed: large lists and dicts, messages, and those in objects and tuples.
+def frames_of_work(work: Generator[Any, Any, Any]) -> Iterator[FrameType]:
+    """Of the generator, and of those that it goes on with."""
+    generator: Any = work
+    while type(generator) is GeneratorType and generator.gi_frame is not None:
+        yield generator.gi_frame
+        generator = generator.gi_yieldfrom
 
-    Made before the work is closed; afterwards `freed` says what is left to do. What others hold as well is left alone."""
+
+def frames_of_error(error: BaseException) -> Iterator[FrameType]:
+    """Those that the error, its cause and the errors during whose handling it was raised have passed."""
+    errors: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while errors:
+        each = errors.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            errors += [each.__cause__, each.__context__]
+            for frame, _ in walk_tb(each.__traceback__):
+                yield frame
+
+
+class Leftovers:
+    """What these frames hold that takes long to be freed: large lists and dicts, messages, and those in objects and tuples.
+
+    Made before the frames are let go of; afterwards `freed` says what is left to do. What others hold as well is left alone."""
 
     __slots__ = ("_containers", "_owners")
 
-    def __init__(self, work: Generator[Any, Any, Any]) -> None:
+    def __init__(self, frames: Iterable[FrameType]) -> None:
         self._containers: dict[int, Any] = {}
         self._owners: dict[int, Any] = {}
-        generator: Any = work
-        while type(generator) is GeneratorType and generator.gi_frame is not None:
-            self._note(generator.gi_frame.f_locals.values(), self._owners)
-            generator = generator.gi_yieldfrom
+        for frame in frames:
+            self._note(frame.f_locals.values(), self._owners)
 
     def freed(self) -> Generator[None, None, None] | None:
-        """Work that frees everything, or None if there is nothing. The work before is closed."""
+        """Work that frees everything, or None if there is nothing. Nobody has the frames any more."""
         while self._owners:
             _, owner = self._owners.popitem()
             if getrefcount(owner) <= _REFERENCES_TO_OURS:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Sized
 from typing import Any
 
 from broker.deferred import Deferred
-from broker.freeing import Leftovers
+from broker.freeing import Leftovers, frames_of_work
 
 SLICE_US = 2_000
 """Microseconds of work before the loop serves its connections again; a piece that has begun is finished first."""
@@ -78,7 +78,7 @@ class Turns:
         work = self._take(answer)
         if work is None:
             return
-        leftovers = Leftovers(work)
+        leftovers = Leftovers(frames_of_work(work))
         work.close()
         freed = leftovers.freed()
         if freed is not None:

@@ -5,7 +5,7 @@ Source: ReplicationControlManager.electLeaders (KIP-183, KIP-460).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from broker.controller.controller_result import Steps, check_records_count
@@ -47,7 +47,7 @@ def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeade
     is_all = request.topic_partitions is None
     asked: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
-        asked = [(topic.name, range(len(topic.partitions))) for topic in state.topics.values()]
+        asked = _all_partitions(state)
     else:
         yield from _check_count(request.topic_partitions)
         asked = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
@@ -69,6 +69,13 @@ def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeade
             step = {}
     yield list(step.values())
     return response
+
+
+def _all_partitions(state: ClusterState) -> Iterator[tuple[str, Iterable[int]]]:
+    for name in list(state.topics):  # topics come and go between two steps
+        topic = state.topics.get(name)
+        if topic is not None:
+            yield name, range(len(topic.partitions))
 
 
 def _check_count(topics: Sequence[TopicPartitions]) -> Steps[None]:
