@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, MutableMapping
 from sys import getrefcount
 from traceback import walk_tb
-from types import FrameType, GeneratorType
+from types import FrameType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from protocol.codec_in_turns import clear_arrays_in_turns
@@ -56,25 +56,27 @@ def frames_of_error(error: BaseException) -> Iterator[FrameType]:
 
 
 class Leftovers:
-    """What these frames hold that takes long to be freed: large lists and dicts, messages, and those in objects and tuples.
+    """What these frames and values hold that takes long to be freed: large lists and dicts, messages, and those in objects, tuples and the
+    closures of functions.
 
-    Made before the frames are let go of; afterwards `freed` says what is left to do. What others hold as well is left alone."""
+    Made before they are let go of; afterwards `freed` says what is left to do. What others hold as well is left alone."""
 
     __slots__ = ("_containers", "_owners")
 
-    def __init__(self, frames: Iterable[FrameType]) -> None:
+    def __init__(self, frames: Iterable[FrameType] = (), values: Iterable[Any] = ()) -> None:
         self._containers: dict[int, Any] = {}
         self._owners: dict[int, Any] = {}
         for frame in frames:
-            self._note(frame.f_locals.values(), self._owners)
+            self._note(frame.f_locals.values())
+        self._note(values)
 
     def freed(self) -> Generator[None, None, None] | None:
-        """Work that frees everything, or None if there is nothing. Nobody has the frames any more."""
+        """Work that frees everything, or None if there is nothing. Nobody has the frames or values any more."""
         while self._owners:
             _, owner = self._owners.popitem()
             if getrefcount(owner) <= _REFERENCES_TO_OURS:
-                self._note(_values_of(owner), None)
-            del owner
+                self._note(_values_of(owner))
+            del owner  # and what only it held is ours alone
         mappings: list[MutableMapping[Any, Any]] = []
         holders: list[Any] = []
         while self._containers:
@@ -84,12 +86,12 @@ class Leftovers:
             del container
         return _freed(mappings, holders) if mappings or holders else None
 
-    def _note(self, values: Iterable[Any], owners: dict[int, Any] | None) -> None:
+    def _note(self, values: Iterable[Any]) -> None:
         for value in values:
             if isinstance(value, Message) or _is_large(value):
                 self._containers[id(value)] = value
-            elif owners is not None and (type(value) is tuple or hasattr(value, "__dict__") or hasattr(value, "__slots__")):
-                owners[id(value)] = value
+            elif type(value) is tuple or hasattr(value, "__dict__") or hasattr(value, "__slots__"):
+                self._owners[id(value)] = value
 
 
 def _is_large(value: Any) -> bool:
@@ -102,8 +104,20 @@ def _is_large(value: Any) -> bool:
 def _values_of(owner: Any) -> Iterable[Any]:
     if isinstance(owner, tuple):
         return owner
+    if isinstance(owner, FunctionType):
+        return _closed_over(owner)
+    if isinstance(owner, MethodType):
+        return [owner.__self__]
     values = [getattr(owner, name, None) for each in type(owner).__mro__ for name in getattr(each, "__slots__", ())]
     return values + [*getattr(owner, "__dict__", {}).values()]
+
+
+def _closed_over(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # the variable has no value, or none any more
+            pass
 
 
 def _freed(mappings: list[MutableMapping[Any, Any]], holders: list[Any]) -> Generator[None, None, None]:

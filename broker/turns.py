@@ -150,6 +150,17 @@ class Turns:
     def _finish(self, answer: Deferred, outcome: Any) -> None:
         answer.on_abandon = None
         answer.follow(outcome)
+        if isinstance(outcome, Deferred) and not outcome.is_done:
+            answer.on_abandon = lambda: self._abandon(outcome)
+
+    def _abandon(self, outcome: Deferred) -> None:
+        """What the work came to waits for something else. What it holds meanwhile, for instance to read many partitions, is freed in
+        pieces."""
+        leftovers = Leftovers(values=[outcome.on_abandon])
+        outcome.abandon()
+        freed = leftovers.freed()
+        if freed is not None:
+            self._enqueue(Deferred(), freed)
 
     def _resume(self, answer: Deferred, value: Any) -> None:
         work, _ = self._waiting.pop(answer)

@@ -195,6 +195,46 @@ def test_the_request_of_abandoned_work_is_freed_in_pieces() -> None:
         assert len(loop.turns) == 0
 
 
+def test_what_holds_the_answer_that_work_came_to_is_freed_in_pieces_when_nobody_waits_for_it() -> None:
+    """As a parked Fetch of very many partitions does: an operation, what it looks at, and the closures that would answer."""
+    loop = Loop()
+    freed: list[int] = []
+    count = 10 * FREED_PER_PIECE
+    kept: list[Any] = []
+
+    class Element:
+        def __del__(self) -> None:
+            freed.append(1)
+
+    class Operation:
+        def __init__(self, on_done: Any) -> None:
+            self.targets = {index: Element() for index in range(count)}
+            self.on_done = on_done
+
+    def work() -> Generator[None, None, Any]:
+        reads = [Element() for _ in range(count)]
+        deferred = Deferred()
+        operation = Operation(lambda: deferred.complete(reads))
+        deferred.on_abandon = lambda: kept.remove(operation)
+        kept.append(operation)
+        loop.now_us += SLICE_US
+        yield
+        return deferred
+
+    answer = loop.turns.start(work())
+    while loop.scheduled:
+        loop.turn()
+    assert not answer.is_done
+    answer.abandon()
+    freed_at_once = len(freed)
+    while loop.scheduled:
+        loop.turn()
+
+    assert freed_at_once == 0
+    assert len(freed) == 2 * count
+    assert kept == []
+
+
 def test_work_that_waits_for_something_lets_the_others_go_on() -> None:
     loop, awaited = TurnLoop(), Deferred()
 
