@@ -36,6 +36,9 @@ log = logging.getLogger("barnabas.cluster")
 TOLD_PIECE_RESULTS = 200
 """Results looked at between two yields, 0.5 µs each; an operation may have 100,000."""
 
+LOOKED_AT_CONFIGS_MAX = 100
+"""Settings that a line may name, more than it has room for. A resource may come with 90,000 of them."""
+
 LogSteps = Iterator[None]
 """Tells of an operation's results while it is run through; others may have their turn at each yield."""
 
@@ -123,7 +126,7 @@ class ChangeLog:
             if result.error_code:
                 if not self._log.omits("config not changed"):
                     # The names alone: a value that is refused may be a password.
-                    facts = {**_resource(result), "configs": ",".join(config.name for config in resource.configs)}
+                    facts = {**_resource(result), "configs": ",".join(config.name for config in resource.configs[:LOOKED_AT_CONFIGS_MAX])}
                     self._refused("config not changed", result.error_code, result.error_message, client, **facts)
             elif not request.validate_only and not self._log.omits("config changed"):
                 described = Fields(**_resource(result), changes=_changes(resource), **_client_fields(client))
@@ -153,9 +156,12 @@ def _resource(result: Any) -> dict[str, Any]:
 
 
 def _changes(resource: Any) -> str:
+    return ",".join(map(_change, resource.configs[:LOOKED_AT_CONFIGS_MAX]))
+
+
+def _change(config: Any) -> str:
     """AlterConfigs knows no operations: what it names is set."""
-    operations = [getattr(config, "config_operation", _SET) for config in resource.configs]
-    return ",".join(
-        f"{config.name}{_OPERATION_SIGNS[operation]}{config.value}" if operation in _OPERATION_SIGNS else f"{config.name} deleted"
-        for config, operation in zip(resource.configs, operations, strict=True)
-    )
+    operation = getattr(config, "config_operation", _SET)
+    if operation not in _OPERATION_SIGNS:
+        return f"{config.name} deleted"
+    return f"{config.name}{_OPERATION_SIGNS[operation]}{config.value}"

@@ -118,6 +118,10 @@ class Client:
             self._leaders[key] = leader
             self._leader_epochs[key] = epoch
 
+    def leader_epoch_of(self, key: Key) -> int:
+        """The newest that this client has heard of; -1 before it has asked."""
+        return self._leader_epochs.get(key, -1)
+
     def note_leader_epoch(self, key: Key, epoch: int) -> None:
         """There is a leader of `epoch`, or was: one of an earlier epoch is not asked any more."""
         if epoch > self._leader_epochs.get(key, -1):

@@ -228,6 +228,11 @@ class Consumer(Fetcher):
 class FinalReader(Fetcher):
     """Reads whole partitions once everything is at rest."""
 
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.begun_in: dict[Key, int] = {}
+        """The leader epoch in which the last read of a partition began."""
+
     async def read_all(self, keys: Iterable[Key]) -> dict[Key, list[Position]]:
         """Every record of `keys`. AssertionError when the broker does not let it get there."""
         found: dict[Key, list[Position]] = {}
@@ -238,6 +243,7 @@ class FinalReader(Fetcher):
     async def read_from(self, key: Key, position: int) -> list[Position]:
         """Every record of one partition from `position` on."""
         end_offset = await self._end_offset(key)
+        self.begun_in[key] = self.leader_epoch_of(key)
         self.positions = {key: position}
         self.reset_sessions()
         found: list[Position] = []

@@ -11,14 +11,22 @@ import pytest
 
 from broker.handlers import create_partitions, create_topics, delete_topics, incremental_alter_configs, metadata
 from broker.limited_log import EVENT_LINES_MAX
-from protocol.errors import KafkaError
+from broker.metadata.change_log import LOOKED_AT_CONFIGS_MAX, ChangeLog
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.uuids import uuid_to_text
 from tests.broker.metadata.room import Room, context, creation, open_room
+from tests.support.clock import ManualClock
 
 WHO = "principal=User:ANONYMOUS client=127.0.0.1 client_id=client"
 
@@ -142,6 +150,20 @@ async def test_a_refused_config_s_value_is_not_told(tmp_path: Path, caplog: pyte
     (message,) = caplog.messages
     assert "config not changed resource_type=4 resource=1 configs=ssl.keystore.password error=INVALID_REQUEST" in message
     assert "secret" not in message
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INVALID_CONFIG])
+def test_of_very_many_configs_only_those_are_looked_at_that_a_line_has_room_for(error: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
+    looked_at: list[Any] = [AlterableConfig(name=f"name.{number}", value="x") for number in range(LOOKED_AT_CONFIGS_MAX)]
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=looked_at + [None] * 900)
+    result = AlterConfigsResourceResponse(error_code=error, resource_type=2, resource_name="t")
+    request, response = IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse(responses=[result])
+
+    list(ChangeLog(ManualClock()).configs_altered(request, response, None))
+
+    (message,) = caplog.messages
+    assert "name.0" in message
+    assert f"name.{LOOKED_AT_CONFIGS_MAX - 1}" not in message
 
 
 async def test_a_change_is_told_also_when_its_client_has_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
