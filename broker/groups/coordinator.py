@@ -194,16 +194,13 @@ class GroupCoordinator:
     def _join(self, requester: Requester, request: JoinGroupRequest, new_member_id: str) -> Deferred:
         shard = self.runtime.get_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
-        if consumer_group is not None:
-            if not consumer_group.is_empty:
-                members = shard.machine.consumer_group_manager.classic_members
-                outcome = members.join(consumer_group, requester, request, new_member_id)
-                return _carried_out(shard, outcome, _join_error)
-            # One without members makes room. Should the write be lost, the shard is, and with it the join.
-            shard.write(CoordinatorResult(shard.machine.tombstones_of(request.group_id), lambda error: None))
-            shard = self.runtime.get_shard(request.group_id)
+        if consumer_group is not None and not consumer_group.is_empty:
+            members = shard.machine.consumer_group_manager.classic_members
+            outcome = members.join(consumer_group, requester, request, new_member_id)
+            return _carried_out(shard, outcome, _join_error)
+        replaced = [] if consumer_group is None else shard.machine.tombstones_of(request.group_id)
         reply = Deferred()
-        shard.run(shard.machine.group_manager.join(requester, request, reply))
+        shard.run(shard.machine.group_manager.join(requester, request, reply, replaced))
         return reply
 
     def sync(self, request: SyncGroupRequest) -> Deferred:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.clock import Clock
-from broker.coordination.records import NO_PRODUCER_ID, CoordinatorResult
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord, CoordinatorResult
 from broker.coordination.timeline import Timeline
 from broker.coordination.timers import CoordinatorTimers
 from broker.groups.classic_group import Answer, ClassicGroup, GroupState
@@ -84,8 +84,13 @@ class GroupMetadataManager:
 
     # JoinGroup.
 
-    def join(self, requester: Requester, request: JoinGroupRequest, reply: Reply) -> CoordinatorResult | None:
-        """Take a member into the group. `reply` gets the answer now, or when the join phase ends."""
+    def join(
+        self, requester: Requester, request: JoinGroupRequest, reply: Reply, replaced: Sequence[CoordinatorRecord] = ()
+    ) -> CoordinatorResult | None:
+        """Take a member into the group. `reply` gets the answer now, or when the join phase ends.
+
+        `replaced` are the tombstones of a KIP-848 group without members that a new group takes the place of. They are one write with the
+        new group's record: offsets of a group that is not there are not told."""
         group = self.groups.get(request.group_id)
         is_new_group = group is None
         if group is None:
@@ -105,10 +110,11 @@ class GroupMetadataManager:
             result = self._join_existing_member(requester, request, group, reply)
         else:
             result = self._join_new_member(requester, request, group, reply)
-        if is_new_group and result is None:
-            # So that the group is still known, with generation 0, to a coordinator that takes over now.
-            return CoordinatorResult([empty_group_record(group)], self._new_group_stored(group, reply))
-        return result
+        if not is_new_group:
+            return result
+        assert result is None, "the first member of a group waits for others"
+        # So that the group is still known, with generation 0, to a coordinator that takes over now.
+        return CoordinatorResult([*replaced, empty_group_record(group)], self._new_group_stored(group, reply))
 
     def _new_group_stored(self, group: ClassicGroup, reply: Reply) -> Callable[[ErrorCode], None]:
         def on_committed(error: ErrorCode) -> None:

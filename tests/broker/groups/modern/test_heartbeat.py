@@ -378,3 +378,49 @@ def test_empty_consumer_group_makes_room_for_a_classic_one():
         "log: group generation=0",
         "c join generation=1 leader=c members=c protocol=range",
     )
+
+
+def test_empty_consumer_group_and_the_classic_one_in_its_place_are_one_write():
+    """Between two, a fetch of the group's offsets found no group."""
+    consumers = two_settled()
+    consumers.leave_consumer("a")
+    consumers.leave_consumer("b")
+    consumers.commit(5)
+    batches_count = len(consumers.log.batches)
+
+    consumers.join("c")
+
+    assert len(consumers.log.batches) == batches_count + 1
+    consumers.restart()
+    consumers.skip()
+    consumers.fetch(0)
+    consumers.expect("fetch t-0=5")
+
+
+def test_empty_consumer_group_stays_when_a_classic_member_that_it_does_not_know_asks():
+    consumers = two_settled()
+    consumers.leave_consumer("a")
+    consumers.leave_consumer("b")
+    consumers.commit(5)
+    consumers.skip()
+
+    consumers.join("c", member_id="somebody")
+    consumers.fetch(0)
+
+    consumers.expect("c join UNKNOWN_MEMBER_ID", "fetch t-0=5")
+
+
+def test_empty_consumer_group_stays_when_the_write_of_a_classic_one_is_refused():
+    consumers = two_settled()
+    consumers.leave_consumer("a")
+    consumers.leave_consumer("b")
+    consumers.commit(5)
+    consumers.skip()
+
+    consumers.log.fail_with = ErrorCode.NOT_COORDINATOR
+    consumers.join("c")
+    consumers.log.fail_with = None
+    consumers.fetch(0)
+    consumers.join_consumer("d")
+
+    consumers.expect_last("d epoch=6 owns t:0,1")
