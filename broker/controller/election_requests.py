@@ -5,23 +5,22 @@ Source: ReplicationControlManager.electLeaders (KIP-183, KIP-460).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from broker.controller.controller_result import Steps, check_records_count
+from broker.controller.controller_result import Steps
 from broker.controller.elections import Elections
 from broker.controller.partition_change import Election
-from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS
+from broker.controller.topic_selection import check_partitions_count
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER, PartitionImage
-from broker.pieces import Pace, pieces
+from broker.pieces import Pace
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
-    TopicPartitions,
 )
 
 ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
@@ -49,7 +48,7 @@ def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeade
     if request.topic_partitions is None:
         asked = _all_partitions(state)
     else:
-        yield from _check_count(request.topic_partitions)
+        yield from check_partitions_count(request.topic_partitions)
         asked = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
     response = ElectLeadersResponse(replica_election_results=[])
     step: dict[tuple[str, int], Any] = {}
@@ -76,16 +75,6 @@ def _all_partitions(state: ClusterState) -> Iterator[tuple[str, Iterable[int]]]:
         topic = state.topics.get(name)
         if topic is not None:
             yield name, range(len(topic.partitions))
-
-
-def _check_count(topics: Sequence[TopicPartitions]) -> Steps[None]:
-    """Raises KafkaError POLICY_VIOLATION when there are more partitions than an operation may change."""
-    partitions_count = 0
-    for piece in pieces(topics, COMPARED_PIECE_ELEMENTS):
-        partitions_count += sum(len(topic.partitions) for topic in piece)
-        check_records_count(partitions_count)
-        if len(piece) == COMPARED_PIECE_ELEMENTS:
-            yield []
 
 
 def _elect(

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.controller.controller_result import Steps, check_records_count
+from broker.controller.controller_result import Steps
 from broker.controller.elections import Elections
 from broker.controller.manual_assignment import check_replicas
 from broker.controller.partition_change import Election
+from broker.controller.topic_selection import check_partitions_count
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import PartitionImage, TopicImage
 from broker.pieces import Pace
@@ -79,7 +80,7 @@ class Reassignments:
         Up to CHANGES_TOGETHER_MAX are one batch: a crash leaves all of them or none. They are computed in steps that append nothing, and
         what others changed meanwhile is computed anew in the step that appends them. Raises KafkaError POLICY_VIOLATION for too many
         at once. Kafka appends any number together."""
-        check_records_count(sum(len(topic.partitions) for topic in request.topics))
+        yield from check_partitions_count(request.topics)
         allows_change = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(allow_replication_factor_change=allows_change, error_message=None, responses=[])
         together = _Together(self._elections)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, MutableMapping, Sequence
 from typing import Any, TypeVar
 
-from broker.controller.controller_result import Steps
+from broker.controller.controller_result import Steps, check_records_count
 from broker.metadata.cluster_state import ClusterState
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from broker.spread_dict import dict_for
@@ -38,6 +38,16 @@ def find_duplicates(elements: Sequence[Any], identity: Callable[[Any], Any]) -> 
             seen.popitem()
         yield []
     return duplicates
+
+
+def check_partitions_count(topics: Sequence[Any]) -> Steps[None]:
+    """Raises KafkaError POLICY_VIOLATION when the topics name more partitions than an operation may change."""
+    partitions_count = 0
+    for piece in pieces(topics, COMPARED_PIECE_ELEMENTS):
+        partitions_count += sum(len(topic.partitions) for topic in piece)
+        check_records_count(partitions_count)
+        if len(piece) == COMPARED_PIECE_ELEMENTS:
+            yield []
 
 
 def without(elements: Sequence[Element], names: Container[str]) -> Steps[list[Element]]:

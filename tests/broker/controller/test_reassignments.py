@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.controller.reassignments import CHANGES_TOGETHER_MAX
+from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS
 from broker.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_partition import (
@@ -216,6 +217,22 @@ def test_too_many_moves_are_refused_whole() -> None:
         cluster.run(cluster.controller.reassignments.alter(many_moves(10_001)))
 
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_the_partitions_of_very_many_topics_are_counted_in_steps() -> None:
+    cluster = FiveBrokers()
+    counted: list[int] = []
+
+    class Counted(list[ReassignablePartition]):
+        def __len__(self) -> int:
+            counted.append(1)
+            return 0
+
+    topics = [ReassignableTopic(name="t", partitions=Counted()) for _ in range(10 * COMPARED_PIECE_ELEMENTS)]
+    steps = cluster.controller.reassignments.alter(AlterPartitionReassignmentsRequest(topics=topics))
+
+    assert list(next(steps)) == []
+    assert len(counted) == COMPARED_PIECE_ELEMENTS
 
 
 def test_what_others_change_while_many_moves_are_computed_counts() -> None:
