@@ -36,6 +36,7 @@ from broker.groups.group_config import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     GroupConfig,
 )
+from broker.groups.interrupted_conversions import InterruptedConversions
 from broker.groups.member_answers import MemberAnswers
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import empty_group_record, group_metadata_record
@@ -76,6 +77,7 @@ class GroupMetadataManager:
         self.groups: dict[str, ClassicGroup] = {}
         self._timeline = timeline
         self._is_loading = True
+        self.conversions = InterruptedConversions()
         self._timers = timers
         self._clock = clock
         self._random = random_source
@@ -383,6 +385,8 @@ class GroupMetadataManager:
         no rebalance on top of it. Case C, a new group's first record: it is there, as far as the record is committed.
         Case D, a group that was there already: what was stored for it takes effect when it is committed.
         """
+        if self._is_loading:
+            self.conversions.note_classic(key.group, is_tombstone=value is None)
         group = self.groups.get(key.group)
         if value is None:
             self._timeline.remove(self.groups, key.group)
@@ -434,12 +438,15 @@ class GroupMetadataManager:
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
         """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""
         self._is_loading = False
+        converted = self.conversions.take()
         for group in list(self.groups.values()):
             for member in group.members.values():
                 self._rebalance.reschedule_heartbeat(group, member)
             if len(group.members) > self._config.max_size:
                 # The limit was lowered. The rebalance lets everyone commit before the last ones are turned away.
                 run(self._rebalance.prepare(group, "more members than group.max.size"))
+            elif group.group_id in converted and group.members:
+                run(self._rebalance.prepare(group, "the group became classic before this coordinator had it"))
 
     def on_unloaded(self) -> None:
         """Another broker has the shard now: members that wait here must look for it."""

@@ -78,7 +78,9 @@ class GroupCoordinatorShard:
         if self._consumer_groups is None:
             from broker.groups.modern.store import ConsumerGroupStore
 
-            self._consumer_groups = ConsumerGroupStore(self._shard.timeline, self.group_manager.forget_simple_group)
+            self._consumer_groups = ConsumerGroupStore(
+                self._shard.timeline, self.group_manager.forget_simple_group, self.group_manager.conversions.note_ended
+            )
         return self._consumer_groups
 
     @property

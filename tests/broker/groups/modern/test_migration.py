@@ -348,6 +348,34 @@ def test_group_is_classic_again_when_the_last_member_of_the_consumer_protocol_le
     consumers.expect("a join generation=3 leader=a members=a protocol=range")
 
 
+def test_group_that_became_classic_rebalances_under_the_next_coordinator_too():
+    """What the member that has gone owned would be nobody's: the rebalance that its leaving began was in memory."""
+    consumers = mixed()
+    consumers.leave_consumer("b")
+
+    consumers.restart()
+    consumers.skip()
+
+    assert list(consumers.groups) == ["g"]
+    consumers.heartbeat("a", generation=2)
+    consumers.expect("a heartbeat REBALANCE_IN_PROGRESS")
+    consumers.join_classic("a")
+    consumers.expect("a join generation=3 leader=a members=a protocol=range")
+
+
+def test_group_that_has_rebalanced_since_it_became_classic_is_left_alone_by_the_next_coordinator():
+    consumers = mixed()
+    consumers.leave_consumer("b")
+    consumers.join_classic("a")
+    consumers.sync("a", generation=3, a=ALL_OF_T)
+
+    consumers.restart()
+    consumers.skip()
+
+    consumers.heartbeat("a", generation=3)
+    consumers.expect("a heartbeat OK")
+
+
 def test_group_is_classic_again_when_the_last_session_of_the_consumer_protocol_ends():
     consumers = mixed()
 
@@ -450,18 +478,6 @@ def test_members_that_waited_for_partitions_rebalance_when_a_static_member_makes
 
     consumers.heartbeat("b", generation=3)
     consumers.expect_last("b heartbeat REBALANCE_IN_PROGRESS")
-
-
-def test_downgraded_group_is_what_a_restart_finds():
-    consumers = mixed()
-    consumers.leave_consumer("b")
-    consumers.skip()
-
-    consumers.restart()
-
-    consumers.heartbeat("a", generation=2)
-    consumers.expect("a heartbeat OK")
-    assert list(consumers.groups) == ["g"]
 
 
 def test_group_goes_there_and_back():
