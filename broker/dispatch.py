@@ -43,6 +43,9 @@ PRODUCE_KEY = 0
 HANDLERS = {ListenerKind.CLIENT: "broker.handlers", ListenerKind.CONTROLLER: "broker.handlers.controller"}
 """Where the handlers of a listener's APIs are: a module each, by the API's stem."""
 
+ROUTES_FORGOTTEN_PER_PIECE = 10
+"""Routes whose codecs go between two yields, some 0.1 ms each."""
+
 LARGE_FRAME_SIZE = 16 * 1024
 """Bytes; a smaller frame has at most 8,000 elements, two to three milliseconds of decoding. A larger one may still hold a single
 batch of records: it goes in turns if it has more elements than one piece of the decoding."""
@@ -401,15 +404,19 @@ class KafkaApis:
         route = self._routes[api_key << 16 | version] = _Route(api, version, handler, error_response, metrics)
         return route
 
-    def forget_unused_routes(self) -> None:
-        """Drop the codecs of those that nobody has asked for since the last call; the next request compiles them again, 1 to 5 ms.
+    def forget_unused_routes(self) -> Generator[None, None, None]:
+        """Drops the codecs of those that nobody has asked for since the last time; the next request compiles them again, 1 to 5 ms.
+        Yields after each few.
 
         All versions of all APIs take more than 10 MB, and what was compiled among the objects of large requests keeps a megabyte each."""
         counts = {key: route.metrics.requests_count for key, route in self._routes.items()}
-        for key, count in counts.items():
-            if self._counts_seen.get(key) == count:
-                self._routes.pop(key).forget_codecs()
-        self._counts_seen = counts
+        seen, self._counts_seen = self._counts_seen, counts
+        unused = [key for key, count in counts.items() if seen.get(key) == count]
+        for place, key in enumerate(unused, 1):
+            route = self._routes.pop(key)
+            route.forget_codecs()
+            if place % ROUTES_FORGOTTEN_PER_PIECE == 0:
+                yield
 
     def _handler(self, api: Api) -> tuple[Handler, Callable[[Any, KafkaError], Any] | None]:
         found = self._handlers.get(api.key)

@@ -7,7 +7,7 @@ Source: kafka.server.BrokerServer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,9 +142,10 @@ class ClientServer:
         assert self._controller is not None, "not started"
         self._controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
 
-    def forget_unused_codecs(self) -> None:
+    def forget_unused_codecs(self) -> Generator[None, None, None]:
+        """In pieces."""
         if self._apis is not None:
-            self._apis.forget_unused_routes()
+            yield from self._apis.forget_unused_routes()
 
     def fail_directory(self, path: Path, error: StorageError) -> None:
         """The partitions in this log directory go offline."""

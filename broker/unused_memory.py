@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from types import GeneratorType
 
 from broker.blocking import RunBlocking
 from broker.clock import Clock, Timer
@@ -60,9 +62,16 @@ def trim_heap() -> None:
     trim(0)
 
 
+def _go_on(work: Generator[None, None, None]) -> Generator[None, None, None] | None:
+    """Does one more piece. Returns the work, unless that was the last."""
+    for _ in work:
+        return work
+    return None
+
+
 class UnusedMemory:
     """The schedule. `forget` is called on the loop, then `sweep`, the first of several times, and `run_blocking(trim_heap)`: each of them
-    in a turn of the loop of its own, for one may take 2 ms."""
+    in a turn of the loop of its own, for one may take 2 ms. One that returns a generator has a turn for each of its pieces."""
 
     def __init__(
         self,
@@ -115,7 +124,9 @@ class UnusedMemory:
         self._do_step()
 
     def _do_step(self) -> None:
-        self._steps.pop()()
+        outcome = self._steps.pop()()
+        if type(outcome) is GeneratorType:
+            self._steps.append(partial(_go_on, outcome))
         if self._steps:
             self._step_timer = self._clock.call_later(0, self._do_step)
 

@@ -42,7 +42,7 @@ logger = logging.getLogger("barnabas.storage")
 CLOSED_PIECE_LOGS = 50  # closed between two yields, 20 µs each
 LEAVING_PIECE_LOGS = 1_000
 CHECKPOINT_PIECE_LOGS = 500  # whose offsets are read between two yields, 1 to 2 µs each
-DELETION_PIECE_LOGS = 5_000  # asked for renamed files between two yields, 0.1 µs each
+DELETION_PIECE_LOGS = 500  # asked for renamed files between two yields, 1 to 2 µs each
 OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their three descriptors
 
 

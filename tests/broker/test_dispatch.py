@@ -317,7 +317,7 @@ def test_a_forgotten_route_is_gone_without_the_collector(tmp_path: Path, count: 
     try:
         before = sum(type(found).__name__ == "_Route" for found in gc.get_objects())
         for _ in range(2):
-            server.apis.forget_unused_routes()
+            list(server.apis.forget_unused_routes())
         after = sum(type(found).__name__ == "_Route" for found in gc.get_objects())
     finally:
         gc.enable()
@@ -331,10 +331,10 @@ def test_codecs_that_nobody_asked_for_between_two_looks_are_forgotten(tmp_path: 
     server.offer(large_fetch(1), 12)
     server.loop.run()
 
-    server.apis.forget_unused_routes()
+    list(server.apis.forget_unused_routes())
     server.offer(large_fetch(1), 12)
     server.loop.run()
-    server.apis.forget_unused_routes()
+    list(server.apis.forget_unused_routes())
 
     for schema in (schema_of(FetchRequest).decoders, schema_of(FetchResponse).encoders):
         assert (11 in schema, 12 in schema) == (False, True)
@@ -346,7 +346,7 @@ def test_a_forgotten_version_is_served_as_before(tmp_path: Path) -> None:
     server.loop.run()
 
     for _ in range(2):
-        server.apis.forget_unused_routes()
+        list(server.apis.forget_unused_routes())
     server.offer(large_fetch(), 12)
     server.loop.run()
 
@@ -359,7 +359,7 @@ def test_a_request_in_turns_is_finished_though_its_codecs_are_forgotten_meanwhil
     server.offer(large_fetch(), 12)
 
     for _ in range(2):
-        server.apis.forget_unused_routes()
+        list(server.apis.forget_unused_routes())
     server.loop.run()
 
     (response,) = server.answers(FETCH_KEY, 12)

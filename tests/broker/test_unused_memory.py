@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -70,6 +70,30 @@ def test_each_step_has_a_turn_of_its_own() -> None:
 
     assert process.done == ["hashes", "codecs", "lists", "trim_heap"]
     assert turns == [0, 1, 2, 3]
+
+
+def test_a_step_in_pieces_has_a_turn_for_each() -> None:
+    process = Process()
+
+    def pieces() -> Generator[None, None, None]:
+        for number in range(3):
+            process.done.append(f"piece {number}")
+            yield
+
+    turns: list[int] = []
+    call_later = process.clock.call_later
+
+    def counted(delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
+        return call_later(delay_ms, lambda: (turns.append(len(process.done)), callback(*arguments)))
+
+    process.clock.call_later = counted  # type: ignore[method-assign]
+    process.unused_memory._forget = (pieces, lambda: process.done.append("after"))
+    process.size = LARGE_BYTES
+
+    process.clock.advance(INTERVAL_MS)
+
+    assert process.done == ["piece 0", "piece 1", "piece 2", "after", "lists", "trim_heap"]
+    assert {0, 1, 2, 3, 4, 5} <= set(turns)
 
 
 def test_a_stop_between_two_steps_is_the_end_of_them() -> None:
