@@ -11,10 +11,10 @@ A failed round is final: the kernel may have dropped the pages that it could not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.blocking import BlockingResult, RunBlocking
 from storage.errors import StorageError
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 ROUND_PARTITIONS_MAX = 200
-"""Partitions of one round: a millisecond of the loop at its begin and two at its end, which is in one turn with the next one's begin."""
+"""Partitions of one round: a millisecond of the loop at its begin and two at its end."""
+
+SMALL_ROUND_PARTITIONS_MAX = 50
+"""A round with no more partitions begins the next one in the turn of the loop in which it ends."""
 
 SYNC_FILES_MAX = 4  # dirty files of one round up to which fdatasync each is cheaper than one syncfs
 
@@ -49,13 +52,15 @@ class _Waiter:
 
 
 class GroupCommitter:
-    """The rounds of one log directory. `on_flushed(partition)` follows each partition's flush, on the loop."""
+    """The rounds of one log directory. `on_flushed(partition)` follows each partition's flush, on the loop. `call_later(delay_ms,
+    callback)` is the clock's."""
 
     def __init__(
         self,
         log_dir: Path,
         *,
         run_blocking: RunBlocking,
+        call_later: Callable[[float, Callable[[], None]], Any],
         on_flushed: Callable[[Partition], None],
         on_failure: Callable[[Path, StorageError], None],
     ) -> None:
@@ -63,10 +68,12 @@ class GroupCommitter:
         self._log_dir_name = str(log_dir)
         self.round_count = 0
         self._run_blocking = run_blocking
+        self._call_later = call_later
         self._on_flushed = on_flushed
         self._on_failure = on_failure
-        self._dirty: dict[Partition, None] = {}
-        self._is_running = False
+        self._dirty: OrderedDict[Partition, None] = OrderedDict()  # in the order of their rounds
+        self._is_running = False  # a round, or the turn of the loop before the next one begins
+        self._round_size = 0  # partitions
         self._is_failed = False
         self._waiting: list[_Waiter] = []
         self._after_this_round: list[Callable[[], None]] = []
@@ -99,19 +106,21 @@ class GroupCommitter:
         future = self._run_blocking(run_flushes, self.log_dir, [work for _, _, work in works])
         future.add_done_callback(lambda done: self._end_round(works, done))
 
-    def _take_dirty(self) -> dict[Partition, None]:
-        """The partitions of this round, those that have waited longest."""
-        dirty, self._dirty = self._dirty, {}
-        if len(dirty) > ROUND_PARTITIONS_MAX:
-            self._dirty = dict(islice(dirty.items(), ROUND_PARTITIONS_MAX, None))
-            dirty = dict(islice(dirty.items(), ROUND_PARTITIONS_MAX))
+    def _take_dirty(self) -> Collection[Partition]:
+        """The partitions of this round, those that have waited longest. Those that are left are not copied: they may be thousands."""
+        dirty: Collection[Partition]
+        if len(self._dirty) <= ROUND_PARTITIONS_MAX:
+            dirty, self._dirty = self._dirty, OrderedDict()
+        else:
+            dirty = [self._dirty.popitem(last=False)[0] for _ in range(ROUND_PARTITIONS_MAX)]
+        self._round_size = len(dirty)
         for waiter in self._waiting:
-            waiter.partitions_count -= len(dirty)
+            waiter.partitions_count -= self._round_size
         self._after_this_round += [waiter.callback for waiter in self._waiting if waiter.partitions_count <= 0]
         self._waiting = [waiter for waiter in self._waiting if waiter.partitions_count > 0]
         return dirty
 
-    def _take_works(self, dirty: dict[Partition, None]) -> list[_LogFlush]:
+    def _take_works(self, dirty: Collection[Partition]) -> list[_LogFlush]:
         works: list[_LogFlush] = []
         try:
             for partition in dirty:
@@ -145,11 +154,20 @@ class GroupCommitter:
 
     def _finish_round(self, flushed: Sequence[Partition] = ()) -> None:
         callbacks, self._after_this_round = self._after_this_round, []
-        self.start()  # before waking anyone: what they append next makes the round after it
+        if self._round_size <= SMALL_ROUND_PARTITIONS_MAX:
+            self.start()  # before waking anyone: what they append next makes the round after it
+        else:
+            self._is_running = True
+            self._call_later(0, self._begin_next)
         for partition in flushed:
             self._on_flushed(partition)
         for callback in callbacks:
             callback()
+
+    def _begin_next(self) -> None:
+        self._is_running = False
+        if self._dirty or self._after_this_round:
+            self._start_round()
 
     def _fail(self, works: list[_LogFlush], error: StorageError) -> None:
         self._is_failed = True

@@ -90,7 +90,11 @@ class LogDirectories:
         if committer is None:
             log_dir = partition_log.directory.parent
             committer = self._committers[partition_log.log_dir] = GroupCommitter(
-                log_dir, run_blocking=self._run_blocking, on_flushed=self._note_flushed, on_failure=self.fail
+                log_dir,
+                run_blocking=self._run_blocking,
+                call_later=self._clock.call_later,
+                on_flushed=self._note_flushed,
+                on_failure=self.fail,
             )
         return committer
 

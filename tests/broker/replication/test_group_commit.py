@@ -167,3 +167,47 @@ def test_very_many_partitions_take_several_rounds_and_their_waiters_hear_in_time
         told.append((durable_count, list(heard)))
 
     assert told == [(3, []), (5, ["early"]), (6, ["early"]), (8, ["early", "late"])]
+
+
+def test_a_round_after_a_large_one_begins_in_a_later_turn_with_all_that_was_asked_for_till_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a round of 200 logs and the begin of the next took 7 ms of one turn together."""
+    monkeypatch.setattr("broker.replication.group_commit.SMALL_ROUND_PARTITIONS_MAX", 2)
+    world = World(tmp_path)
+    world.create_topic("a", partitions=5)
+    heard: list[str] = []
+    for index in range(5):
+        world.produce("a", batch("x"), index=index)
+    world.replica_manager.request_flush([world.partition("a", index) for index in range(3)])
+    world.replica_manager.request_flush([world.partition("a", 3)])
+
+    world.executor.run()
+    assert [world.partition("a", index).log.durable_end_offset for index in range(5)] == [1, 1, 1, 0, 0]
+    assert world.executor.pending == []
+    world.replica_manager.request_flush([world.partition("a", 4)])
+    assert world.executor.pending == []
+    world.replica_manager.when_flushed(lambda: heard.append("flushed"))
+    world.clock.advance(0)
+    world.executor.run()
+
+    assert [world.partition("a", index).log.durable_end_offset for index in range(5)] == [1] * 5
+    assert heard == ["flushed"]
+    assert world.executor.pending == []
+
+
+def test_who_asks_between_two_rounds_when_nothing_is_left_hears_in_the_next_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.replication.group_commit.SMALL_ROUND_PARTITIONS_MAX", 2)
+    world = World(tmp_path)
+    world.create_topic("a", partitions=3)
+    heard: list[str] = []
+    for index in range(3):
+        world.produce("a", batch("x"), index=index)
+    world.replica_manager.request_flush([world.partition("a", index) for index in range(3)])
+    world.executor.run()
+
+    world.replica_manager.when_flushed(lambda: heard.append("flushed"))
+    world.clock.advance(0)
+
+    assert heard == ["flushed"]
+    assert world.executor.pending == []
