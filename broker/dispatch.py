@@ -153,7 +153,7 @@ class _Answering:
     def follow(self, stage: Deferred, then: Callable[[Any], None]) -> None:
         """Go on with `then` when `stage` is complete. The connection's order is held as long as the stage holds it."""
         encoded = self.encoded
-        encoded.on_abandon = stage.abandon
+        encoded.on_abandon = (lambda: self._abandon(stage)) if self.is_long else stage.abandon
         if stage.holds_order:
             encoded.holds_order = True
             stage.on_order_released = encoded.release_order
@@ -195,6 +195,13 @@ class _Answering:
             return
         self.finished(chunks)
 
+    def _abandon(self, stage: Deferred) -> None:
+        """The connection of this long request is gone. Unless somebody still works at the request, it is freed in pieces."""
+        leftovers = Leftovers(values=[self.request])
+        self.request = None
+        stage.abandon()
+        self._apis.free(leftovers)
+
     def _free_frames(self, error: Exception) -> None:
         """Nobody needs the traceback any more, whose frames hold parts of the request. Those of a long one are freed in pieces."""
         if not self.is_long:
@@ -202,9 +209,7 @@ class _Answering:
             return
         leftovers = Leftovers(frames_of_error(error))
         without_frames(error)
-        freed = leftovers.freed()
-        if freed is not None:
-            self._apis.turns.start(freed)
+        self._apis.free(leftovers)
 
     def _drop(self, encoding: Deferred) -> None:
         """The connection is gone while its response is being encoded."""
@@ -305,6 +310,12 @@ class KafkaApis:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    def free(self, leftovers: Leftovers) -> None:
+        """In pieces, what nobody has any more."""
+        freed = leftovers.freed()
+        if freed is not None:
+            self.turns.start(freed)
+
     # -- ways of answering ----------------------------------------------------------------------------------------
 
     def _in_turns(self, route: _Route, context: RequestContext, decoding: Any, buffer: Any, started_ns: int) -> Deferred:
@@ -325,7 +336,7 @@ class KafkaApis:
         if type(outcome) is GeneratorType:
             outcome = yield from outcome
         if type(outcome) is CoroutineType:
-            outcome = self._run_in_task(outcome)
+            outcome = self._run_in_task(outcome, answering.request)
         return outcome
 
     def _deferred(
@@ -341,15 +352,25 @@ class KafkaApis:
     def _awaited(self, route: _Route, context: RequestContext, request: Any, outcome: Any, started_ns: int) -> Deferred:
         return self._deferred(route, context, request, self._run_in_task(outcome), started_ns)
 
-    def _run_in_task(self, outcome: Any) -> Deferred:
-        """Run a handler's coroutine in a task that this object owns."""
+    def _run_in_task(self, outcome: Any, request: Any = None) -> Deferred:
+        """Run a handler's coroutine in a task that this object owns. If nobody waits for its answer any more, the answer and `request`,
+        if given, are freed in pieces."""
         answer = Deferred()
 
         async def run() -> None:
+            nonlocal request
+            response = None
             try:
-                answer.complete(await outcome)
+                response = await outcome
             except Exception as e:
                 answer.complete(e)
+            else:
+                if not answer.is_abandoned:
+                    answer.complete(response)
+                    return
+            leftovers = Leftovers(values=[request, response])
+            request = response = None
+            self.free(leftovers)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks[task] = None
