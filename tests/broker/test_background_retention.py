@@ -35,6 +35,7 @@ async def run_retention(world: World, log_manager: LogManager) -> None:
     while not stopped.done():
         await asyncio.sleep(0)
         world.executor.run()  # the flush that begins at the same time
+        world.clock.advance(0)  # its next round begins a turn later
 
 
 async def test_session_is_told_of_a_log_start_that_retention_moved(tmp_path: Path) -> None:
