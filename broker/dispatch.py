@@ -183,10 +183,7 @@ class _Answering:
                 return
             elif self.is_long:
                 self._response = value
-                stage = apis.turns.start(_encode_in_turns(route, context.correlation_id, value))
-                self.follow(stage, self.finished)
-                if not stage.is_done:
-                    self.encoded.on_abandon = lambda: self._drop(stage)
+                self.follow(apis.turns.start(_encode_in_turns(route, context.correlation_id, value)), self.finished)
                 return
             else:
                 chunks = _framed(route, context.correlation_id, route.encode(value))
@@ -196,11 +193,14 @@ class _Answering:
         self.finished(chunks)
 
     def _abandon(self, stage: Deferred) -> None:
-        """The connection of this long request is gone. Unless somebody still works at the request, it is freed in pieces."""
+        """The connection of this long request is gone. Unless somebody still works at the request, it is freed in pieces, and so is a
+        response that is being encoded."""
         leftovers = Leftovers(values=[self.request])
-        self.request = None
+        response, self.request, self._response = self._response, None, None
         stage.abandon()
         self._apis.free(leftovers)
+        if response is not None:
+            self._apis.turns.start(_let_go(response))
 
     def _free_frames(self, error: Exception) -> None:
         """Nobody needs the traceback any more, whose frames hold parts of the request. Those of a long one are freed in pieces."""
@@ -210,12 +210,6 @@ class _Answering:
         leftovers = Leftovers(frames_of_error(error))
         without_frames(error)
         self._apis.free(leftovers)
-
-    def _drop(self, encoding: Deferred) -> None:
-        """The connection is gone while its response is being encoded."""
-        encoding.abandon()
-        response, self._response = self._response, None
-        self._apis.turns.start(_let_go(response))
 
     def finished(self, chunks: Any) -> None:
         """The response is encoded, or `chunks` is the exception that says why not."""

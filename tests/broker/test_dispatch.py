@@ -178,6 +178,34 @@ async def test_a_large_request_that_waits_is_freed_in_turns_when_its_connection_
     assert max(before - after for before, after in pairwise(left)) < MANY / 2
 
 
+async def test_a_large_request_is_freed_in_turns_when_its_connection_ends_before_the_response_is_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_answered = False
+
+    def answer(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        nonlocal is_answered
+        is_answered = True
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=str(index)) for index in range(MANY)])
+
+    monkeypatch.setattr(create_topics, "build", lambda services: answer)
+    server = Server(tmp_path)
+    others_count = len(assignments_alive())
+    server.offer(large_create_topics(), 7)
+    while not is_answered:
+        server.loop.turn()
+
+    server.pipeline.close()
+    left = [MANY, len(assignments_alive()) - others_count]
+    while server.loop.scheduled:
+        server.loop.turn()
+        left.append(len(assignments_alive()) - others_count)
+
+    assert server.sent == []
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) < MANY / 2
+
+
 async def test_a_large_request_at_work_for_a_connection_that_ends_is_freed_in_turns_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

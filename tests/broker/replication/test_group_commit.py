@@ -169,16 +169,22 @@ def test_very_many_partitions_take_several_rounds_and_their_waiters_hear_in_time
     assert told == [(3, []), (5, ["early"]), (6, ["early"]), (8, ["early", "late"])]
 
 
+def world_with_dirty_logs(directory: Path, count: int) -> World:
+    """A topic named a of so many partitions, with a batch in each."""
+    world = World(directory)
+    world.create_topic("a", partitions=count)
+    for index in range(count):
+        world.produce("a", batch("x"), index=index)
+    return world
+
+
 def test_a_round_after_a_large_one_begins_in_a_later_turn_with_all_that_was_asked_for_till_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a round of 200 logs and the begin of the next took 7 ms of one turn together."""
     monkeypatch.setattr("broker.replication.group_commit.SMALL_ROUND_PARTITIONS_MAX", 2)
-    world = World(tmp_path)
-    world.create_topic("a", partitions=5)
+    world = world_with_dirty_logs(tmp_path, 5)
     heard: list[str] = []
-    for index in range(5):
-        world.produce("a", batch("x"), index=index)
     world.replica_manager.request_flush([world.partition("a", index) for index in range(3)])
     world.replica_manager.request_flush([world.partition("a", 3)])
 
@@ -198,11 +204,8 @@ def test_a_round_after_a_large_one_begins_in_a_later_turn_with_all_that_was_aske
 
 def test_who_asks_between_two_rounds_when_nothing_is_left_hears_in_the_next_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.replication.group_commit.SMALL_ROUND_PARTITIONS_MAX", 2)
-    world = World(tmp_path)
-    world.create_topic("a", partitions=3)
+    world = world_with_dirty_logs(tmp_path, 3)
     heard: list[str] = []
-    for index in range(3):
-        world.produce("a", batch("x"), index=index)
     world.replica_manager.request_flush([world.partition("a", index) for index in range(3)])
     world.executor.run()
 
