@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
+
+from storage import retention
+from storage.disk import Disk
+from storage.files import delete_tree
 
 _SEPARATOR = "/"  # in no directory's name
 
@@ -35,3 +41,18 @@ class DeletedDirectories:
                 end = len(self.names)
             yield self.log_dir / self.names[start:end]
             start = end + 1
+
+
+class DeletionWork(NamedTuple):
+    """Files and directories whose delay is over."""
+
+    files: tuple[retention.PendingDeletion, ...]
+    directories: tuple[DeletedDirectories, ...]
+    disk: Disk
+
+    def run(self) -> None:
+        """Remove them; blocks. What cannot be removed stays for the next start."""
+        for deletion in self.files:
+            retention.delete_files(deletion, self.disk)
+        for directory in chain.from_iterable(self.directories):
+            delete_tree(directory, self.disk)

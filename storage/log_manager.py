@@ -18,14 +18,10 @@ from typing import NamedTuple
 from config.topic import LogConfig
 from protocol.uuids import uuid_to_text
 from storage import retention
-from storage.deleted_directories import DeletedDirectories
+from storage.deleted_directories import DeletedDirectories, DeletionWork
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import DirectoryInUseError, StorageError, is_descriptor_shortage
-from storage.files import (
-    delete_tree,
-    deleted_directory_name,
-    partition_directory_name,
-)
+from storage.files import deleted_directory_name, partition_directory_name
 from storage.future_logs import FutureLogs
 from storage.log import Log
 from storage.log_creations import CreationWork, NewLog
@@ -52,21 +48,6 @@ class _LeavingLog(NamedTuple):
     work: RemovalWork
     new_name: str
     delay_ms: int
-
-
-class DeletionWork(NamedTuple):
-    """Files and directories whose delay is over."""
-
-    files: tuple[retention.PendingDeletion, ...]
-    directories: tuple[DeletedDirectories, ...]
-    disk: Disk
-
-    def run(self) -> None:
-        """Remove them; blocks. What cannot be removed stays for the next start."""
-        for deletion in self.files:
-            retention.delete_files(deletion, self.disk)
-        for directory in chain.from_iterable(self.directories):
-            delete_tree(directory, self.disk)
 
 
 class _LogBeingMade(NamedTuple):
