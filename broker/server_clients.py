@@ -324,17 +324,19 @@ class ClientServer:
 
 
 async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: LogManager, *, now_ms: int) -> None:
-    """Open the partitions' logs, once the metadata is what the quorum has: a replica that it does not know of is renamed away."""
+    """Open the partitions' logs, once the metadata is what the quorum has: a replica that is not this broker's there is renamed away."""
     await quorum.caught_up()
     log_manager.open(
         config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), directory_id_of=_directory_ids(metadata), now_ms=now_ms
     )
 
 
-def _topic_ids(metadata: MetadataCache) -> Callable[[str], bytes | None]:
-    def topic_id_of(name: str) -> bytes | None:
-        topic = metadata.find_topic(name)
-        return None if topic is None else topic.topic_id
+def _topic_ids(metadata: MetadataCache) -> Callable[[str, int], bytes | None]:
+    """Of the partitions that have a replica here."""
+
+    def topic_id_of(name: str, index: int) -> bytes | None:
+        topic, image = metadata.find_topic(name), metadata.find_partition(name, index)
+        return None if topic is None or image is None or metadata.node_id not in image.replicas else topic.topic_id
 
     return topic_id_of
 

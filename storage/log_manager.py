@@ -56,6 +56,11 @@ class _LogBeingMade(NamedTuple):
     directory: LogDirectory
 
 
+def is_log_of(log: Log, topic_id: bytes) -> bool:
+    """Whether the log is that topic's, rather than one's that had the same name before."""
+    return log.topic_id == topic_id or NO_TOPIC_ID in (log.topic_id, topic_id)
+
+
 class LogManager:
     """See the module's docstring. `lock` first, then `open` once the topics' settings are known."""
 
@@ -138,9 +143,10 @@ class LogManager:
     ) -> None:
         """Open every log, recovering those of directories that were not stopped cleanly.
 
-        With `topic_id_of`, the cluster's view (None for a topic that does not exist), logs of other topic ids are set aside as
-        stray. `directory_id_of` tells in which directory the cluster believes this broker's replica to be. A directory that fails, or
-        holds a partition that another one has too, goes offline with its logs, but for what a move has left (storage/startup.py)."""
+        With `topic_id_of`, the cluster's view (None for a partition that does not exist, or has no replica here), all other logs are
+        set aside as stray. `directory_id_of` tells in which directory the cluster believes this broker's replica to be. A directory that
+        fails, or holds a partition that another one has too, goes offline with its logs, but for what a move has left
+        (storage/startup.py)."""
         self.lock()
         startup = Startup(
             self._opener, self.directories, self._logs, self.futures, self._deleted,
@@ -233,7 +239,7 @@ class LogManager:
         self._finish_creation((topic, partition))
         found = self.find_log(topic, partition)
         if found is not None:
-            if topic_id not in (found.topic_id, NO_TOPIC_ID) and found.topic_id != NO_TOPIC_ID:
+            if not is_log_of(found, topic_id):
                 known, asked = uuid_to_text(found.topic_id), uuid_to_text(topic_id)
                 raise StorageError(f"{found.directory} is of topic id {known}, not {asked}", path=found.directory)
             return found
@@ -354,6 +360,17 @@ class LogManager:
         for log in self.all_logs():
             if log.topic == topic:
                 log.update_config(config)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Close the log of that name, which is no replica of this broker's any more: its directory stays as `-stray`, for the operator. A
+        copy of it that a move has begun is deleted. Blocks; a disk that fails takes its directory offline."""
+        works = self.futures.remove(topic, partition)
+        log = self._logs.pop((topic, partition), None)
+        if log is not None:
+            works.append(self.futures.take_removal(log, is_stray=True))
+            stray = works[-1].departures[0].target.name
+            logger.warning("%s is no replica that this broker is to have: set aside as %s", log.directory, stray)
+        self._remove_now(works)
 
     # -- periodic --------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ DELETE_AT_ONCE = 0
 NO_TOPIC_ID = bytes(16)
 
 ConfigOf = Callable[[str], LogConfig]
-TopicIdOf = Callable[[str], bytes | None]
+TopicIdOf = Callable[[str, int], bytes | None]
 DirectoryIdOf = Callable[[str, int], bytes | None]
 
 
@@ -140,7 +140,7 @@ class Startup:
             is_future = path.name != f"{key.topic}-{key.partition}"
             if self._is_stray(key, path):
                 stray = path.with_name(stray_directory_name(*key, self._opener.draw_hex()))
-                logger.warning("%s belongs to no topic of this cluster: set aside as %s", path, stray.name)
+                logger.warning("%s is no replica that this broker is to have: set aside as %s", path, stray.name)
                 departures.append(Departure(key, path, stray))
             elif is_future and key in copied:
                 logger.warning("%s is a second copy of a move: deleted", path)
@@ -154,7 +154,7 @@ class Startup:
     def _is_stray(self, key: TopicPartition, path: Path) -> bool:
         if self._topic_id_of is None:
             return False
-        known_id = self._topic_id_of(key.topic)
+        known_id = self._topic_id_of(*key)
         return known_id is None or self._opener.read_topic_id(path) not in (None, known_id)
 
     def _open_current(self, directory: LogDirectory, key: TopicPartition, path: Path) -> Log:
@@ -170,7 +170,7 @@ class Startup:
         return twin
 
     def _open(self, directory: LogDirectory, key: TopicPartition, path: Path) -> Log:
-        known_id = self._topic_id_of(key.topic) if self._topic_id_of is not None else None
+        known_id = self._topic_id_of(*key) if self._topic_id_of is not None else None
         topic_id = self._opener.read_topic_id(path)
         if topic_id is None and known_id is not None:
             delete_if_exists(path / PARTITION_METADATA, self._disk)

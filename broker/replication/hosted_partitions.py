@@ -15,6 +15,7 @@ from broker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.replication.partition_role import OFFLINE
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
+from storage.log_manager import is_log_of
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -149,10 +150,14 @@ class HostedPartitions:
         return [partition for name in names for partition in self.topics.pop(name, {}).values()]
 
     def _open(self, topic: str, index: int, topic_id: bytes, directory_id: bytes | None) -> Partition:
-        """A Partition over its log, which is made if this broker has none of that topic id yet, in that directory if it is online."""
-        partition_log = self._log_manager.find_log(topic, index)
+        """A Partition over its log, which is made if this broker has none of that topic id yet, in that directory if it is online. The log
+        of a topic that had the same name before is set aside: Kafka refuses an inconsistent topic id."""
+        logs = self._log_manager
+        partition_log = logs.find_log(topic, index)
+        if partition_log is not None and not is_log_of(partition_log, topic_id):
+            logs.set_aside(topic, index)
+            partition_log = None
         if partition_log is None:
-            logs = self._log_manager
             if self.is_loading and len(logs.online_directories) < len(logs.directories):
                 # Made anew in another directory it would answer with offsets from 0 and hide every acknowledged record.
                 raise StorageError("its log may lie in a directory that is offline")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from broker.replication.removals import PartitionRemovals
 from broker.replication.settings_takeover import SettingsTakeover
 from storage.errors import StorageError
 from storage.log_creations import NewLog
+from storage.log_manager import is_log_of
 
 if TYPE_CHECKING:
     from broker.blocking import BlockingResult, RunBlocking
@@ -128,8 +129,15 @@ class MetadataFollower:
         self.make_new_later()
 
     def end_loading(self) -> None:
-        """All partitions that were there before this start have come: later ones are new."""
+        """All partitions that were there before this start have come: later ones are new. A log whose topic was deleted after the logs had
+        been opened, or whose replica has moved away since, is set aside, as all such logs at the start."""
         self._hosted.is_loading = False
+        logs = self._log_manager
+        for log in chain(logs.each_log(), logs.futures.futures()):
+            topic = self._metadata.find_topic(log.topic)
+            image = self._metadata.find_partition(log.topic, log.partition)
+            if topic is None or image is None or self._hosted.node_id not in image.replicas or not is_log_of(log, topic.topic_id):
+                logs.set_aside(log.topic, log.partition)
 
     def stop(self) -> None:
         """Make no more partitions: those that still wait are made at the next start."""

@@ -55,7 +55,7 @@ def make_replica(log_dir: Path) -> None:
     """Partition t-0 of a broker that was stopped."""
     manager = make_log_manager(log_dir)
     manager.directories[0].format(MetaProperties("cluster", 1, bytes(15) + b"\x01"))
-    manager.open(config_of=lambda name: LogConfig(), topic_id_of=lambda name: TOPIC_ID, now_ms=0)
+    manager.open(config_of=lambda name: LogConfig(), topic_id_of=lambda topic, index: TOPIC_ID, now_ms=0)
     manager.create_log("t", 0, TOPIC_ID, LogConfig(), 0)
     manager.close_clean(broker_epoch=1)
     manager.unlock()

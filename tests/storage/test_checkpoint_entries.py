@@ -106,7 +106,7 @@ def test_deleted_records_do_not_come_back_whatever_the_files_times(
     shutil.copytree(log_dir, copy, copy_function=shutil.copy)
     change(copy)
 
-    log = found_log(start(copy, topic_id_of=lambda topic: TOPIC_ID))
+    log = found_log(start(copy, topic_id_of=lambda topic, index: TOPIC_ID))
 
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (60, 100, 100, 100)
 
@@ -274,7 +274,7 @@ def test_entries_of_strays_go_before_they_are_set_aside(log_dir: Path, topic_id:
     fill(manager)
     kill(manager)
 
-    start(log_dir, topic_id_of=lambda topic: topic_id)
+    start(log_dir, topic_id_of=lambda topic, index: topic_id)
 
     assert entries(log_dir) == [None] * 3
     assert len(list(log_dir.glob("t-0.*-stray"))) == 1
@@ -306,11 +306,11 @@ def test_killed_at_any_step_of_a_deletion_leaves_nothing_for_the_next_log_of_tha
         is_through = try_to_delete(manager, steps)
         kill(manager)
         # The metadata, which is durable before, has the topic's successor by now.
-        manager = start(log_dir, topic_id_of=lambda topic: NEXT_ID)
+        manager = start(log_dir, topic_id_of=lambda topic, index: NEXT_ID)
         append(manager.create_log(*KEY, NEXT_ID, CONFIG, NOW_MS), 80)
         kill(manager)
 
-        log = found_log(start(log_dir, topic_id_of=lambda topic: NEXT_ID))
+        log = found_log(start(log_dir, topic_id_of=lambda topic, index: NEXT_ID))
 
         assert (log.log_start_offset, log.recovery_point) == (0, 0)
         assert read_all_offsets(log) == list(range(80))

@@ -138,7 +138,7 @@ def test_the_epoch_of_the_last_clean_stop_is_known_if_every_directory_has_it(tmp
                 write_clean_shutdown(log_dir, broker_epoch=epoch)
         manager = LogManager(log_dirs, random_source=random.Random(1))
         manager.lock()
-        manager.open(config_of=lambda topic: CONFIG, topic_id_of=lambda topic: TOPIC_ID, now_ms=NOW_MS)
+        manager.open(config_of=lambda topic: CONFIG, topic_id_of=lambda topic, index: TOPIC_ID, now_ms=NOW_MS)
         manager.unlock()
         return manager.clean_shutdown_epoch
 
@@ -414,11 +414,37 @@ def test_logs_of_unknown_topics_or_other_topic_ids_are_set_aside(log_dir: Path, 
     append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
     kill(manager)
 
-    restarted = start(log_dir, topic_id_of=lambda topic: cluster_id)
+    restarted = start(log_dir, topic_id_of=lambda topic, index: cluster_id)
 
     assert restarted.find_log("t", 0) is None
     assert [path.name.rpartition("-")[2] for path in log_dir.iterdir() if path.is_dir()] == ["stray"]
     assert next(log_dir.glob("*-stray/*.log")).stat().st_size > 0
+
+
+def test_log_of_a_partition_that_has_no_replica_here_any_more_is_set_aside(log_dir: Path) -> None:
+    manager = start(log_dir)
+    for partition in range(2):
+        append(manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS))
+    kill(manager)
+
+    restarted = start(log_dir, topic_id_of=lambda topic, index: TOPIC_ID if index == 0 else None)
+
+    assert [(log.topic, log.partition) for log in restarted.logs()] == [("t", 0)]
+    assert [path.name.partition(".")[0] for path in log_dir.glob("*-stray")] == ["t-1"]
+
+
+def test_log_that_is_set_aside_leaves_its_name_and_keeps_its_records(log_dir: Path) -> None:
+    manager = start(log_dir)
+    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS), 5)
+    write_checkpoints(manager)
+
+    manager.set_aside("t", 0)
+    log = manager.create_log("t", 0, bytes(15) + b"x", CONFIG, NOW_MS)
+    delete_pending(manager, NOW_MS + CONFIG.file_delete_delay_ms)
+
+    assert (log.log_end_offset, manager.find_log("t", 0)) == (0, log)
+    assert next(log_dir.glob("t-0.*-stray/*.log")).stat().st_size > 0
+    assert ("t", 0) not in read_offset_checkpoint(log_dir / "recovery-point-offset-checkpoint")
 
 
 def test_partition_metadata_lost_in_a_power_cut_is_written_again(log_dir: Path) -> None:
@@ -427,7 +453,7 @@ def test_partition_metadata_lost_in_a_power_cut_is_written_again(log_dir: Path) 
     kill(manager)
     (log_dir / "t-0" / "partition.metadata").write_bytes(b"")
 
-    found = start(log_dir, topic_id_of=lambda topic: TOPIC_ID).find_log("t", 0)
+    found = start(log_dir, topic_id_of=lambda topic, index: TOPIC_ID).find_log("t", 0)
 
     assert found is not None
     assert found.topic_id == TOPIC_ID

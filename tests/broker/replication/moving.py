@@ -54,7 +54,7 @@ class Moving:
         self.world = world = World(Path("/simulated"), logs=self.logs, is_alone=True, **self._settings)
         self.logs.open(
             config_of=world.metadata.log_config,
-            topic_id_of=lambda topic: TOPIC_ID,
+            topic_id_of=lambda topic, index: TOPIC_ID,
             directory_id_of=lambda topic, index: self.known,
             now_ms=world.clock.now_ms(),
         )

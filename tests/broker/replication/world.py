@@ -9,7 +9,7 @@ The node is broker 1. Metadata comes by replaying Kafka's records, as from the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,14 @@ class DirectoryLogs:
 
     def find_log(self, topic: str, partition: int) -> Log | None:
         return self.logs.get((topic, partition))
+
+    def each_log(self) -> Iterator[Log]:
+        return iter(tuple(self.logs.values()))
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        log = self.logs.pop((topic, partition))
+        log.abandon()
+        log.directory.rename(log.directory.with_name(f"{log.directory.name}-stray"))
 
     def create_log(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int, directory_id: bytes | None = None
