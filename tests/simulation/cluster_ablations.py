@@ -1,6 +1,6 @@
 """Safeguards of a cluster that can be switched off, one at a time, as in tests/simulation/ablations.py. The watch has to notice each.
 
-Two of them random faults show too rarely, and directed worlds do (tests/simulation/directed_worlds.py): pre-votes leave few epochs with
+Some of them random faults show too rarely, and directed worlds do (tests/simulation/directed_worlds.py): pre-votes leave few epochs with
 two candidates, and an old fetch does harm only if no other replica is in sync. tests/broker/quorum/test_raft_world.py has the forgotten
 vote in random worlds of the raft core alone.
 """
@@ -12,14 +12,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker import server_clients
 from broker.controller.partition_change import PartitionChange
+from broker.metadata.metadata_cache import MetadataCache
 from broker.quorum import opening
 from broker.quorum.raft_requests import RaftRequests
 from broker.quorum.raft_state import RaftState
+from broker.replication import hosted_partitions
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
 from broker.replication.fetcher_control import InitialFetch
 from broker.replication.follower import NO_BROKER_EPOCH
 from broker.replication.in_sync_replicas import InSyncReplicas
+from broker.replication.metadata_follower import MetadataFollower
 from broker.replication.partition import Partition
 from broker.replication.partition_environment import ClusterEnvironment
 from config.topic import LogConfig
@@ -28,6 +32,7 @@ from storage.log import Log
 from tests.simulation.ablations import SEEDS_MAX
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.directed_worlds import ForgottenLogWorld, ForgottenVoteWorld, OldFetchWorld
+from tests.simulation.reborn_world import RebornWorld
 from tests.simulation.world import Outcome, simulate
 
 
@@ -160,6 +165,26 @@ def lead_who_left_too_early() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def take_logs_by_their_names() -> Iterator[None]:
+    """A log is a partition's if it has its name: whose topic it was, and whether this broker still has a replica, is not asked. At the
+    start alone a topic of another id is noticed, as before."""
+
+    def topic_ids(metadata: MetadataCache) -> Callable[[str, int], bytes | None]:
+        topic_ids_of = metadata.topics
+        return lambda name, index: topic_ids_of[name].topic_id if name in topic_ids_of else None
+
+    def end_loading(self: MetadataFollower) -> None:
+        self._hosted.is_loading = False
+
+    with (
+        patch.object(server_clients, "_topic_ids", topic_ids),
+        patch.object(hosted_partitions, "is_log_of", lambda log, topic_id: True),
+        patch.object(MetadataFollower, "end_loading", end_loading),
+    ):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -175,6 +200,7 @@ ABLATIONS: dict[str, Ablation] = {
         count_a_restarted_followers_old_fetch,
         compact_what_is_not_committed,
         lead_who_left_too_early,
+        take_logs_by_their_names,
     )
 }
 
@@ -192,6 +218,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "count_a_restarted_followers_old_fetch": frozenset({"below-min-isr"}),
     "compact_what_is_not_committed": _LOSSES | {"compacted lost-key", "compacted replicas-differ"},
     "lead_who_left_too_early": _LOSSES,
+    "take_logs_by_their_names": _LOSSES | {"reborn-lost", "reborn-foreign"},
 }
 
 KEPT_SEEDS: dict[str, int] = {
@@ -205,12 +232,14 @@ KEPT_SEEDS: dict[str, int] = {
     "count_a_restarted_followers_old_fetch": 10,
     "compact_what_is_not_committed": 99,
     "lead_who_left_too_early": 7,
+    "take_logs_by_their_names": 1,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {
     "forget_the_vote": ForgottenVoteWorld,
     "vote_with_a_forgotten_log": ForgottenLogWorld,
     "count_a_restarted_followers_old_fetch": OldFetchWorld,
+    "take_logs_by_their_names": RebornWorld,
 }
 """Of those that need a directed one."""
 

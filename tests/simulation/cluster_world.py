@@ -28,6 +28,7 @@ from tests.simulation.disk import ProcessDiedError
 from tests.simulation.history import Key
 from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
+from tests.simulation.reborn import KEY, REBORN, RebornClient
 from tests.simulation.unclean import UncleanTopic
 from tests.simulation.world import DATA_DIR, FLUSHED, PLAIN, PORT, World
 from tests.support.history_checker import Position
@@ -56,6 +57,7 @@ class ClusterWorld(World):
     MOVED_VOTES_SHARE = 0.5  # of the seeds have their voters in the log, and change them
     UPGRADE_SHARE = 0.3  # of the others put them there on the way
     UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
+    REBORN_SHARE = 0.3  # of the seeds have a topic that is deleted and made anew under its name
     ELR_SHARE = 0.4  # of the seeds have eligible leader replicas (KIP-966), as new clusters of Kafka 4.1
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
@@ -64,6 +66,10 @@ class ClusterWorld(World):
         if self.unclean is not None:
             self.history.lossy_topics.add(self.unclean.name)
             self.clients += self.unclean.make_clients(self._client)
+        self.reborn = self._make_reborn()
+        if self.reborn is not None:
+            self.history.durable_topics.add(REBORN)
+            self.clients.append(self.reborn)
         self.watch = ClusterWatch({node.host: node for node in self.nodes}, self.history, has_compaction=self.compacted is not None)
 
     # -- what it is made of ------------------------------------------------------------------------------------------
@@ -100,6 +106,11 @@ class ClusterWorld(World):
         if self._has_racks:
             own["broker.rack"] = f"rack{node_id % RACKS_COUNT}"
         return Node(self.loop, self.network, host, f"{self.seed}:{host}", {**settings, **own})
+
+    def _make_reborn(self) -> RebornClient | None:
+        if random.Random(f"{self.seed}:reborn").random() >= self.REBORN_SHARE:
+            return None
+        return self._client(RebornClient, "reborn-client", node_ids=list(range(1, self.NODES_COUNT + 1)))  # type: ignore[no-any-return]
 
     def _draw_profile(self) -> str:
         return self._draw.choice(list(CLUSTER_PROFILES))
@@ -189,6 +200,8 @@ class ClusterWorld(World):
 
     async def _read_everything(self) -> dict[Key, list[Position]]:
         await self._settle()
+        if self.reborn is not None:
+            await self.reborn.check()
         return await super()._read_everything()
 
     async def _settle(self) -> None:
@@ -277,7 +290,7 @@ class ClusterWorld(World):
     def _replicated_keys(self) -> list[Key]:
         """All partitions that clients write to."""
         more = [each.keys for each in (self.unclean, self.compacted) if each is not None]
-        return [*self.keys, *chain.from_iterable(more)]
+        return [*self.keys, *chain.from_iterable(more), *([KEY] if self.reborn is not None else [])]
 
     def _replicas(self) -> dict[Key, tuple[PartitionImage, dict[str, Any]]]:
         """What the metadata say of the partitions that clients write to, and their replicas, by host."""
