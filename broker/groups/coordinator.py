@@ -130,7 +130,7 @@ class GroupCoordinator:
             changed = self._topics.on_metadata_delta(delta)
             for shard in self.runtime.shards():
                 shard.machine.on_topics_changed(changed)
-        deleted_topics = frozenset(topic.name for topic in delta.deleted_topics)
+        deleted_topics = {topic.name: (topic.topic_id, ZERO_UUID) for topic in delta.deleted_topics}  # the latter: by old brokers
         if deleted_topics:
             for shard in self.runtime.shards():
                 shard.when_loaded(partial(shard.machine.delete_topics, deleted_topics))

@@ -9,7 +9,8 @@ Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from broker.answer_size import AnswerSize
@@ -35,6 +36,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
+from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.groups.modern.group import ConsumerGroup
@@ -49,14 +51,15 @@ COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND = 9
 class CommittedOffset:
     """One group's position in one partition. `sequence` is its place in the order of all replayed commits."""
 
-    __slots__ = ("commit_timestamp_ms", "expire_timestamp_ms", "leader_epoch", "metadata", "offset", "sequence")
+    __slots__ = ("commit_timestamp_ms", "expire_timestamp_ms", "leader_epoch", "metadata", "offset", "sequence", "topic_id")
 
-    def __init__(self, value: OffsetCommitValue, sequence: int) -> None:
+    def __init__(self, value: OffsetCommitValue, topic_id: bytes, sequence: int) -> None:
         self.offset = value.offset
         self.leader_epoch = value.leader_epoch
         self.metadata = value.metadata
         self.commit_timestamp_ms = value.commit_timestamp
         self.expire_timestamp_ms = value.expire_timestamp
+        self.topic_id = topic_id
         self.sequence = sequence
 
     def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
@@ -95,6 +98,8 @@ class OffsetMetadataManager:
         self._pending: dict[int, dict[str, OffsetsByTopic]] = {}
         """Offsets of open transactions, by producer id."""
         self._sequence = 0
+        self._topics: dict[bytes, tuple[str, bytes]] = {}
+        """Of the topics in which offsets were committed, by their ids: the name, and the id that the offsets share."""
 
     # OffsetCommit.
 
@@ -155,7 +160,8 @@ class OffsetMetadataManager:
     def fetch(
         self, request: OffsetFetchRequestGroup, size: AnswerSize, *, require_stable: bool
     ) -> Generator[None, None, OffsetFetchResponseGroup]:
-        """The group's offsets for the named partitions, or all it has. No offset is -1, not an error.
+        """The group's offsets for the named partitions, or all it has. No offset is -1, not an error. One of another topic that had the
+        name before does not count where the request has the topic's id.
 
         Yields now and then when there are many: a commit meanwhile shows in what comes after it. KafkaError when they do not fit, or
         for a member of a KIP-848 group that is not in the epoch that it says."""
@@ -168,7 +174,7 @@ class OffsetMetadataManager:
         response = OffsetFetchResponseGroup(group_id=group_id)
         pace = Pace()
         for named in list(self._committed_topics(group_id)) if request.topics is None else request.topics:
-            name = named if isinstance(named, str) else named.name
+            name, topic_id = (named, ZERO_UUID) if isinstance(named, str) else (named.name, getattr(named, "topic_id", ZERO_UUID))
             answers: list[OffsetFetchResponsePartitions] = []
             response.topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
             asked = list(self._committed(group_id, name)) if isinstance(named, str) else named.partition_indexes
@@ -176,7 +182,7 @@ class OffsetMetadataManager:
                 yield
             for piece in pieces(asked):
                 found = self._committed(group_id, name)
-                described = [_fetched(index, found.get(index)) for index in piece]
+                described = [_fetched(index, found.get(index), topic_id) for index in piece]
                 if require_stable and self._timeline.committed(self._pending):
                     for place, index in enumerate(piece):
                         if self._has_committed_pending(group_id, name, index):
@@ -239,14 +245,26 @@ class OffsetMetadataManager:
             records += _tombstones_if_empty(group)
         return records
 
-    def delete_topics(self, topics: frozenset[str]) -> list[CoordinatorRecord]:
-        """Tombstones for every offset in a topic that is no more: one made anew under its name starts without them."""
+    def delete_topics(self, topics: Mapping[str, Collection[bytes]]) -> list[CoordinatorRecord]:
+        """Tombstones for every offset that was committed under one of these ids of a name: a topic made anew under it starts without them,
+        and keeps its own, which may be there already."""
+        for topic_id in chain.from_iterable(topics.values()):
+            self._topics.pop(topic_id, None)
         return [
             offset_tombstone(group_id, topic, partition)
             for group_id, offsets in self._offsets.items()
-            for topic in offsets.keys() & topics
-            for partition in offsets[topic]
+            for topic in offsets.keys() & topics.keys()
+            for partition, committed in offsets[topic].items()
+            if committed.topic_id in topics[topic]
         ]
+
+    def find_deleted_topics(self) -> dict[str, list[bytes]]:
+        """For `delete_topics`: what the topics are not any more in which offsets were committed, as the metadata now has them."""
+        deleted: dict[str, list[bytes]] = {}
+        for topic_id, (name, _) in self._topics.items():
+            if topic_id not in (ZERO_UUID, self._topic_id_of(name)):
+                deleted.setdefault(name, []).append(topic_id)
+        return deleted
 
     def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
         """Of all offsets of the group, those of open transactions too. To be read before anything else runs."""
@@ -283,7 +301,10 @@ class OffsetMetadataManager:
         offsets = self._offsets if producer_id == NO_PRODUCER_ID else self._inner(self._pending, producer_id)
         topics = offsets.get(key.group) or self._inner(offsets, key.group)
         partitions = topics.get(key.topic) or self._inner(topics, key.topic)
-        self._timeline.put(partitions, key.partition, CommittedOffset(value, self._sequence))
+        known = self._topics.get(value.topic_id)
+        if known is None:
+            known = self._topics[value.topic_id] = key.topic, value.topic_id
+        self._timeline.put(partitions, key.partition, CommittedOffset(value, known[1], self._sequence))
 
     def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The transaction's offsets count now, or never. A later plain commit of the same partition wins over them."""
@@ -343,8 +364,8 @@ def _expiration_base(group: ClassicGroup) -> tuple[bool, int | None]:
     return is_known, None
 
 
-def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
-    if committed is None:
+def _fetched(partition: int, committed: CommittedOffset | None, topic_id: bytes) -> OffsetFetchResponsePartitions:
+    if committed is None or (topic_id != committed.topic_id and ZERO_UUID not in (topic_id, committed.topic_id)):
         return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata="")
     return OffsetFetchResponsePartitions(
         partition_index=partition,

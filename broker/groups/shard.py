@@ -8,7 +8,7 @@ only caller.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.clock import Clock
@@ -157,6 +157,10 @@ class GroupCoordinatorShard:
         self.group_manager.on_loaded(self._shard.run)
         if self.has_consumer_groups:
             self.consumer_group_manager.on_loaded()
+        # Topics that were deleted while no coordinator had these groups. Kafka keeps their offsets, which then count in a topic of the
+        # same name.
+        if deleted := self.offset_manager.find_deleted_topics():
+            self.delete_topics(deleted)
 
     def on_topics_changed(self, names: set[str]) -> None:
         """The groups that read these topics look at them with the next heartbeat."""
@@ -175,8 +179,8 @@ class GroupCoordinatorShard:
         """Write the tombstones that are due for these groups."""
         self._write_tombstones([record for group_id in group_ids for record in self.offset_manager.expire(group_id)])
 
-    def delete_topics(self, topics: frozenset[str]) -> None:
-        """Write the tombstones of all offsets in deleted topics."""
+    def delete_topics(self, topics: Mapping[str, Collection[bytes]]) -> None:
+        """Write the tombstones of all offsets in deleted topics, by name and ids."""
         self._write_tombstones(self.offset_manager.delete_topics(topics))
 
     def _write_tombstones(self, records: list[CoordinatorRecord]) -> None:

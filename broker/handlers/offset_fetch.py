@@ -7,12 +7,14 @@ Behaviour:
 - What is read is committed. require_stable waits for what was appended before, and answers UNSTABLE_OFFSET_COMMIT for offsets of an
   open transaction (KIP-447).
 - A group named twice is answered twice, as by Kafka. A group whose offsets do not fit into an answer's size is POLICY_VIOLATION.
-- Topics are not looked up by name: offsets of topics that are gone may be read until they expire.
+- Topics are not looked up by name: offsets in names that no topic has may be read until they expire. Those of a topic go when it is
+  deleted, at the latest when the next coordinator has loaded its groups; Kafka keeps them if none had at that moment.
 
 Version notes:
 - v1: errors of the group are given for each partition; v2: once, in error_code. v5: leader epochs. v7: require_stable.
 - v8: several groups, each with its own error. v9: members of KIP-848 groups name themselves; ignored for classic groups.
-- v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition. Offsets of topics that are gone are left out of all.
+- v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition. Offsets of topics that are gone are left out of all,
+  and one of another topic that had the name before is none.
 """
 
 from __future__ import annotations

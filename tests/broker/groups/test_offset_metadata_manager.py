@@ -11,6 +11,7 @@ from tests.broker.groups.transcript import Transcript, stable_group
 
 DAY_MS = 24 * 60 * 60 * 1000
 CHECK_MS = 600_000
+NEW_ID = bytes(15) + b"n"
 
 
 def test_simple_consumer_commits_without_a_group():
@@ -235,6 +236,53 @@ def test_topic_deleted_while_loading_loses_its_offsets_too():
     script.advance(0)
 
     script.expect("log: t-0=deleted")
+
+
+def test_offsets_of_a_topic_that_was_deleted_while_nobody_coordinated_are_deleted():
+    """Kafka keeps them, and a topic made anew under the name is not read from its start."""
+    script = Transcript()
+    script.commit(5)
+    script.skip()
+    script.restart(is_loaded=False)
+    script.coordinator.stop()
+
+    script.delete_topic("t")
+    script.create_topic("t", partitions=2, topic_id=NEW_ID)
+    script.restart()
+    script.fetch(0)
+
+    script.expect("log: t-0=deleted", "fetch t-0=-1")
+
+
+def test_offsets_of_the_topic_that_was_made_anew_stay_when_the_old_one_is_deleted():
+    """A coordinator that learns of both at once, from a snapshot, loads what the one before committed for the new topic."""
+    script = Transcript()
+    script.commit(5)
+    script.skip()
+    script.restart(is_loaded=False)
+    key = OffsetCommitKey(group="g", topic="t", partition=1)
+    record = CoordinatorRecord(key, OffsetCommitValue(offset=7, topic_id=NEW_ID))
+    script.append_foreign(build_batch([GROUP_RECORDS.encode(record, 0)]))
+
+    script.delete_topic("t")
+    script.create_topic("t", partitions=2, topic_id=NEW_ID)
+    script.advance(0)
+    script.fetch(0, 1)
+
+    script.expect("log: t-0=deleted", "fetch t-0=-1 t-1=7")
+
+
+def test_offset_of_another_topic_of_that_name_does_not_count_for_an_id():
+    """As Kafka answers from OffsetFetch 10 on."""
+    script = Transcript()
+    script.commit(5)
+    script.skip()
+
+    script.fetch(0, topic_id=NEW_ID)
+    script.fetch(0, topic_id=b"t".ljust(16, b"\0"))
+    script.fetch(0)
+
+    script.expect("fetch t-0=-1", "fetch t-0=5", "fetch t-0=5")
 
 
 def transactional_commit(offset: int, producer_id: int = 9) -> bytearray:

@@ -39,6 +39,7 @@ from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTop
 from protocol.messages.stored.version_prefix import encode_with_version
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from protocol.records import iterate_records
+from protocol.uuids import ZERO_UUID
 from tests.broker.coordination.memory_log import MemoryLog
 from tests.support.clock import ManualClock
 from tests.support.turns import started
@@ -103,8 +104,8 @@ class Transcript:
         timer.cancel()
         timer.fire()
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
-        topic_id = name.encode().ljust(16, b"\0")[-16:]
+    def create_topic(self, name: str, partitions: int = 1, *, topic_id: bytes | None = None) -> None:
+        topic_id = topic_id or name.encode().ljust(16, b"\0")[-16:]
         records: list[Any] = [TopicRecord(name=name, topic_id=topic_id)]
         for partition in range(partitions):
             records.append(
@@ -204,9 +205,9 @@ class Transcript:
             lambda response: self._line(f"commit {offset} {error_name(response.topics[0].partitions[0].error_code)}"),
         )
 
-    def fetch(self, *partitions: int, require_stable: bool = False) -> None:
-        """An OffsetFetch of these partitions of t, or of all that the group has."""
-        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(partitions))] if partitions else None
+    def fetch(self, *partitions: int, require_stable: bool = False, topic_id: bytes = ZERO_UUID) -> None:
+        """An OffsetFetch of these partitions of t, of that id where it is given, or of all that the group has."""
+        topics = [OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=list(partitions))] if partitions else None
         group = OffsetFetchRequestGroup(group_id="g", topics=topics)
         reads = self.coordinator.offset_reads(AnswerSize(), require_stable=require_stable)
         self._call(lambda: started(at_once_or_in_turns(reads.read(group))), self._show_fetch)
