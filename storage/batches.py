@@ -1,4 +1,6 @@
-"""Reading batches that arrive together: from a leader, offsets assigned, or from the broker's own coordinators. Called by Log only."""
+"""Reading batches that arrive together: from a leader, offsets assigned, or from the broker's own coordinators.
+
+Log reads them so. Whoever brings batches to an empty log asks beforehand where it has to begin for them."""
 
 from __future__ import annotations
 
@@ -73,6 +75,18 @@ def read_replicated_batches(records: memoryview, log_end_offset: int, leader_epo
     except DecodeError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a malformed batch came from the leader: {error}") from error
     return batches
+
+
+def find_start_within_batch(start_offset: int, records: memoryview) -> int | None:
+    """The base offset of the first whole batch in `records` if it holds `start_offset` and begins before it, else None.
+
+    So it is where a log starts whose records were deleted up to an offset within a batch: an empty log that is to be equal to it has to
+    begin at the batch's base offset. Whether the batch is valid is left to the append."""
+    try:
+        _, header = next(iterate_headers(records), (0, None))
+    except DecodeError:
+        return None
+    return header.base_offset if header is not None and header.base_offset < start_offset <= header.last_offset else None
 
 
 def _split_batches(records: memoryview) -> Iterator[memoryview]:

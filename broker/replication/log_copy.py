@@ -13,7 +13,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from protocol.records import LOG_OVERHEAD, read_header
+from protocol.records import LOG_OVERHEAD
+from storage.batches import find_start_within_batch
 from storage.errors import StorageError
 from storage.file_slice import FileSlice
 from storage.page_cache import ColdRead, not_waiting
@@ -260,8 +261,8 @@ class LogCopy:
         future, now_ms = self.future, self._clock.now_ms()
         start = self._position
         if start == 0 and future.log_end_offset == future.log_start_offset:
-            base_offset = read_header(self._chunk, 0).base_offset
-            if base_offset < future.log_end_offset:  # the log starts within a batch, which is copied whole
+            base_offset = find_start_within_batch(future.log_end_offset, self._chunk)
+            if base_offset is not None:  # the log starts within a batch, which is copied whole
                 if not self._may_truncate(future, base_offset):
                     return self._wait(CHECKPOINT_CHECK_MS)
                 future.truncate_fully_and_start_at(base_offset, now_ms=now_ms)

@@ -20,27 +20,19 @@ from broker.replication.fetch_data import NO_EPOCH, NO_REPLICA
 from broker.replication.fetcher.fetch_of_one import FetchOfOne, find_of_one
 from broker.replication.fetcher.fetch_state import NOT_DELAYED, FetchState, PartitionKey, Phase
 from broker.replication.fetcher.leader_session import LeaderSession, SessionStep, is_session_error
+from broker.replication.fetcher.look_ups import list_offsets_of
 from broker.replication.fetcher.truncation import find_truncation_offset
 from broker.replication.fetcher_control import FollowedPartition, InitialFetch
 from broker.replication.quotas import ReplicationQuota
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
-from protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse
+from storage.batches import find_start_within_batch
 from storage.errors import StorageError, is_descriptor_shortage
 
 logger = logging.getLogger("barnabas.replication")
 
 REPLICA_STATE_VERSION_MIN = 15
-LATEST_TIMESTAMP = -1
-EARLIEST_LOCAL_TIMESTAMP = -4  # the first offset on the leader's disk: nothing before it can be fetched
-EARLIEST_LOCAL_VERSION_MIN = 8
-EARLIEST_TIMESTAMP = -2
 LEADER_WAIT_MS = 5  # until a leader is asked again that may be ready in a moment; the wait doubles with each try
 LEADER_WAIT_DOUBLINGS_MAX = 10
 LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -154,7 +146,8 @@ class LeaderFetcher:
         if self._looked_up:
             self._looked_up = {}
         if self._out_of_range:
-            return self._list_offsets(list_offsets_version)
+            self._looked_up = {(state.partition.topic, state.partition.partition): state for state in self._out_of_range.values()}
+            return list_offsets_of(self._looked_up.values(), self._settings.node_id, list_offsets_version)
         session = self._session
         last, changed = self._of_one, self._changed
         if last is not None and len(changed) == 1 and (key := last.state.key) in changed and self._states.get(key) is last.state:
@@ -365,6 +358,9 @@ class LeaderFetcher:
         partition = state.partition
         state.delays_count = 0
         records = data.records if isinstance(data.records, memoryview) else memoryview(data.records or b"")
+        log = partition.log
+        if log.log_end_offset == log.log_start_offset and not self._begin_with_batch(state, records, now_ms):
+            return
         try:
             appended = partition.append_as_follower(
                 records,
@@ -387,6 +383,23 @@ class LeaderFetcher:
         if appended.size_bytes:
             self._note_log_end(state)
             self._events.on_appended(partition)
+
+    def _begin_with_batch(self, state: FetchState, records: memoryview, now_ms: int) -> bool:
+        """Have an empty log begin where the batch begins that holds its start: the leader's records are deleted up to an offset within
+        that batch, which is copied whole. Returns whether `records` may be appended now: else a checkpoint has to be written before.
+
+        The log's start then follows the leader's. Source: kafka.cluster.Partition.appendRecordsToFollowerOrFutureReplica."""
+        log = state.partition.log
+        base_offset = find_start_within_batch(log.log_end_offset, records)
+        if base_offset is None:
+            return True
+        if not self._events.may_truncate(state.partition, base_offset):
+            self._delay(state, now_ms, CHECKPOINT_WAIT_MS)
+            return False
+        logger.info("%r begins anew at %d, with the batch that holds its start %d", state.partition, base_offset, log.log_start_offset)
+        log.truncate_fully_and_start_at(base_offset)
+        self._note_log_end(state)
+        return True
 
     def _note_log_end(self, state: FetchState) -> None:
         log = state.partition.log
@@ -427,22 +440,6 @@ class LeaderFetcher:
         self._events.on_disk_failure(state.partition, failure)
 
     # -- out of range --------------------------------------------------------------------------------------------------
-
-    def _list_offsets(self, version: int) -> ListOffsetsRequest:
-        earliest = EARLIEST_LOCAL_TIMESTAMP if version >= EARLIEST_LOCAL_VERSION_MIN else EARLIEST_TIMESTAMP
-        topics: dict[str, ListOffsetsTopic] = {}
-        for state in self._out_of_range.values():
-            name, index = state.partition.topic, state.partition.partition
-            self._looked_up[name, index] = state
-            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=index,
-                    current_leader_epoch=state.leader_epoch,
-                    timestamp=LATEST_TIMESTAMP if state.phase is Phase.LOOKING_UP_END else earliest,
-                )
-            )
-        return ListOffsetsRequest(replica_id=self._settings.node_id, topics=list(topics.values()))
 
     def _take_offsets(self, response: ListOffsetsResponse, now_ms: int) -> Iterator[None]:
         asked, self._looked_up = self._looked_up, {}
