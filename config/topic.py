@@ -135,10 +135,15 @@ class LogConfig:
     is_judged_by_header: bool = field(init=False, repr=False, compare=False)
     """Whether a produced batch is appended on the word of its header and CRC. Else its records are walked: for the keys of a compacted
     topic, for another compression, or because record validation is `full`. Worked out once, for it is asked of every batch."""
+    max_segment_ms: int = field(init=False, repr=False, compare=False)
+    """How old a segment becomes before an append rolls it: segment.ms, or max.compaction.lag.ms where that is smaller and the topic is
+    compacted, for the active segment is never compacted (LogConfig.maxSegmentMs). Worked out once too."""
 
     def __post_init__(self) -> None:
         is_judged_by_header = self.compression_type == "producer" and not self.is_compacted and not self.has_full_validation
         object.__setattr__(self, "is_judged_by_header", is_judged_by_header)  # the instance is frozen
+        has_lag = self.is_compacted and self.max_compaction_lag_ms > 0
+        object.__setattr__(self, "max_segment_ms", min(self.segment_ms, self.max_compaction_lag_ms) if has_lag else self.segment_ms)
 
     @property
     def is_compacted(self) -> bool:

@@ -307,14 +307,6 @@ class Log:
 
     # -- rolling and retention -------------------------------------------------------------------------------------
 
-    def maybe_roll(self, now_ms: int) -> bool:
-        """Roll the active segment when it has records and is older than segment.ms; returns whether it did."""
-        active = self.segments.active
-        if not active.size_bytes or now_ms - active.created_ms <= self.config.segment_ms - active.roll_jitter_ms:
-            return False
-        self.roll(now_ms)
-        return True
-
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Start a new active segment at `base_offset` (by default the log end offset); the old one asks to be flushed."""
         base_offset = self.log_end_offset if base_offset is None else base_offset
@@ -462,7 +454,7 @@ class Log:
         """The active segment, a new one if this batch does not fit the present one."""
         config = self.config
         active = self.segments.active
-        if active.should_roll(size_bytes, max_timestamp, last_offset, config.segment_bytes, config.segment_ms, now_ms):
+        if active.should_roll(size_bytes, max_timestamp, last_offset, config.segment_bytes, config.max_segment_ms, now_ms):
             self.roll(now_ms, first_offset)
             active = self.segments.active
         return active

@@ -375,10 +375,10 @@ class LogManager:
     # -- periodic --------------------------------------------------------------------------------------------------
 
     def enforce_retention_of(self, log: Log, now_ms: int) -> int:
-        """Roll what is too old, delete what retention says; returns how many segments went. A disk that fails takes its directory
-        offline."""
+        """Delete what retention says; returns how many segments went. A disk that fails takes its directory offline.
+
+        The active segment is rolled only if it goes too: by time, an append alone rolls it (UnifiedLog.deleteOldSegments)."""
         try:
-            log.maybe_roll(now_ms)
             return log.delete_old_segments(now_ms)
         except StorageError as error:
             self.mark_offline(log.directory.parent, error)

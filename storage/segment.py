@@ -122,7 +122,13 @@ class LogSegment:
             position += size
 
     def should_roll(
-        self, incoming_bytes: int, incoming_max_timestamp: int, incoming_last_offset: int, segment_bytes: int, segment_ms: int, now_ms: int
+        self,
+        incoming_bytes: int,
+        incoming_max_timestamp: int,
+        incoming_last_offset: int,
+        segment_bytes: int,
+        max_segment_ms: int,
+        now_ms: int,
     ) -> bool:
         """Whether a batch has to go to a new segment: size, age, full index, offset range.
 
@@ -136,7 +142,7 @@ class LogSegment:
         offset_index, time_index = self.offset_index, self.time_index
         return (
             size + incoming_bytes > segment_bytes
-            or (size > 0 and age_ms > segment_ms - self.roll_jitter_ms)
+            or (size > 0 and age_ms > max_segment_ms - self.roll_jitter_ms)
             or offset_index.entries_count >= offset_index.entries_max
             or time_index.entries_count >= time_index.entries_max
             or incoming_last_offset - self.base_offset > MAX_RELATIVE_OFFSET

@@ -525,14 +525,26 @@ def test_roll_when_the_offset_does_not_fit_the_index(log: Log) -> None:
     assert read_offsets(log, 6) == [2**31]
 
 
-def test_maybe_roll_rolls_an_old_segment_with_records_only(open_log: OpenLog) -> None:
-    log = open_log(segment_ms=DAY_MS)
+@pytest.mark.parametrize(
+    ("policy", "compaction_lag_ms", "limit_ms"),
+    [
+        (("compact",), 5_000, 5_000),
+        (("compact", "delete"), 5_000, 5_000),
+        (("compact",), 2 * DAY_MS, DAY_MS),
+        (("delete",), 5_000, DAY_MS),
+    ],
+)
+def test_max_compaction_lag_bounds_the_age_of_a_compacted_log_s_active_segment(
+    open_log: OpenLog, policy: tuple[str, ...], compaction_lag_ms: int, limit_ms: int
+) -> None:
+    """What shall be compacted by then must not lie in the active segment, which is left alone (LogConfig.maxSegmentMs)."""
+    log = open_log(segment_ms=DAY_MS, cleanup_policy=policy, max_compaction_lag_ms=compaction_lag_ms)
+    append(log, timestamp=NOW_MS - 2 * DAY_MS)
 
-    assert not log.maybe_roll(NOW_MS + 2 * DAY_MS)
-    append(log)
-    assert not log.maybe_roll(NOW_MS + DAY_MS)
-    assert log.maybe_roll(NOW_MS + DAY_MS + 1)
-    assert segment_offsets(log) == [0, 1]
+    append(log, timestamp=NOW_MS - 2 * DAY_MS + limit_ms)
+    append(log, timestamp=NOW_MS - 2 * DAY_MS + limit_ms + 1)
+
+    assert segment_offsets(log) == [0, 2]
 
 
 def test_roll_takes_a_producer_snapshot_at_the_new_base_offset(log: Log, directory: Path) -> None:

@@ -485,6 +485,21 @@ def test_one_failing_directory_takes_only_its_own_logs_offline(tmp_path: Path) -
     assert not (tmp_path / "a" / "recovery-point-offset-checkpoint").exists()
 
 
+def test_retention_check_leaves_an_idle_active_segment_alone(tmp_path: Path) -> None:
+    """As Kafka's: it is rolled by the next append, or once it is to be deleted itself."""
+    manager = start(tmp_path)
+    day_ms = 86_400_000
+    config = replace(CONFIG, segment_bytes=1_000_000, segment_ms=1_000, retention_ms=day_ms)
+    log = manager.create_log("t", 0, TOPIC_ID, config, NOW_MS)
+    append(log)
+    log.set_high_watermark(1)
+
+    assert enforce_retention(manager, NOW_MS + day_ms) == 0
+    assert [segment.base_offset for segment in log.segments] == [0]
+    assert enforce_retention(manager, NOW_MS + day_ms + 1) == 1
+    assert [segment.base_offset for segment in log.segments] == [1]
+
+
 def test_failing_disk_at_retention_takes_the_directory_offline(tmp_path: Path) -> None:
     manager = start(tmp_path / "a", tmp_path / "b")
     for partition in range(2):
