@@ -185,6 +185,13 @@ def take_logs_by_their_names() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def refuse_the_batch_that_holds_the_start() -> Iterator[None]:
+    """A replica that begins at its leader's log start, within a batch, does not begin with the whole batch."""
+    with patch.object(LeaderFetcher, "_begin_with_batch", lambda self, state, records, now_ms: True):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -201,6 +208,7 @@ ABLATIONS: dict[str, Ablation] = {
         compact_what_is_not_committed,
         lead_who_left_too_early,
         take_logs_by_their_names,
+        refuse_the_batch_that_holds_the_start,
     )
 }
 
@@ -219,6 +227,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "compact_what_is_not_committed": _LOSSES | {"compacted lost-key", "compacted replicas-differ"},
     "lead_who_left_too_early": _LOSSES,
     "take_logs_by_their_names": _LOSSES | {"reborn-lost", "reborn-foreign"},
+    "refuse_the_batch_that_holds_the_start": frozenset({"unsettled", "trimmed deletion-never-ends"}),
 }
 
 KEPT_SEEDS: dict[str, int] = {
@@ -233,6 +242,7 @@ KEPT_SEEDS: dict[str, int] = {
     "compact_what_is_not_committed": 99,
     "lead_who_left_too_early": 7,
     "take_logs_by_their_names": 1,
+    "refuse_the_batch_that_holds_the_start": 11,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {

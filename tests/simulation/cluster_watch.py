@@ -172,7 +172,8 @@ class ClusterWatch:
     def _appended_as_follower(self, partition: Partition, *_: Any, **__: Any) -> None:
         host, key = _host(), self.place_of(partition)
         seen_as = (key, host, self._nodes[host].starts_count)
-        verified, high_watermark = self._verified.get(seen_as, partition.log.log_start_offset), partition.log.high_watermark
+        high_watermark = partition.log.high_watermark
+        verified = max(self._verified.get(seen_as, 0), partition.log.log_start_offset)  # which DeleteRecords moves
         if high_watermark > verified and not self._may_be_lost(partition):
             self._compare(partition, key, host, verified, high_watermark, "committed-changed")
             self._verified[seen_as] = high_watermark

@@ -29,6 +29,7 @@ from tests.simulation.history import Key
 from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
 from tests.simulation.reborn import KEY, REBORN, RebornClient
+from tests.simulation.trimmed import TrimmedTopic
 from tests.simulation.unclean import UncleanTopic
 from tests.simulation.world import DATA_DIR, FLUSHED, PLAIN, PORT, World
 from tests.support.history_checker import Position
@@ -58,10 +59,13 @@ class ClusterWorld(World):
     UPGRADE_SHARE = 0.3  # of the others put them there on the way
     UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
     REBORN_SHARE = 0.3  # of the seeds have a topic that is deleted and made anew under its name
+    TRIMMED_SHARE = 0.3  # of the seeds have a topic whose records are deleted
     ELR_SHARE = 0.4  # of the seeds have eligible leader replicas (KIP-966), as new clusters of Kafka 4.1
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         self.unclean = UncleanTopic() if random.Random(f"{seed}:lossy").random() < self.UNCLEAN_SHARE else None
+        draw = random.Random(f"{seed}:trimmed")
+        self.trimmed = TrimmedTopic(draw) if draw.random() < self.TRIMMED_SHARE else None
         super().__init__(seed, keep_all=keep_all)
         if self.unclean is not None:
             self.history.lossy_topics.add(self.unclean.name)
@@ -70,6 +74,9 @@ class ClusterWorld(World):
         if self.reborn is not None:
             self.history.durable_topics.add(REBORN)
             self.clients.append(self.reborn)
+        if self.trimmed is not None:
+            self.history.durable_topics.add(self.trimmed.name)
+            self.clients += self.trimmed.make_clients(self._client)
         self.watch = ClusterWatch({node.host: node for node in self.nodes}, self.history, has_compaction=self.compacted is not None)
 
     # -- what it is made of ------------------------------------------------------------------------------------------
@@ -148,7 +155,7 @@ class ClusterWorld(World):
 
     def _make_admin(self) -> Admin:
         node_ids = list(range(1, self.NODES_COUNT + 1))
-        keys = self.keys if self.compacted is None else [*self.keys, *self.compacted.keys]
+        keys = [*self.keys, *chain.from_iterable(each.keys for each in (self.compacted, self.trimmed) if each is not None)]
         return self._client(  # type: ignore[no-any-return]
             ClusterAdmin, "admin", keys=keys, node_ids=node_ids, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes,
             steps_to_upgrade=self._draw_steps_to_upgrade(),
@@ -188,6 +195,8 @@ class ClusterWorld(World):
         await self.admin.create(PLAIN, WATCHED_PARTITIONS_COUNT, shared)
         if self.unclean is not None:
             await self.unclean.create(self.admin)
+        if self.trimmed is not None:
+            await self.trimmed.create(self.admin)
         if self.compacted is not None:
             await self.compacted.create(self.admin, self.nodes[0].offsets_partitions_count)
 
@@ -196,7 +205,9 @@ class ClusterWorld(World):
     def _run(self) -> dict[str, list[Any]]:
         with self.watch.watching():
             findings = super()._run()
-        return findings if self.unclean is None else {**findings, **self.unclean.findings}
+        for topic in (self.unclean, self.trimmed):
+            findings = findings if topic is None else {**findings, **topic.findings}
+        return findings
 
     async def _read_everything(self) -> dict[Key, list[Position]]:
         await self._settle()
@@ -289,7 +300,7 @@ class ClusterWorld(World):
 
     def _replicated_keys(self) -> list[Key]:
         """All partitions that clients write to."""
-        more = [each.keys for each in (self.unclean, self.compacted) if each is not None]
+        more = [each.keys for each in (self.unclean, self.compacted, self.trimmed) if each is not None]
         return [*self.keys, *chain.from_iterable(more), *([KEY] if self.reborn is not None else [])]
 
     def _replicas(self) -> dict[Key, tuple[PartitionImage, dict[str, Any]]]:

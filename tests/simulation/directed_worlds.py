@@ -59,7 +59,8 @@ class ScriptedWorld(ClusterWorld):
     """A cluster with `NEMESIS` and nobody who moves replicas."""
 
     NEMESIS: type[ScriptedNemesis]
-    MOVED_VOTES_SHARE = UNCLEAN_SHARE = COMPACTED_SHARE = CONSUMER_GROUP_SHARE = MIXED_GROUP_SHARE = REBORN_SHARE = 0.0
+    MOVED_VOTES_SHARE = UNCLEAN_SHARE = COMPACTED_SHARE = CONSUMER_GROUP_SHARE = MIXED_GROUP_SHARE = 0.0
+    REBORN_SHARE = TRIMMED_SHARE = 0.0
 
     def _draw_profile(self) -> str:
         return "calm"

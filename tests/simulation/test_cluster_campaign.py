@@ -37,6 +37,7 @@ REACHED = frozenset(
         "reassignment", "reassignment cancelled", "voter added", "voter removed", "preferred election", "snapshot fetched",
         "crash proven", "replica truncated", "unclean election", "eligible leader elected", "voters in the log", "told of a nearer replica",
         "fetch from a follower", "log compacted", "topic made anew", "classic group converted", "consumer group converted",
+        "records deleted", "began within a batch",
     }
 )  # fmt: skip
 """What a campaign has to reach, beside its faults."""

@@ -59,6 +59,7 @@ COVERED_LINES = {
     "metadata log cut": "cutting the metadata log",
     "crash proven": "fencing broker",
     "replica truncated": "truncated ",
+    "began within a batch": "began with the batch at ",
     "unclean election": "unclean election of broker",
     "eligible leader elected": "elected eligible leader replica",
     "log compacted": "log compacted",

@@ -396,7 +396,7 @@ class LeaderFetcher:
         if not self._events.may_truncate(state.partition, base_offset):
             self._delay(state, now_ms, CHECKPOINT_WAIT_MS)
             return False
-        logger.info("%r begins anew at %d, with the batch that holds its start %d", state.partition, base_offset, log.log_start_offset)
+        logger.info("began with the batch at %d, which holds the log start %d of %r", base_offset, log.log_start_offset, state.partition)
         log.truncate_fully_and_start_at(base_offset)
         self._note_log_end(state)
         return True
