@@ -96,10 +96,6 @@ class BrokerHeartbeats:
         session = self._sessions.get(node_id)
         return NO_OFFSET if session is None else session.metadata_offset
 
-    def watches(self) -> bool:
-        """Whether there are brokers that may fall silent: all but the one in this process, which lives as long as this does."""
-        return any(node_id != self._embedded_id for node_id in self._sessions)
-
     def find_expired(self, now_ms: int) -> list[int]:
         """The brokers whose sessions have ended."""
         passed_ms = now_ms - self._checked_ms

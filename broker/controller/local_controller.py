@@ -123,7 +123,7 @@ class LocalController:
             self._crash_watch = self._make_crash_watch()
             self._crash_watch.probe_all()
             self._writes.run(self._active.elections.prepare())
-        self._watch_sessions()
+            self._watch_sessions()
         self._periodic = PeriodicElections(self._active, self._clock, self._writes.run)
         self._periodic.begin()
 
@@ -262,8 +262,6 @@ class LocalController:
     async def register_broker(self, request: BrokerRegistrationRequest, client: RequestContext | None = None) -> BrokerRegistrationResponse:
         response = await self._writes.append_own(self._active.brokers.register(request, self._next_offset, self._clock.monotonic_ms()))
         self._note_connection(request.broker_id, response.broker_epoch, client)
-        if self._session_check is None:
-            self._watch_sessions()
         return response
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
@@ -284,9 +282,10 @@ class LocalController:
     # -- fencing ---------------------------------------------------------------------------------------------------
 
     def _watch_sessions(self) -> None:
-        """Look for brokers that are silent, again and again while this node leads and there are others."""
+        """Look for brokers that are silent, again and again as long as this node leads. Also while no broker has a session: those that
+        are fenced come back by heartbeats."""
         self._session_check = None
-        if not self.is_active or not self._active.heartbeats.watches():
+        if not self.is_active:
             return
         controller = self._active
         self._session_check = self._clock.call_later(controller.heartbeats.check_interval_ms, self._watch_sessions)

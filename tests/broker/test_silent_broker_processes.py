@@ -1,0 +1,83 @@
+"""A broker that hangs is fenced by its session, also after all other brokers were silent together once. Real processes, SIGSTOP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import BARNABAS, BROKER_ONLY, CONTROLLER_ONLY, Cluster
+
+TOPIC = "outlives-silence"
+SESSION_S = 4
+CHECKS_S = 2  # in which the controller looks for sessions several times, and finds none
+FENCED_MAX_S = 20  # loose: a session and a check of it are 4.5 s; before it was never
+# Only the sessions are asked here, not what proves a silence sooner.
+SETTINGS = {"broker.session.timeout.ms": str(SESSION_S * 1000), "barnabas.fast.fencing": "false", "min.insync.replicas": "1"}
+CONTROLLER_ID = 1
+APART: Mapping[int, str] = {1: CONTROLLER_ONLY, 2: BROKER_ONLY, 3: BROKER_ONLY, 4: BROKER_ONLY}
+TWO_NODES: Mapping[int, str] = {2: BROKER_ONLY}
+
+
+def cluster_of(directory: Path, node_count: int, roles: Mapping[int, str]) -> Cluster:
+    kinds = [BARNABAS] * node_count
+    return Cluster(directory, kinds, settings=SETTINGS, node_settings={each: {"process.roles": role} for each, role in roles.items()})
+
+
+def fencings(cluster: Cluster, node_id: int) -> int:
+    """How often the controller has fenced the broker because it was silent."""
+    return cluster.nodes[CONTROLLER_ID].log_path.read_text().count(f"fencing broker {node_id}: it has not been heard of")
+
+
+def silence(cluster: Cluster, *node_ids: int) -> None:
+    """Stop these brokers together, until all of them are fenced."""
+    before = {node_id: fencings(cluster, node_id) for node_id in node_ids}
+    cluster.pause(*node_ids)
+    for node_id in node_ids:
+        cluster.wait_for(
+            lambda node_id=node_id: fencings(cluster, node_id) > before[node_id],  # type: ignore[misc]
+            f"broker {node_id} to be fenced",
+            timeout_s=FENCED_MAX_S,
+        )
+
+
+def come_back(cluster: Cluster, epoch: int, *node_ids: int) -> None:
+    """Let them go on, until all replicas are in sync, in a later epoch than `epoch`: at first they tell what was so before."""
+    cluster.resume(*node_ids)
+    cluster.wait_known(TOPIC, lambda told: told.leader_epoch > epoch, "the election that followed the silence")
+    cluster.wait_in_sync(TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("node_count", "roles", "others"), [(4, APART, (2, 3, 4)), (2, TWO_NODES, (2,))], ids=["controller-apart", "two-nodes"]
+)
+def test_a_broker_that_hangs_is_fenced_also_after_all_others_hung_together(
+    tmp_path: Path, node_count: int, roles: Mapping[int, str], others: tuple[int, ...]
+) -> None:
+    with cluster_of(tmp_path, node_count, roles) as cluster:
+        brokers = sorted(cluster.brokers)
+        cluster.create_topic(TOPIC, assignment=[[others[0], *(each for each in brokers if each != others[0])]])
+        epoch = cluster.partition(TOPIC).leader_epoch
+        silence(cluster, *others)
+        time.sleep(CHECKS_S)
+        come_back(cluster, epoch, *others)
+
+        silence(cluster, others[0])
+
+        left = [each for each in brokers if each != others[0]]
+        cluster.wait_for(lambda: cluster.partition(TOPIC).leader_id in left, "another leader of its partition", timeout_s=FENCED_MAX_S)
+
+
+def test_a_controller_that_begins_while_all_brokers_are_fenced_watches_those_that_come_back(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, 4, APART) as cluster:
+        cluster.create_topic(TOPIC, assignment=[[2, 3, 4]])
+        epoch = cluster.partition(TOPIC).leader_epoch
+        silence(cluster, 2, 3, 4)
+        cluster.restart(CONTROLLER_ID, hard=True)
+        come_back(cluster, epoch, 2, 3, 4)
+
+        silence(cluster, 2)
+
+        cluster.wait_for(lambda: cluster.partition(TOPIC).leader_id in (3, 4), "another leader of its partition", timeout_s=FENCED_MAX_S)
