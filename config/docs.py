@@ -230,7 +230,7 @@ offsets.retention.minutes  Minutes that a group's offsets outlive its last membe
 offsets.topic.compression.codec  Codec of __consumer_offsets, by its number in the batch format.
 offsets.topic.num.partitions  Partitions of __consumer_offsets.
 offsets.topic.replication.factor  Replicas of __consumer_offsets.
-offsets.topic.segment.bytes  Segment size of __consumer_offsets.
+offsets.topic.segment.bytes  Segment size of __consumer_offsets; at least 1048576, as segment.bytes.
 process.roles  What this node is: broker, controller, or both.
 producer.id.expiration.check.interval.ms  Time between checks for expired producer ids.
 producer.id.expiration.ms  How long a partition remembers an idle producer.
@@ -266,7 +266,7 @@ telemetry.max.bytes  Largest push of client metrics, as it is sent.
 transaction.state.log.min.isr  Replicas of __transaction_state that must have a record.
 transaction.state.log.num.partitions  Partitions of __transaction_state.
 transaction.state.log.replication.factor  Replicas of __transaction_state.
-transaction.state.log.segment.bytes  Segment size of __transaction_state.
+transaction.state.log.segment.bytes  Segment size of __transaction_state; at least 1048576, as segment.bytes.
 unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
 unclean.leader.election.interval.ms  Time between checks for partitions without a leader where unclean elections are allowed.
 """

@@ -21,7 +21,7 @@ from config.endpoints import (
 )
 from config.properties import ConfigError, Value
 from config.server import LEADER_SELECTOR, RACK_AWARE_SELECTOR, SERVER_PROPERTIES, ServerConfig
-from config.topic import topic_defaults
+from config.topic import TOPIC_PROPERTIES, topic_defaults
 
 DEFAULT_NODE_ID = 1
 
@@ -64,6 +64,7 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
     _check_cordoned(config)
     _check_quorum(config)
     _check_numbers(config)
+    _check_internal_topics(values)
     _check_group_limits(values)
     _ = config.metrics_address  # raises for what is not host:port
     return config
@@ -195,6 +196,14 @@ def _check_quorum(config: ServerConfig) -> None:
 
 def _voter_text(voter: Voter) -> str:
     return f"{voter.node_id}@{voter.host}:{voter.port}"
+
+
+def _check_internal_topics(values: Mapping[str, Value]) -> None:
+    """Kafka starts with values that segment.bytes does not allow, and is then refused its own topic, for ever: groups never begin."""
+    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        violation = TOPIC_PROPERTIES["segment.bytes"].find_violation(values[name])
+        if violation is not None:
+            raise ConfigError(name, values[name], violation.why)
 
 
 def _check_numbers(config: ServerConfig) -> None:

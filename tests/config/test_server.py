@@ -189,6 +189,15 @@ def test_rules_between_numbers_are_kafka_s() -> None:
     assert "expected {host}:{port}" in refusal(barnabas_metrics_listener="9404")
 
 
+@pytest.mark.parametrize("key", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"])
+def test_internal_topics_that_could_not_be_created_are_refused_at_the_start(key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        server_config({key: "1048575"})
+
+    assert str(refused.value) == f"Invalid value 1048575 for configuration {key}: Value must be at least 1048576"
+    server_config({key: "1048576"})
+
+
 def test_our_finite_limits_count_where_kafka_has_none() -> None:
     assert ServerConfig().connections_limit == 10_000
     assert server_config({"max.connections": "7"}).connections_limit == 7
