@@ -105,7 +105,8 @@ class Broker:
         return self._registry.idle_ms() if self._registry is not None else 0
 
     def prepare_for_groups(self) -> None:
-        """Begin to create the topic of committed offsets now. Else the first consumer group does, whose client asks again later."""
+        """Create the topic of committed offsets ahead of need: as soon as there are brokers for all its replicas, and as many as the
+        quorum has voters. Else the first consumer group does, whose client asks again later."""
         assert self._clients is not None, "the broker was not started"
         self._clients.prepare_for_groups()
 

@@ -140,7 +140,9 @@ class ClientServer:
     def prepare_for_groups(self) -> None:
         """As Broker.prepare_for_groups."""
         assert self._controller is not None, "not started"
-        self._controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
+        config = self._node.config
+        brokers_count = max(config.offsets_topic_replication_factor, len(config.controller_quorum_voters))
+        self._controller.prepare_internal_topic(GROUP_METADATA_TOPIC, brokers_count)
 
     def forget_unused_codecs(self) -> Generator[None, None, None]:
         """In pieces."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.context import RequestContext
     from broker.controller.channel import ControllerChannel
+    from broker.metadata.image import MetadataDelta
     from broker.metadata.metadata_cache import MetadataCache
     from config.server import ServerConfig
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -73,6 +74,19 @@ class ControllerClient:
         """Begin to create an internal topic unless it is there or on its way; its coordinator answers "not available" meanwhile."""
         if name not in self._metadata.topics:
             self._auto_creator.create([name])
+
+    def prepare_internal_topic(self, name: str, brokers_count: int) -> None:
+        """As `ensure_internal_topic`, but nobody waits for it: not before so many brokers are unfenced. While fewer are, it would be
+        refused, or have all its leaders on the first that came."""
+        is_begun = False
+
+        def look(delta: MetadataDelta) -> None:
+            nonlocal is_begun
+            if not is_begun and self.alive_brokers_count >= brokers_count:
+                is_begun = True
+                self.ensure_internal_topic(name)
+
+        self._metadata.subscribe(look)
 
     def begin_creating_topics(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
         """Create topics without waiting; `on_done` gets the response, or why there is none."""
