@@ -1,8 +1,8 @@
 """`barnabas cluster up`: a cluster on this machine, a process for each broker, until SIGTERM or SIGINT.
 
 Each broker is `barnabas serve --ephemeral` with a pipe from this process at its standard input: none outlives it, however it ends. Their
-data are in one folder (cluster_folder.py) and are kept, but for --ephemeral. A broker that exits is reported and not started again: the
-others go on.
+data are in one folder (cluster_folder.py) and are kept, but for --ephemeral. A broker that exits is reported and started again, at most
+RESTARTS_MAX times in RESTARTS_WINDOW_S; with --ephemeral it stays away, as a test that kills it wants. The others go on.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ BROKERS_MAX = 100
 FIRST_PORT_MAX = 65_535 - BROKERS_MAX
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 40.0
+RESTARTS_MAX = 3
+RESTARTS_WINDOW_S = 600.0
+RESTART_DELAY_S = 1.0
 STDIN = 0
 STDOUT = 1
 # As barnabas/__main__.py does it: the folder that this code was imported from comes first, whatever the caller's directory holds.
@@ -69,6 +72,7 @@ class LocalCluster:
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ready: dict[int, dict[str, Any]] = {}
         self._stop_asked = asyncio.Event()
+        self._keepers: list[asyncio.Future[None]] = []
 
     async def run(self) -> int:
         """Start all, say so, and wait for the end. Raises UpError if a broker does not come up."""
@@ -87,13 +91,15 @@ class LocalCluster:
                 return 0
             starting.result()
             self._announce(time.monotonic() - started_s)
-            exits = [asyncio.ensure_future(self._report_exit(node_id)) for node_id in self._processes]
-            everyone = asyncio.ensure_future(asyncio.wait(exits))
+            self._keepers = [asyncio.ensure_future(self._keep(node_id)) for node_id in self._processes]
+            everyone = asyncio.ensure_future(asyncio.wait(self._keepers))
             await asyncio.wait((everyone, stopping), return_when=asyncio.FIRST_COMPLETED)
             return 0 if self._stop_asked.is_set() else 1
         finally:
             self._stop_asked.set()
-            stopping.cancel()
+            for task in (stopping, *self._keepers):
+                task.cancel()
+            await asyncio.gather(*self._keepers, return_exceptions=True)
             await self._stop()
 
     async def _start(self) -> None:
@@ -110,7 +116,8 @@ class LocalCluster:
         except TimeoutError as e:
             waiting = [node_id for node_id in self._processes if node_id not in self._ready]
             raise UpError(f"nodes {waiting} were not ready within {READY_TIMEOUT_S:.0f} s; see {self._folder.log_path(waiting[0])}") from e
-        self._folder.with_ports({node_id: ready["port"] for node_id, ready in self._ready.items()}).save()
+        self._folder = self._folder.with_ports({node_id: ready["port"] for node_id, ready in self._ready.items()})
+        self._folder.save()
 
     async def _launch(self, node_id: int) -> asyncio.subprocess.Process:
         """The broker's process, in a group of its own: a SIGINT of the terminal reaches this process alone, which stops them in order."""
@@ -136,11 +143,32 @@ class LocalCluster:
         with contextlib.suppress(BrokenPipeError):  # nobody wants to know: it serves all the same, as `barnabas serve` does
             os.write(STDOUT, f"{line}\n".encode())
 
-    async def _report_exit(self, node_id: int) -> None:
-        status = await self._processes[node_id].wait()
-        if not self._stop_asked.is_set():
-            how = f"was killed by signal {-status}" if status < 0 else f"has exited with status {status}"
-            print(f"barnabas cluster up: node {node_id} {how}; see {self._folder.log_path(node_id)}", file=sys.stderr, flush=True)
+    async def _keep(self, node_id: int) -> None:
+        """Report each end of the node's process, and start it again. Returns once it is left ended."""
+        restarted_s: list[float] = []
+        while True:
+            status = await self._processes[node_id].wait()
+            if self._stop_asked.is_set():
+                return
+            now_s = time.monotonic()
+            restarted_s = [each_s for each_s in restarted_s if now_s - each_s < RESTARTS_WINDOW_S]
+            is_left = self._options.ephemeral or len(restarted_s) == RESTARTS_MAX
+            self._report_exit(node_id, status, is_left=is_left)
+            if is_left:
+                return
+            restarted_s.append(now_s)
+            await asyncio.sleep(RESTART_DELAY_S)
+            self._processes[node_id] = await self._launch(node_id)
+
+    def _report_exit(self, node_id: int, status: int, *, is_left: bool) -> None:
+        how = f"was killed by signal {-status}" if status < 0 else f"has exited with status {status}"
+        if not is_left:
+            following = "and is started again"
+        elif self._options.ephemeral:
+            following = "and is not started again"
+        else:
+            following = f"and is not started again, as {RESTARTS_MAX} starts did not help: stop this command and give it anew"
+        print(f"barnabas cluster up: node {node_id} {how} {following}; see {self._folder.log_path(node_id)}", file=sys.stderr, flush=True)
 
     async def _stop(self) -> None:
         """SIGTERM to all at once, then kill -9 to those that take too long."""

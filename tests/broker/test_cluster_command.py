@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.cli.cluster_up import RESTARTS_MAX
 from tests.support.cluster import free_ports
 from tests.support.process import checkout
 
@@ -122,7 +123,50 @@ def test_a_broker_that_dies_is_reported_and_its_replicas_are_out_of_sync(up: Cal
     assert "4 under-replicated, 0 under min ISR, 0 offline" in text and re.search(r"^3 +\S+ +- +fenced ", text, re.MULTILINE)
     exit_status, errors = cluster.end()
     assert exit_status == 0
-    assert re.fullmatch(r"barnabas cluster up: node 3 was killed by signal 9; see .*/node-3/log\n", errors)
+    assert re.fullmatch(r"barnabas cluster up: node 3 was killed by signal 9 and is not started again; see .*/node-3/log\n", errors)
+
+
+def test_a_broker_of_a_folder_that_dies_is_started_again_until_that_does_not_help(up: Callable[..., Up], tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    cluster = up("--directory", str(folder), "--port", "0", "--json")
+    before = {broker["node_id"]: broker for broker in json.loads(cluster.line)["brokers"]}
+
+    killed = [before[3]["pid"]]
+    os.kill(killed[-1], signal.SIGKILL)
+    for _ in range(RESTARTS_MAX):
+        killed.append(next_pid(folder / "node-3" / "log", killed))
+        os.kill(killed[-1], signal.SIGKILL)
+
+    others = ",".join(before[node_id]["bootstrap_servers"] for node_id in (1, 2))
+    wait_for_report(lambda said: said["brokers"][2]["is_fenced"], "--bootstrap-server", others)
+
+    exit_status, errors = cluster.end()
+    *restarted, left = errors.splitlines()
+    assert exit_status == 0
+    assert [line.partition("; ")[0] for line in restarted] == [
+        "barnabas cluster up: node 3 was killed by signal 9 and is started again"
+    ] * RESTARTS_MAX
+    assert "is not started again" in left
+
+
+def next_pid(log: Path, killed: Collection[int]) -> int:
+    """Of the node that writes this log, once it is ready again. One that was killed may have died before it wrote that."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not (pids := re.findall(r" ready .* pid=(\d+)", log.read_text())) or int(pids[-1]) in killed:
+        assert time.monotonic() < deadline_s, log.read_text()
+        time.sleep(POLL_INTERVAL_S)
+    return int(pids[-1])
+
+
+def test_offsets_are_led_by_all_brokers_and_nothing_is_logged_as_an_error_at_the_start(up: Callable[..., Up], tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    up("--directory", str(folder), "--port", "0")
+
+    said = wait_for_report(lambda said: bool(said["partitions"]) and not said["under_replicated"], "--directory", str(folder))
+
+    assert {each["replicas"][0] for each in said["partitions"] if each["topic"] == "__consumer_offsets"} == {1, 2, 3}
+    for node_id in (1, 2, 3):
+        assert not re.search(r" (ERROR|WARNING) ", (folder / f"node-{node_id}" / "log").read_text())
 
 
 def test_an_ephemeral_cluster_ends_with_its_pipe_and_leaves_nothing(up: Callable[..., Up], tmp_path: Path) -> None:
