@@ -16,6 +16,7 @@ SECONDS ?= 900
 MINUTES ?= 10
 CHAOS_ARGS ?=
 SEED ?=
+FUZZER ?=
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -24,7 +25,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install test lint bench bench-compare bench-versus profile crash chaos attack fuzz simulate clean
+.PHONY: run install test lint bench bench-compare bench-versus profile crash chaos attack fuzz compare simulate clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -74,6 +75,10 @@ attack: $(VENV)/.installed $(VENV)/.test-dependencies
 # Inputs of every kind at every API of both listeners: make fuzz SECONDS=600 SEED=7.
 fuzz: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# Random steps to Apache Kafka and to this broker, all answers compared: make compare SEEDS=200 FUZZER=consumer-groups. All fuzzers without one.
+compare: $(VENV)/.installed $(VENV)/.test-dependencies
+	$(BIN)/python -m tests.peers.differential --seeds $(SEEDS) --first $(FIRST) $(if $(FUZZER),--fuzzer $(FUZZER))
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
