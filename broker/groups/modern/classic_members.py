@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE
 from broker.groups.classic_group_member import is_too_large, rebalance_timeout_ms, requires_member_id
+from broker.groups.group_config import MigrationPolicy
 from broker.groups.modern.assignments import present_target
 from broker.groups.modern.group import ConsumerGroup
 from broker.groups.modern.member import ConsumerGroupMember, MemberState
 from broker.groups.modern.outcome import Outcome
-from broker.groups.modern.progress import SubscriptionChange
 from broker.groups.modern.requests import check_size, known_static_member, replace_static_member, unknown_member
 from broker.groups.modern.subscriptions import MemberUpdate
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -64,6 +64,8 @@ class ClassicMembers:
 
     def join(self, group: ConsumerGroup, requester: Requester, request: JoinGroupRequest, new_member_id: str) -> Outcome:
         """A JoinGroupResponse. `new_member_id` is for a member that has no id yet."""
+        if self._config.migration_policy is MigrationPolicy.DISABLED:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = request.member_id or new_member_id
         check_size(group, member_id, self._config.consumer_max_size)
         if is_too_large(request):
@@ -102,12 +104,11 @@ class ClassicMembers:
     def _join_and_downgrade(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions]) -> Outcome:
         """The last member that spoke the consumer protocol is back with the classic one."""
         change = self._progress.note(update)
-        has_changed = change is not SubscriptionChange.NONE
-        self._progress.maybe_bump_epoch(update, change)
+        is_stale = update.group.assignment_epoch < self._progress.maybe_bump_epoch(update, change)
         joined = update.after
-        if not has_changed:  # else all of them rebalance
+        if not is_stale:  # else all of them rebalance
             joined = self._progress.reconcile(update, present_target(update), owned, change)
-        outcome = self._migration.downgrade_with(update, joined, has_subscription_changed=has_changed)
+        outcome = self._migration.downgrade_with(update, joined, is_assignment_stale=is_stale)
         return outcome._replace(response=_joined(joined))
 
     def _owned(self, subscription: ConsumerProtocolSubscription) -> list[HeartbeatTopicPartitions]:

@@ -9,6 +9,7 @@ from broker.coordination.timeline import Timeline
 from broker.groups.descriptions import CONSUMER_TYPE, GroupListing
 from broker.groups.modern.group import ASSIGNMENT_EPOCH, GROUP_EPOCH, ConsumerGroup, state_of
 from broker.groups.modern.member import ConsumerGroupMember, Partitions
+from broker.groups.modern.subscriptions import most_wanted
 from broker.groups.modern.topics import GroupTopics
 from broker.pieces import Pace
 from protocol.errors import ErrorCode, KafkaError
@@ -46,7 +47,7 @@ def described(
         group_state=state_of(epochs, members).value,
         group_epoch=epochs[GROUP_EPOCH],
         assignment_epoch=epochs[ASSIGNMENT_EPOCH],
-        assignor_name=max(assignors, key=lambda name: assignors[name], default=default_assignor) or default_assignor,
+        assignor_name=most_wanted(assignors) or default_assignor,
     )
     pace = Pace()
     for member in members.values():
@@ -66,10 +67,20 @@ def _member(member: ConsumerGroupMember, target: Partitions, topics: GroupTopics
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
-        assignment=_assignment(member.assigned, topics),
+        assignment=_assignment(_held(member), topics),
         target_assignment=_assignment(target, topics),
         member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     )
+
+
+def _held(member: ConsumerGroupMember) -> Mapping[bytes, Iterable[int]]:
+    """With what it has yet to give up: it may read that still."""
+    if not member.pending_revocation:
+        return member.assigned
+    held = {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}
+    for topic_id, partitions in member.pending_revocation.items():
+        held.setdefault(topic_id, set()).update(partitions)
+    return held
 
 
 def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: GroupTopics) -> DescribedAssignment:

@@ -196,7 +196,9 @@ class ConsumerGroupManager:
             member = known_static_member(group.find_static_member(request.instance_id), request.instance_id, request.member_id)
             if request.member_epoch == STATIC_LEAVE_EPOCH:
                 # It keeps what it was assigned until it is back, or its session ends.
-                away = member._replace(member_epoch=STATIC_LEAVE_EPOCH, pending_revocation={})
+                # When it is back, it may commit what it had in whatever epoch it was given that.
+                assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
+                away = member._replace(member_epoch=STATIC_LEAVE_EPOCH, assigned=assigned, pending_revocation={})
                 return Outcome([assignment_record(group.group_id, away)], response)
         return self._departures.fence(group, [member])._replace(response=response)
 

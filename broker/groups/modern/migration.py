@@ -278,11 +278,11 @@ class Migration:
             return False
         return self._may_downgrade(group, len(group.members))
 
-    def downgrade_with(self, update: MemberUpdate, joining: ConsumerGroupMember, *, has_subscription_changed: bool) -> Outcome:
+    def downgrade_with(self, update: MemberUpdate, joining: ConsumerGroupMember, *, is_assignment_stale: bool) -> Outcome:
         """The classic group once `joining` has taken a static member's place, which the records of the update tell first.
 
-        The members rebalance if one of them reads something else now, or has not what the assignment gives it. (Kafka does not look at
-        the latter: what such a member waits for is nobody's until the next rebalance.)"""
+        The members rebalance if the group has moved on since the last assignment, or one of them has not what that gives it. (Kafka does
+        not look at the latter: what such a member waits for is nobody's until the next rebalance.)"""
         group = update.group
         replaced = group.find_static_member(joining.instance_id)
         assert replaced is not None, "a member that nobody made room for downgrades no group"
@@ -291,8 +291,8 @@ class Migration:
         targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, NO_PARTITIONS)}
         stored_ids = [joining.member_id if member is replaced else member_id for member_id, member in group.members.items()]
         reason = None
-        if has_subscription_changed:
-            reason = "a static member is back with another subscription"
+        if is_assignment_stale:
+            reason = "a static member is back, and the assignment is older than the group"
         elif not all(member.is_reconciled_to(group.epoch) for member in staying.values()):
             reason = "members were still to be given partitions"
         try:

@@ -46,8 +46,7 @@ class Reconciliation(NamedTuple):
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             if self._owns_any(member.pending_revocation):
                 return self._without_unsubscribed() if self.has_subscription_changed else member
-            # A subscription that changed made it give something up: there may be no newer target yet.
-            return self._next_assignment(min(member.member_epoch + 1, self.target.epoch))
+            return self._next_assignment(member.member_epoch)
         if member.state is MemberState.UNRELEASED_PARTITIONS:
             return self._next_assignment(member.member_epoch)
         # A state of a later version: it starts over from nothing.

@@ -80,9 +80,11 @@ def with_request(member: ConsumerGroupMember, requester: Requester, request: Con
 
 
 def check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """FENCED_MEMBER_EPOCH unless the member is in the epoch that it says, or never got the answer that moved it on."""
+    """FENCED_MEMBER_EPOCH unless the member is in the epoch that it says, or never got the answer that moved it on.
+
+    It may join at any time, also again: a client that was fenced does, and so does one whose first answer was lost (KAFKA-19233)."""
     received = request.member_epoch
-    if received == member.member_epoch:
+    if received in (JOIN_EPOCH, member.member_epoch):
         return
     if (
         received < member.member_epoch

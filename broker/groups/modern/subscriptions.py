@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from broker.coordination.records import CoordinatorRecord
@@ -81,8 +81,14 @@ def is_homogeneous(update: MemberUpdate) -> bool:
 def preferred_assignor(update: MemberUpdate) -> str | None:
     """The one that most members ask for; None if none does."""
     counts = Counter(update.group.assignor_counts)
-    if update.before.server_assignor is not None and update.before.member_id in update.group.members:
+    if update.before.server_assignor is not None and update.is_known:
         counts[update.before.server_assignor] -= 1
     if update.after.server_assignor is not None:
         counts[update.after.server_assignor] += 1
-    return max(+counts, key=lambda name: counts[name], default=None)
+    return most_wanted(+counts)
+
+
+def most_wanted(assignors: Mapping[str, int]) -> str | None:
+    """The assignor with the most votes; None if there are none. Of `uniform` and `range` with as many it is `uniform`: Kafka takes the one
+    that its hash map has first, whatever the order of group.consumer.assignors."""
+    return max(assignors, key=lambda name: (assignors[name], name), default=None)

@@ -130,6 +130,17 @@ def test_description_has_epochs_members_and_partitions():
     }
 
 
+def test_description_has_partitions_that_are_still_to_be_given_up():
+    consumers = with_a()
+    consumers.join_consumer("b")
+    consumers.beat("a")
+
+    group = handlers(consumers).call(consumer_group_describe, 1, ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+
+    shown = {member.member_id: [topic.partitions for topic in member.assignment.topic_partitions] for member in group.members}
+    assert (consumers.shares(), shown) == ({"a": "t:0", "b": "nothing"}, {"a": [[0, 1]], "b": []})
+
+
 def test_what_is_not_committed_is_not_described():
     consumers = with_a()
     room = handlers(consumers)

@@ -144,11 +144,42 @@ def test_member_that_never_got_its_new_epoch_may_ask_again_with_the_old_one():
 
 
 def test_rejoining_member_keeps_its_place():
+    """A client that was fenced comes back at once, in epoch 0 (KAFKA-19233)."""
     consumers = two_settled()
 
     consumers.join_consumer("a", member_epoch=0)
 
-    consumers.expect("error FENCED_MEMBER_EPOCH")
+    consumers.expect("a epoch=3 owns t:0")
+
+
+def test_member_that_has_to_give_up_more_stays_in_its_epoch_until_it_has():
+    consumers = Consumers()
+    consumers.create_topic("u", partitions=3)
+    for name in ("a", "b"):
+        consumers.join_consumer(name, "u")
+    consumers.beat("a")
+    consumers.expect_last("log: assignment a UNREVOKED_PARTITIONS epoch=2 after=2 owns u:0,1 revokes u:2", "a epoch=2 owns u:0,1")
+    consumers.join_consumer("c", "u")
+    consumers.skip()
+
+    consumers.acknowledge("a")
+    consumers.expect("log: assignment a UNREVOKED_PARTITIONS epoch=2 after=2 owns u:0 revokes u:1", "a epoch=2 owns u:0")
+    consumers.acknowledge("a")
+
+    consumers.expect("log: assignment a STABLE epoch=4 after=2 owns u:0", "a epoch=4")
+
+
+def test_uniform_is_taken_of_two_assignors_with_as_many_votes():
+    """Whatever the order of group.consumer.assignors."""
+    consumers = Consumers(consumer_assignors=("range", "uniform"))
+    for name in ("u", "v"):
+        consumers.create_topic(name, partitions=3)
+    consumers.join_consumer("a", "u,v", server_assignor="range")
+    consumers.skip()
+
+    consumers.join_consumer("b", "u,v", server_assignor="uniform")
+
+    assert {sum(map(len, target.values())) for target in consumers.group.targets.values()} == {3}, "range gives 4 and 2"
 
 
 def test_unknown_member_and_unknown_group():

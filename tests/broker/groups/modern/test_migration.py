@@ -214,6 +214,16 @@ def test_classic_member_joins_a_consumer_group():
     consumers.expect("b heartbeat REBALANCE_IN_PROGRESS")
 
 
+def test_classic_member_joins_no_consumer_group_where_migration_is_disabled():
+    consumers = Consumers(migration_policy=MigrationPolicy.DISABLED)
+    consumers.join_consumer("a")
+    consumers.skip()
+
+    consumers.join_classic("b")
+
+    consumers.expect("error INCONSISTENT_GROUP_PROTOCOL")
+
+
 def test_classic_member_needs_a_protocol_that_the_other_classic_ones_have():
     consumers = mixed()
 
@@ -411,9 +421,8 @@ def test_downgraded_member_s_session_goes_on():
     consumers.expect("log: group generation=3")
 
 
-@pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])
-def test_policy_may_refuse_the_downgrade(policy: MigrationPolicy):
-    consumers = Consumers(migration_policy=policy)
+def test_policy_may_refuse_the_downgrade():
+    consumers = Consumers(migration_policy=MigrationPolicy.UPGRADE)
     consumers.join_consumer("a")
     consumers.join_classic("b")
     consumers.skip()
@@ -478,6 +487,18 @@ def test_members_that_waited_for_partitions_rebalance_when_a_static_member_makes
 
     consumers.heartbeat("b", generation=3)
     consumers.expect_last("b heartbeat REBALANCE_IN_PROGRESS")
+
+
+def test_group_whose_last_assignment_is_old_rebalances_when_a_static_member_makes_it_classic():
+    """b came too soon after the assignment before to be in one. a2 gets no part of the old one."""
+    consumers = Consumers(consumer_assignment_interval_ms=10_000)
+    consumers.join_consumer("a1", instance_id="a")
+    consumers.join_classic("b", owned="")
+    consumers.skip()
+
+    consumers.join_classic("a2", instance="a", owned="")
+
+    consumers.expect_last("a2 join generation=0 leader= protocol=range")
 
 
 def test_group_goes_there_and_back():

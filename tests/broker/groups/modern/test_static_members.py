@@ -33,6 +33,30 @@ def test_member_that_is_back_under_another_id_gets_its_place_without_a_new_assig
     )
 
 
+def test_member_that_is_back_may_commit_what_it_had_in_any_epoch():
+    consumers = one_static_member()
+    topic_id = consumers.metadata.topics["t"].topic_id
+
+    consumers.leave_consumer("a1", -2, instance_id="a")
+    consumers.join_consumer("a2", instance_id="a")
+
+    assert consumers.group.members["a2"].assigned == {topic_id: {0: 0, 1: 0}}
+
+
+def test_member_that_is_back_under_another_id_has_one_vote_for_its_assignor():
+    """Two votes for range would win over the one for uniform; of one each it is uniform."""
+    consumers = Consumers()
+    for name in ("u", "v"):
+        consumers.create_topic(name, partitions=3)
+    consumers.join_consumer("a1", "u", instance_id="a", server_assignor="range")
+    consumers.join_consumer("b", "u,v", server_assignor="uniform")
+    consumers.leave_consumer("a1", -2, instance_id="a")
+
+    consumers.join_consumer("a2", "u,v", instance_id="a", server_assignor="range")
+
+    assert {sum(map(len, target.values())) for target in consumers.group.targets.values()} == {3}, "range gives 4 and 2"
+
+
 def test_instance_whose_member_is_there_is_not_released():
     consumers = one_static_member()
 
