@@ -138,12 +138,15 @@ class LogConfig:
     max_segment_ms: int = field(init=False, repr=False, compare=False)
     """How old a segment becomes before an append rolls it: segment.ms, or max.compaction.lag.ms where that is smaller and the topic is
     compacted, for the active segment is never compacted (LogConfig.maxSegmentMs). Worked out once too."""
+    batch_bytes_max: int = field(init=False, repr=False, compare=False)
+    """The largest batch that neither max.message.bytes nor segment.bytes refuses."""
 
     def __post_init__(self) -> None:
         is_judged_by_header = self.compression_type == "producer" and not self.is_compacted and not self.has_full_validation
         object.__setattr__(self, "is_judged_by_header", is_judged_by_header)  # the instance is frozen
         has_lag = self.is_compacted and self.max_compaction_lag_ms > 0
         object.__setattr__(self, "max_segment_ms", min(self.segment_ms, self.max_compaction_lag_ms) if has_lag else self.segment_ms)
+        object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))
 
     @property
     def is_compacted(self) -> bool:

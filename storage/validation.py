@@ -61,10 +61,12 @@ RECORDS_PER_STEP = 256
 LEGACY_RECORD_OVERHEAD = 14
 """The length of the smallest record of any magic; below it a length is corrupt."""
 
+WRONG_TIMESTAMP_TYPE_MESSAGE = "Producers may not set the timestamp type to LogAppendTime"
 OUT_OF_WINDOW_MESSAGE = "One or more records have a timestamp out of the topic's range"
 PRODUCER_COMPRESSION = "producer"
 ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
-_UP_TO_MAGIC = struct.Struct(">8xi4xb")
+MAGIC_POSITION = 16
+_LENGTH = struct.Struct(">8xi")
 _CODECS = frozenset(map(int, Compression))
 _CODECS_BEFORE_ZSTD = _CODECS - {int(Compression.ZSTD)}
 _LZ4 = int(Compression.LZ4)
@@ -87,6 +89,10 @@ class RecordError(NamedTuple):
     message: str
 
 
+class NotOneBatchError(KafkaError):
+    """Records that are refused before any log is asked, whose answer tells nothing of the log (ProduceRequest.validateRecords)."""
+
+
 class RecordValidationError(KafkaError):
     """A batch refused because of its records; an answer to Produce v8 or later names them."""
 
@@ -97,8 +103,8 @@ class RecordValidationError(KafkaError):
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that may be appended: its header as it came, the largest timestamp it is to have, and, when the topic wants another
-    compression, the batch made anew."""
+    """A batch that may be appended: its header as it came, the largest timestamp it is to have, and what is appended where that is not
+    all that came: the batch made anew when the topic wants another compression, or without the bytes behind it."""
 
     header: BatchHeader
     max_timestamp: int
@@ -164,7 +170,8 @@ def check_batch(
 
     KafkaError: INVALID_RECORD (no batch or several, an old magic, a base offset, count, control bit or sequence a client may not
     send, malformed records, no key in a compacted topic), CORRUPT_MESSAGE (a length or a CRC that is wrong), MESSAGE_TOO_LARGE,
-    INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE (zstd in Produce before version 7).
+    INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE (zstd in Produce before version 7), RECORD_LIST_TOO_LARGE when it is larger than a
+    segment.
     """
     if origin is AppendOrigin.CLIENT and config.is_judged_by_header:
         accepted = _check_usual_batch(records, config, now_ms, zstd_allowed)
@@ -182,54 +189,57 @@ def check_in_steps(
     records: memoryview, config: LogConfig, *, now_ms: int, origin: AppendOrigin, zstd_allowed: bool
 ) -> Generator[None, None, CheckedBatch]:
     """`check_batch` in steps, each of which takes less than a millisecond, or one call of a codec: the rules one by one."""
-    header = _read_only_header(records)
-    if header.size_bytes > config.max_message_bytes:
-        raise _too_large(header.size_bytes, config)
-    if not crc_is_valid(records, 0, header.size_bytes):
+    header = _read_only_header(records, zstd_allowed)
+    if header.base_offset != 0 and origin is AppendOrigin.CLIENT:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The base offset of a produced batch is 0, not {header.base_offset}")
+    size_bytes = header.size_bytes
+    if size_bytes > config.max_message_bytes:
+        raise _too_large(size_bytes, config)
+    if not crc_is_valid(records, 0, size_bytes):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The batch's CRC does not match its content")
+    is_alone = size_bytes == len(records)
+    records = records[:size_bytes]
     if origin is AppendOrigin.CLIENT:
-        _check_client_header(header, zstd_allowed)
+        _check_client_header(header)
         if header.compression is Compression.LZ4 and not is_lz4_frame_of_kafka(records, HEADER_SIZE):
             raise KafkaError(ErrorCode.INVALID_RECORD, "The records are no LZ4 frame of version 1 with independent blocks")
-    _check_timestamp_type(header, config)
     target = _target_codec(header, config)
     must_walk = origin is AppendOrigin.CLIENT and (config.is_compacted or config.has_full_validation)
     yield
-    if target is None and not must_walk:
-        if _is_header_in_window(header, config, now_ms):
-            return CheckedBatch(header, header.max_timestamp, None)
-        # The header may be wrong about its records: Kafka believes them, and its answer names those out of the window.
-        payload = _read_few_records(records, header)
-    else:
+    payload: Buffer = b""
+    if target is not None or must_walk:
         payload = _read_records(records, header)
         yield
+    elif _has_wrong_timestamp_type(header, config):
+        raise _wrong_timestamp_type(header)
+    elif _is_header_in_window(header, config, now_ms):
+        _check_segment_size(size_bytes, config)
+        return CheckedBatch(header, max(header.max_timestamp, NO_TIMESTAMP), None if is_alone else records)
+    else:
+        # The header may be wrong about its records: Kafka believes them, and its answer names those out of the window.
+        payload = _read_few_records(records, header)
     max_timestamp = yield from _check_records(header, payload, config, now_ms)
     if target is None:
-        return CheckedBatch(header, max_timestamp, None)
+        _check_segment_size(size_bytes, config)
+        return CheckedBatch(header, max_timestamp, None if is_alone else records)
     yield
-    return CheckedBatch(header, max_timestamp, _recompress(header, payload, config))
+    rebuilt = _recompress(header, payload, config)
+    if len(rebuilt) > config.max_message_bytes:
+        raise _too_large(len(rebuilt), config)
+    _check_segment_size(len(rebuilt), config)
+    return CheckedBatch(header, max_timestamp, rebuilt)
 
 
 def assign_offsets(
     records: memoryview, checked: CheckedBatch, config: LogConfig, *, first_offset: int, leader_epoch: int, now_ms: int
 ) -> ValidatedBatch:
-    """Gives the checked batch its offsets, leader epoch and, where the topic says so, its append time.
-
-    KafkaError, with nothing changed: MESSAGE_TOO_LARGE when it grew by recompression, RECORD_LIST_TOO_LARGE when it is larger than
-    a segment.
-    """
+    """Gives the checked batch its offsets, leader epoch and, where the topic says so, its append time."""
     header = checked.header
     buffer: bytearray | memoryview = records
     if checked.rebuilt is not None:
         buffer = checked.rebuilt
         header = read_header(buffer)
-        if header.size_bytes > config.max_message_bytes:
-            raise _too_large(header.size_bytes, config)
     size_bytes = header.batch_length + LOG_OVERHEAD
-    if size_bytes > config.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"The batch of {size_bytes} bytes is larger than segment.bytes, {config.segment_bytes}"
-        )
     patch_for_append(buffer, 0, base_offset=first_offset, partition_leader_epoch=leader_epoch)
     max_timestamp = checked.max_timestamp
     log_append_time_ms = NO_TIMESTAMP
@@ -262,45 +272,68 @@ def _check_usual_batch(records: memoryview, config: LogConfig, now_ms: int, zstd
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     if (
         magic == MAGIC_V2
-        and length + LOG_OVERHEAD == len(records) <= config.max_message_bytes
+        and length + LOG_OVERHEAD == len(records) <= config.batch_bytes_max
         and base_offset == 0
         and attributes in (_CODECS if zstd_allowed else _CODECS_BEFORE_ZSTD)  # and none of the flags, which are above
         and (attributes != _LZ4 or is_lz4_frame_of_kafka(records, HEADER_SIZE))
         and count == last_offset_delta + 1 > 0
         and (producer_id < 0 or sequence >= 0)
         and not config.is_log_append_time
-        and oldest_ms <= first_timestamp <= newest_ms
-        and oldest_ms <= max_timestamp <= newest_ms
+        and NO_TIMESTAMP <= first_timestamp <= max_timestamp <= newest_ms
+        and oldest_ms <= first_timestamp
         and crc == crc32c(records[CRC_START:])
     ):
         return CheckedBatch(tuple.__new__(BatchHeader, fields), max_timestamp, None)
     return None
 
 
-def _read_only_header(records: memoryview) -> BatchHeader:
-    """Returns the header of the one batch that `records` must be, judging broken ones as ByteBufferLogInputStream does."""
-    if len(records) >= _UP_TO_MAGIC.size:
-        length, magic = _UP_TO_MAGIC.unpack_from(records)
-        if length < LEGACY_RECORD_OVERHEAD or not 0 <= magic <= MAGIC_V2:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch has length {length} and magic {magic}")
-        if magic != MAGIC_V2:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch has magic {magic}; only 2 is accepted")
-        if length < HEADER_SIZE - LOG_OVERHEAD:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch has length {length}, which is smaller than its header")
-        if length + LOG_OVERHEAD == len(records):
-            return read_header(records)
-    raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are not exactly one whole record batch")
+def _read_only_header(records: memoryview, zstd_allowed: bool) -> BatchHeader:
+    """Returns the header of the one batch that `records` must begin with. Kafka cuts off what follows it, if that is no whole batch.
+
+    What it refuses, in which order: ProduceRequest.validateRecords and ByteBufferLogInputStream."""
+    size_bytes = _find_batch(records)
+    if size_bytes is None:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no whole record batch")
+    magic = records[MAGIC_POSITION]
+    if magic != MAGIC_V2:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"The batch has magic {magic}; only 2 is accepted")
+    if not zstd_allowed and records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
+        raise NotOneBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+    if size_bytes < len(records) and _find_batch(records[size_bytes:]) is not None:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "There is more than one record batch for the partition")
+    if size_bytes < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch has {size_bytes} bytes, fewer than its header")
+    return read_header(records)
 
 
-def _check_client_header(header: BatchHeader, zstd_allowed: bool) -> None:
+def _find_batch(records: memoryview) -> int | None:
+    """The size of the batch at the beginning, None if it is not whole. KafkaError CORRUPT_MESSAGE for a length or a magic that no batch
+    has."""
+    if len(records) < LOG_OVERHEAD:
+        return None
+    (length,) = _LENGTH.unpack_from(records)
+    if length < LEGACY_RECORD_OVERHEAD:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch has length {length}")
+    if len(records) <= MAGIC_POSITION:
+        return None
+    if records[MAGIC_POSITION] > MAGIC_V2:  # as are negative ones
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch has magic {records[MAGIC_POSITION]}")
+    size_bytes: int = length + LOG_OVERHEAD
+    return size_bytes if size_bytes <= len(records) else None
+
+
+def _check_segment_size(size_bytes: int, config: LogConfig) -> None:
+    if size_bytes > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"The batch of {size_bytes} bytes is larger than segment.bytes, {config.segment_bytes}"
+        )
+
+
+def _check_client_header(header: BatchHeader) -> None:
     codec = header.attributes & COMPRESSION_MASK
-    if codec == Compression.ZSTD and not zstd_allowed:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
     why = None
     if codec > Compression.ZSTD:
         why = f"Compression type {codec} does not exist"
-    elif header.base_offset != 0:
-        why = f"The base offset of a produced batch is 0, not {header.base_offset}"
     elif header.records_count <= 0 or header.last_offset_delta + 1 != header.records_count:
         why = f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}"
     elif header.is_control:
@@ -311,12 +344,17 @@ def _check_client_header(header: BatchHeader, zstd_allowed: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, why)
 
 
-def _check_timestamp_type(header: BatchHeader, config: LogConfig) -> None:
-    """Refuses a producer's LogAppendTime where the topic has it too, or where it comes without a timestamp; else it is cleared."""
-    if header.attributes & LOG_APPEND_TIME_FLAG and (config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP):
-        why = "Producers may not set the timestamp type to LogAppendTime"
-        record_errors = [RecordError(index, why) for index in range(min(header.records_count, RECORD_ERRORS_MAX))]
-        raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, record_errors)
+def _has_wrong_timestamp_type(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether a producer's LogAppendTime is refused: where the topic has it too, or where it comes without a timestamp. Else it is
+    cleared."""
+    is_stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
+    return is_stamped and (config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP)
+
+
+def _wrong_timestamp_type(header: BatchHeader) -> RecordValidationError:
+    count = min(header.records_count, RECORD_ERRORS_MAX)
+    record_errors = [RecordError(index, WRONG_TIMESTAMP_TYPE_MESSAGE) for index in range(count)]
+    return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, WRONG_TIMESTAMP_TYPE_MESSAGE, record_errors)
 
 
 def _is_header_in_window(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
@@ -347,10 +385,11 @@ def _read_records(records: memoryview, header: BatchHeader) -> Buffer:
 
 
 def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_ms: int) -> Generator[None, None, int]:
-    """Checks every record and returns the largest timestamp among them."""
+    """Checks every record and returns the largest timestamp among them. A record that lacks its key is refused for that alone."""
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     is_create_time = not config.is_log_append_time
+    is_wrong_type = _has_wrong_timestamp_type(header, config)
     needs_key = config.is_compacted
     base_timestamp = header.base_timestamp
     max_timestamp = NO_TIMESTAMP
@@ -360,10 +399,12 @@ def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_
         for index, (offset_delta, timestamp_delta, has_key) in enumerate(iterate_outlines(header, payload)):
             if offset_delta != index:
                 raise DecodeError(f"record {index} has offset delta {offset_delta}")
+            timestamp = base_timestamp + timestamp_delta
             if needs_key and not has_key:
                 _note_error(key_errors, index, "A record without a key cannot be written to a compacted topic")
-            timestamp = base_timestamp + timestamp_delta
-            if is_create_time and timestamp != NO_TIMESTAMP and not oldest_ms <= timestamp <= newest_ms:
+            elif is_wrong_type:
+                _note_error(timestamp_errors, index, WRONG_TIMESTAMP_TYPE_MESSAGE)
+            elif is_create_time and timestamp != NO_TIMESTAMP and not oldest_ms <= timestamp <= newest_ms:
                 _note_error(timestamp_errors, index, f"Timestamp {timestamp} is out of range [{oldest_ms}, {newest_ms}]")
             if timestamp > max_timestamp:
                 max_timestamp = timestamp

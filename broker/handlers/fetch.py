@@ -14,9 +14,9 @@ Behaviour:
 - Replicas: an id that is not in the partition's replica set is refused, so on a single node every one is.
 
 Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320).
-v10 zstd topics. v11 consumers may fetch from followers, and a leader sends them to one in their rack where replica.selector.class says so
-(KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in
-place of replica_id. v16 the current leader and its endpoint (KIP-951).
+v10 tells that zstd is known; records are sent as they are. v11 consumers may fetch from followers, and a leader sends them to one in their
+rack where replica.selector.class says so (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID,
+INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951).
 v17 and v18 add what replicas of the metadata log alone tell: their directory and the high watermark that they know.
 
 Not done: client quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).

@@ -34,10 +34,9 @@ from protocol.templates import (
 
 NEVER_READ_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 STORAGE_ERROR_VERSION_MIN = 6
-ZSTD_VERSION_MIN = 10
 CURRENT_LEADER_VERSION_MIN = 16
 FETCH_KEY = 1
-TEMPLATE_VERSION_MIN = 10  # from here on every hole is in the encoding, and zstd needs no second look
+TEMPLATE_VERSION_MIN = 10  # from here on every hole is in the encoding
 TEMPLATES_MAX = 10_000  # (version, topic, isolation); each takes about 1 KB
 # Numbers that stand out in an encoded response: their bytes are not UTF-8, so no name contains them.
 SESSION_ID_HOLE = Hole(0x7EA1C3D5, 4)
@@ -112,8 +111,6 @@ class FetchAnswers:
             target = read.target
             if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
                 read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
-            if version < ZSTD_VERSION_MIN:
-                self._refuse_zstd(read)
             name = target.topic or ""
             if topic is None or topic.topic_id != target.topic_id or topic.topic != name:
                 topic = FetchableTopicResponse(topic=name, topic_id=target.topic_id, partitions=[])
@@ -133,15 +130,6 @@ class FetchAnswers:
         """Count what goes to throttled replicas, those in sync too. Kafka counts the answer's other bytes as well, some 50 a partition."""
         quota = self._quota
         quota.record(sum(len(each.records) for each in reads if quota.is_throttled(each.target.topic, each.target.partition)))
-
-    def _refuse_zstd(self, read: PartitionRead) -> None:
-        """Consumers before v10 cannot read zstd: a topic that is set to it is not served to them."""
-        target = read.target
-        if target.topic is None or self._metadata.log_config(target.topic).compression_type != "zstd":
-            return
-        read.release()
-        read.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
 
 
 def _compile_template(version: int, topic: str, topic_id: bytes, is_uncommitted: bool) -> RecordsTemplate:

@@ -14,7 +14,7 @@ from broker.replication.early_batches import CAUSES, EarlyBatches
 from broker.replication.isr_state import ALL_IN_SYNC
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
-from storage.validation import AppendOrigin, PreparedBatch, RecordValidationError
+from storage.validation import AppendOrigin, NotOneBatchError, PreparedBatch, RecordValidationError
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -160,7 +160,8 @@ class ProducePath:
         result.fail(error.code, error.message)
         if isinstance(error, RecordValidationError):
             result.record_errors = error.record_errors
-        if error.code not in EXPECTED_APPEND_ERRORS and (partition := self._hosted.find(result.topic, result.partition)) is not None:
+        is_log_asked = error.code not in EXPECTED_APPEND_ERRORS and not isinstance(error, NotOneBatchError)
+        if is_log_asked and (partition := self._hosted.find(result.topic, result.partition)) is not None:
             result.log_start_offset = partition.log.log_start_offset  # told with what is wrong with the records, as in Kafka
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else strangers' names would fill the metrics
             metrics = self._metrics.topic(result.topic)

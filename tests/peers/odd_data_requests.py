@@ -59,6 +59,8 @@ LIST_OFFSETS += [
 ]
 
 
+LONG_AGO_MS = NOW_MS - 10_000_000
+PLAIN, ZSTD = bytes(batch()), bytes(batch(compression=Compression.ZSTD))
 IDEMPOTENT = {"producer_id": 4242, "producer_epoch": 0}
 PRODUCE: list[Row] = [
     ("an unknown id", produce("", batch()), 13),
@@ -77,7 +79,20 @@ PRODUCE: list[Row] = [
     ("compacted topic, no key", produce("compacted", batch(None)), 9),
     ("compacted topic, no key, old version", produce("compacted", batch(None)), 7),
     ("compacted topic, one of two without key", produce("compacted", batch(b"k", None)), 9),
+    ("compacted topic, no key, too old", produce("strict", batch(None, timestamp=LONG_AGO_MS)), 9),
+    ("compacted topic, one of two without key, both too old", produce("strict", batch(b"k", None, timestamp=LONG_AGO_MS)), 9),
     ("too large", produce("small", batch(b"k" * 400)), 9),
+    ("larger than a segment", produce("hidden", batch(b"k" * 110_000)), 9),
+    ("of a sequence", produce("hidden", batch(base_sequence=0, **IDEMPOTENT)), 9),
+    ("larger than a segment, out of sequence", produce("hidden", batch(b"k" * 110_000, base_sequence=7, **IDEMPOTENT)), 9),
+    ("larger than a segment, a sequence that was", produce("hidden", batch(b"k" * 110_000, base_sequence=0, **IDEMPOTENT)), 9),
+    ("LogAppendTime by the producer, compacted topic", produce("stamped-compacted", batch(None, b"k", log_append_time_ms=NOW_MS)), 9),
+    ("LogAppendTime by the producer", produce("stamped", batch(b"k", None, log_append_time_ms=NOW_MS)), 9),
+    ("no whole batch", produce("one", batch()[:-1]), 9),
+    ("a batch and some bytes", produce("one", memoryview(bytearray(PLAIN + b"12345"))), 9),
+    ("a batch and the beginning of another", produce("one", memoryview(bytearray(PLAIN + PLAIN[:-1]))), 9),
+    ("no whole batch, a topic that compresses", produce("lz4", batch()[:-1]), 9),
+    ("where zstd is fetched", produce("zstd", memoryview(bytearray(ZSTD))), 9),
     ("timestamp too old", produce("recent", batch(timestamp=NOW_MS - 10_000_000)), 9),
     ("timestamp too new", produce("recent", batch(timestamp=NOW_MS + 10_000_000)), 9),
     ("timestamp -1", produce("one", batch(timestamp=-1)), 9),
@@ -112,6 +127,11 @@ PRODUCE: list[Row] = [
     ("wrong CRC", produce("one", _broken(batch(), 17)), 9),
     ("wrong magic", produce("one", _broken(batch(), 16)), 9),
     ("two batches", produce("one", memoryview(bytearray(bytes(batch()) + bytes(batch())))), 9),
+    *(
+        (f"zstd, {len(batches)} batches v{version}", produce("one", memoryview(bytearray(b"".join(batches)))), version)
+        for version in (6, 9)
+        for batches in ([ZSTD], [ZSTD, ZSTD], [ZSTD, PLAIN], [PLAIN, ZSTD])
+    ),
     ("control batch", produce("one", batch(is_control=True)), 9),
     ("transactional without id", produce("one", batch(is_transactional=True, base_sequence=0, **IDEMPOTENT)), 9),
 ]
@@ -141,13 +161,33 @@ FETCH: list[Row] = [
     ("isolation level -1", fetch("three", at(0, 1), isolation_level=-1), 12),
     ("leader epoch -2", fetch("three", at(0, 1, current_leader_epoch=-2)), 12),
     ("leader epoch 99", fetch("three", at(0, 1, current_leader_epoch=99)), 12),
-    ("last fetched epoch 7", fetch("three", at(0, 1, last_fetched_epoch=7)), 12),
+    *(
+        (f"last fetched epoch 7, isolation level {level}", fetch("three", at(0, 1, last_fetched_epoch=7), isolation_level=level), 12)
+        for level in (0, 1)
+    ),
     ("last fetched epoch -2", fetch("three", at(0, 1, last_fetched_epoch=-2)), 12),
     ("session epoch 5 without a session", fetch("three", at(0, 1), session_id=0, session_epoch=5), 12),
     ("unknown session", fetch("three", at(0, 1), session_id=77, session_epoch=5), 12),
     ("session epoch -2", fetch("three", at(0, 1), session_epoch=-2), 12),
     ("replica id -3", fetch("three", at(0, 1), replica_id=-3), 12),
     ("replica id 9", fetch("three", at(0, 1), replica_id=9), 12),
+    *(
+        (f"isolation level {level}, {name} v{version}", fetch(topic_name, asked, isolation_level=level), version)
+        for version in (4, 6, 10, 12)
+        for level in (0, 1)
+        for name, topic_name, asked in (
+            ("the beginning", "three", at(0)),
+            ("beyond the end", "three", at(END_OFFSET)),
+            ("an unknown partition", "three", at(0, 9)),
+            ("an unknown topic", "missing", at(0)),
+            ("a fenced epoch", "three", at(0, current_leader_epoch=99)),
+            ("records", "one", at(3)),
+            ("a negative offset", "one", at(-1)),
+            ("a topic with zstd", "zstd", at(0)),
+            ("beyond the end of one with zstd", "zstd", at(END_OFFSET)),
+            ("an unknown partition of one with zstd", "zstd", at(0, 9)),
+        )
+    ),
     ("no room", fetch("three", at(0, 1, partition_max_bytes=-1), max_bytes=-1), 12),
     ("negative wait and minimum", fetch("three", at(0, 1), max_wait_ms=-1, min_bytes=-1), 12),
 ]

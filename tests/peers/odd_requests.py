@@ -27,6 +27,9 @@ PREPARATION: list[tuple[Any, int]] = [
                 topic("small", max_message_bytes="200"),
                 topic("recent", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000"),
                 topic("hidden", internal_segment_bytes="100000"),
+                topic("strict", cleanup_policy="compact", message_timestamp_before_max_ms="1000"),
+                topic("stamped-compacted", cleanup_policy="compact", message_timestamp_type="LogAppendTime"),
+                topic("zstd", compression_type="zstd"),
             ]
         ),
         7,

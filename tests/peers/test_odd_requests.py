@@ -36,7 +36,6 @@ OURS_ALONE = "barnabas."
 
 DIFFERENT = {
     "Produce: null records": "Kafka never answers",
-    "Produce: two batches": "the log start offset is told beside every INVALID_RECORD",
     "Produce: timestamp -2 where records are rewritten": "Kafka trips over what it accepts elsewhere",
     "Metadata: null name v12": "Kafka trips",
     "configs: alter by operation 4": "Kafka trips",

@@ -139,10 +139,20 @@ def test_a_changed_byte_is_a_corrupt_message() -> None:
 
 @pytest.mark.parametrize(
     "batch",
-    [b"", b"x" * 16, bytes(build_batch(records())[:-1]), bytes(build_batch(records()) * 2), bytes(build_batch(records())) + b"junk"],
+    [b"", b"x" * 16, bytes(build_batch(records())[:-1]), bytes(build_batch(records()) * 2)],
 )
 def test_anything_but_one_whole_batch_is_an_invalid_record(batch: bytes) -> None:
     assert refused(batch).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("compression_type", ["producer", "gzip"])
+@pytest.mark.parametrize("rest", [b"junk", bytes(build_batch(records())[:-1])])
+def test_what_follows_a_batch_without_being_one_is_cut_off(rest: bytes, compression_type: str) -> None:
+    config = replace(CONFIG, compression_type=compression_type)
+
+    validated = append(build_batch(records()) + rest, config)
+
+    assert bytes(validated.buffer) == bytes(append(build_batch(records()), config).buffer)
 
 
 def test_a_batch_over_max_message_bytes_is_too_large() -> None:
