@@ -9,11 +9,11 @@ Source: DynamicBrokerConfig.validate (KIP-226), ConfigAdminManager.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.metadata.dynamic_configs import DYNAMIC_CONFIGS
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
-from config.properties import ConfigError, Property, UpdateMode
+from config.properties import ConfigError, Property, PropertyType, UpdateMode
 from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, in_topic_terms
 from protocol.errors import ErrorCode, KafkaError
@@ -23,8 +23,11 @@ LISTENER_PREFIX = "listener.name."
 KEY_STORES = ("ssl.key.password", "ssl.keystore.", "ssl.truststore.")
 """Kafka's DynamicSecurityConfigs, which are a listener's."""
 
-THREAD_COUNTS = ("num.replica.fetchers",)
-"""Those of Kafka's DynamicThreadPool that have an effect here."""
+THREAD_COUNTS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
+"""Kafka's DynamicThreadPool, whether they have an effect here or not."""
+
+CLASS_LISTS = {"metric.reporters": "kafka.server.DynamicMetricsReporters"}
+"""Lists of Java classes, and who in Kafka looks at them. Here are those that are the default."""
 
 DEDUPE_BUFFER_BYTES_MIN = 1024 * 1024
 
@@ -39,16 +42,19 @@ def is_stored(name: str) -> bool:
     return name in DYNAMIC_CONFIGS
 
 
-def check_alterable(names: Sequence[str], set_names: Sequence[str], *, is_default: bool) -> None:
-    """Raises KafkaError INVALID_REQUEST unless all of `names` may be altered; `set_names` are those that are not deleted. `is_default`: for
-    all brokers at once."""
+def check_alterable(values: Mapping[str, str], *, is_default: bool) -> None:
+    """Raises KafkaError INVALID_REQUEST unless all configs that get these `values` may have one; to delete a config is always allowed, as
+    in Kafka. `is_default`: for all brokers at once."""
+    names = list(values)
     _refuse("Cannot update these configs dynamically", [name for name in names if _is_read_only(name)])
     why = "These security configs can be dynamically updated only per-listener using the listener prefix"
-    _refuse(why, [name for name in set_names if name.startswith(KEY_STORES)])
+    _refuse(why, [name for name in names if name.startswith(KEY_STORES)])
+    for name, text in values.items():
+        _check_class(name, text)
     if is_default:
         why = "Cannot update these configs at default cluster level, broker id must be specified"
         _refuse(why, [name for name in names if _is_per_broker(name)])
-    _refuse("This broker does not change these configs while it runs", [name for name in set_names if not _is_served(name)])
+    _refuse("This broker does not change these configs while it runs", [name for name in names if not _is_served(name)])
 
 
 def check_value(name: str, text: str, config: ServerConfig) -> None:
@@ -56,6 +62,9 @@ def check_value(name: str, text: str, config: ServerConfig) -> None:
     known = find_property(name)
     if known is None:
         return
+    if name in CLASS_LISTS and not {part.strip() for part in text.split(",")} <= {"", *(known.default_text or "").split(",")}:
+        why = f"Validation of dynamic config update of Set({name}) failed with class class {CLASS_LISTS[name]}"
+        raise _invalid_dynamically(why)
     try:
         value = known.parse(text)
         if name in DYNAMIC_TOPIC_DEFAULTS:
@@ -76,8 +85,21 @@ def check_thread_count(name: str, count: int, present_count: int) -> None:
         return
     bound = "be at least half" if count < present_count else "not be greater than double"
     why = f"value should {bound} the current value {present_count}"
-    error = f"org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for {name}={count}, {why}"
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value {error} for configuration Invalid dynamic configuration")
+    raise _invalid_dynamically(f"Dynamic thread count update validation failed for {name}={count}, {why}")
+
+
+def _invalid_dynamically(why: str) -> KafkaError:
+    error = f"org.apache.kafka.common.config.ConfigException: {why}"
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value {error} for configuration Invalid dynamic configuration")
+
+
+def _check_class(name: str, text: str) -> None:
+    """Of Kafka's Java classes the defaults are here. Another one would be stored without an effect, and Kafka would not start with it. A
+    listener's config has a prefix."""
+    known = find_property(name.split(".", 3)[-1] if name.startswith(LISTENER_PREFIX) else name)
+    if known is not None and known.type is PropertyType.CLASS and text.strip() != known.default_text:
+        why = f"Invalid value {text} for configuration {known.name}: Class {text} could not be found."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _refuse(why: str, names: Sequence[str]) -> None:

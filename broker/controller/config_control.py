@@ -176,16 +176,16 @@ class ConfigControl:
             # The state and DescribeConfigs know a broker by its id's canonical text.
             name = str(int(name))
         current = self._state.broker_overrides(name)
-        kept = [config.name for config in resource.configs if config.config_operation != AlterOperation.DELETE]
-        check_alterable([config.name for config in resource.configs], kept, is_default=not name)
         changes: dict[str, str | None] = {}
         for config in resource.configs:
             value = _new_value(config, current.get(config.name), SERVER_PROPERTIES)
             # To delete what was never set changes nothing: kafka-reassign-partitions --verify does so with the throttles of each broker.
             if value is not None or is_stored(config.name) or config.name in current:
                 changes[config.name] = value
-            if value is not None:
-                check_value(config.name, value, self._config)
+        values = {key: value for key, value in changes.items() if value is not None}
+        check_alterable(values, is_default=not name)
+        for key, value in values.items():
+            check_value(key, value, self._config)
         for thread_count in THREAD_COUNTS:
             if thread_count in changes:
                 self._check_thread_count(name, thread_count, changes[thread_count])

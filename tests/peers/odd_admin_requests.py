@@ -167,6 +167,20 @@ OTHER_CONFIGS: list[Row] = [
             ("num.network.threads", "2"), ("listener.name.plaintext.ssl.keystore.location", "x"), ("advertised.listeners", "x"),
         )
     ),
+    *(
+        (f"broker {broker!r} {key} {operation} {value}", alter((BROKER, broker, [(key, operation, value)]), validate_only=True), 1)
+        for broker in ("1", "")
+        for key, value in (
+            ("node.id", "3"), ("log.dirs", "x"), ("auto.create.topics.enable", "false"), ("metric.reporters", "no.Such"),
+            ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"), ("principal.builder.class", "no.Such"),
+            ("ssl.engine.factory.class", "no.Such"), ("replica.selector.class", "no.Such"), ("connections.max.reauth.ms", "x"),
+            ("listener.name.plaintext.ssl.engine.factory.class", "no.Such"), ("listener.name.plaintext.no.such", "x"),
+            ("ssl.protocol", "x"), ("ssl.principal.mapping.rules", "x"), ("listener.security.protocol.map", "x"),
+            ("num.io.threads", "100"), ("num.io.threads", "9"), ("background.threads", "100"), ("num.recovery.threads.per.data.dir", "5"),
+        )
+        for operation in range(4)
+        if operation or key != "listener.security.protocol.map"
+    ),
     ("append to no list of a broker", _altering(BROKER, "", ("num.io.threads", 2, "x")), 1),
     ("append to an unknown list of a broker", _altering(BROKER, "", ("no.list", 2, "x")), 1),
     *(
