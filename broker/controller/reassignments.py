@@ -92,7 +92,7 @@ class Reassignments:
                 result = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
                 results.append(result)
                 try:
-                    if asked.replicas is not None:
+                    if asked.replicas is not None and self._find(topic.name, asked.partition_index) is not None:
                         yield from check_replicas(self._state.brokers, asked.replicas)
                 except KafkaError as error:
                     result.error_code, result.error_message = error.code, error.message
@@ -110,7 +110,7 @@ class Reassignments:
         """Put the change's record, or why there is none, where they belong."""
         result, replicas = change.result, change.asked.replicas
         try:
-            if is_anew and replicas is not None:
+            if is_anew and replicas is not None and self._find(change.topic, change.asked.partition_index) is not None:
                 for _ in check_replicas(self._state.brokers, replicas):  # no step: there are no more of them than brokers by now
                     pass
             change.record = self._alter(change.topic, change.asked, allows_change=change.allows_change)
@@ -164,7 +164,7 @@ class Reassignments:
         """The replicas are again what they were: those being added go, those to be removed stay."""
         image = topic.partitions[index]
         if not is_reassigning(image):
-            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         change = self._elections.change(topic, image)
         change.replicas = [node_id for node_id in image.replicas if node_id not in image.adding_replicas]
         change.isr = [node_id for node_id in image.isr if node_id not in image.adding_replicas]

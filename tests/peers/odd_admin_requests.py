@@ -8,6 +8,7 @@ from typing import Any
 from protocol.messages.alter_configs import AlterableConfig as ReplacedConfig
 from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -283,6 +284,18 @@ TOPICS: list[Row] = [
     ("delete an unknown id", DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=UNKNOWN_ID)], timeout_ms=1000), 6),
     ("delete, timeout 0", DeleteTopicsRequest(topic_names=["compacted"], timeout_ms=0), 5),
     ("delete, timeout -1", DeleteTopicsRequest(topic_names=["small"], timeout_ms=-1), 5),
+]
+
+
+def reassign(name: str, index: int, replicas: list[int] | None, **fields: Any) -> AlterPartitionReassignmentsRequest:
+    partitions = [ReassignablePartition(partition_index=index, replicas=replicas)]
+    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=name, partitions=partitions)], **fields)
+
+
+REASSIGNMENTS: list[Row] = [
+    (f"{name}-{index} to {replicas}", reassign(name, index, replicas), 1)
+    for name, index in (("three", 0), ("three", 9), ("three", -1), ("missing", 0), ("", 0))
+    for replicas in ([], [1], [9], [-1], [1, 1], [1, 9], None)
 ]
 
 

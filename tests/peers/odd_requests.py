@@ -9,7 +9,7 @@ from typing import Any
 
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.peers.odd_admin_requests import CLUSTER, CONFIGS, LOG_DIRS, OTHER_CONFIGS, TOPICS
+from tests.peers.odd_admin_requests import CLUSTER, CONFIGS, LOG_DIRS, OTHER_CONFIGS, REASSIGNMENTS, TOPICS
 from tests.peers.odd_data_requests import EPOCHS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, PRODUCER_IDS
 from tests.peers.odd_group_requests import DELETIONS, GROUPS
 from tests.peers.odd_request import OddRequest, Row, batch, committing, produce, topic
@@ -55,6 +55,7 @@ _TABLES: dict[str, list[Row]] = {
     "configs": CONFIGS,
     "other configs": OTHER_CONFIGS,
     "cluster": CLUSTER,
+    "reassignments": REASSIGNMENTS,
     "topics": TOPICS,
 }
 REQUESTS = [OddRequest(f"{api}: {name}", message, version) for api, rows in _TABLES.items() for name, message, version in rows]
