@@ -1,6 +1,7 @@
 """Where settings come from: the shipped server.properties or a file, then KAFKA_… environment variables, then --override.
 
-Later ones win. Reads the one file it is told to read and nothing else; `environ` and `overrides` are arguments.
+Later ones win. Reads the one file it is told to read and nothing else; `environ` and `overrides` are arguments. Without a file of the
+user's, what the user sets of a group of settings that belong together replaces the group.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from config.server import SERVER_PROPERTIES, ServerConfig
 from config.server_rules import server_config
 
 DEFAULT_PROPERTIES_PATH = Path(__file__).parent / "server.properties"
+DEFAULTS_VARIABLE = "BARNABAS_DEFAULTS"
+"""Names the file that stands in for the shipped one. The image sets it: its listeners and folders are others."""
+
+# What only goes with the file's own listeners.
+_WITH_LISTENERS = ("advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name")
+# What only goes with a node that is alone.
+_OF_SINGLE_NODE = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 
 _log = logging.getLogger("barnabas.config")
 
@@ -43,10 +51,12 @@ def load_server_config(path: str | Path | None, environ: Mapping[str, str], over
 
     `log_warnings` says afterwards what of it is ignored or dubious. Raises ConfigError, whose text is the one line to print.
     """
-    texts = read_properties(DEFAULT_PROPERTIES_PATH if path is None else Path(path))
-    texts |= properties_from_environment(environ)
+    texts = properties_from_environment(environ)
     texts |= dict(_split_override(override) for override in overrides)
-    return server_config(texts)
+    if path is not None:
+        return server_config(read_properties(Path(path)) | texts)
+    defaults = read_properties(Path(environ.get(DEFAULTS_VARIABLE) or DEFAULT_PROPERTIES_PATH))
+    return server_config(_fitting(defaults, texts) | texts)
 
 
 def log_warnings(config: ServerConfig) -> None:
@@ -96,17 +106,38 @@ def parse_properties(text: str) -> dict[str, str]:
 def properties_from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """`KAFKA_LOG_DIRS=…` as `log.dirs`: `_` is a dot, `__` an underscore, `___` a dash, as in the official container image.
 
-    The image derives listeners from advertised.listeners when only those are given, on every address; so does this.
+    The image derives listeners from advertised.listeners when only those are given, on every address; so does this. Raises ConfigError for
+    a variable in the manner of bitnami's image: its KAFKA_CFG_LISTENERS would be cfg.listeners, which nobody reads.
     """
+    for key in environ:
+        if key.startswith("KAFKA_CFG_"):
+            why = f"is a name of bitnami's image; set KAFKA_{key.removeprefix('KAFKA_CFG_')} (and CLUSTER_ID for KAFKA_KRAFT_CLUSTER_ID)"
+            raise ConfigError(key, environ[key], why, message=f"{key} {why}")
     properties = {
         key.removeprefix("KAFKA_").lower().replace("_", ".").replace("...", "-").replace("..", "_"): value
         for key, value in environ.items()
         if key.startswith("KAFKA_") and len(key) > len("KAFKA_") and key not in _IMAGE_VARIABLES
     }
-    advertised = properties.get("advertised.listeners")
-    if advertised and not properties.get("listeners"):
-        properties["listeners"] = re.sub(r"://[^:]*:", "://0.0.0.0:", advertised)
+    for key in ("listeners", "advertised.listeners"):
+        if not properties.get(key):
+            properties.pop(key, None)
+    if "advertised.listeners" in properties and "listeners" not in properties:
+        properties["listeners"] = re.sub(r"://[^:]*:", "://0.0.0.0:", properties["advertised.listeners"])
     return properties
+
+
+def _fitting(defaults: dict[str, str], texts: Mapping[str, str]) -> dict[str, str]:
+    """`defaults` without what does not go with `texts`, which a person has set: the names of listeners that are replaced, and numbers of
+    replicas for a node that is alone. Raises ConfigError for a map of other listeners than those of `defaults`."""
+    left_out: tuple[str, ...] = _WITH_LISTENERS if "listeners" in texts else ()
+    protocols = "listener.security.protocol.map"
+    if protocols in defaults and protocols in texts and not left_out:
+        raise ConfigError(protocols, texts[protocols], "goes with listeners or advertised.listeners, and neither is set")
+    roles = texts.get("process.roles", defaults.get("process.roles", "")).split(",")
+    has_others = "," in texts.get("controller.quorum.voters", "") or len(roles) == 1
+    if has_others or "," in texts.get("controller.quorum.bootstrap.servers", ""):
+        left_out += _OF_SINGLE_NODE
+    return {key: text for key, text in defaults.items() if key not in left_out}
 
 
 def _warn_of_duplicates(key: str, text: str) -> None:

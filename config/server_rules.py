@@ -141,7 +141,9 @@ def _check_listeners(config: ServerConfig) -> None:
     names = [endpoint.listener_name for endpoint in config.listeners]
     for endpoint in config.advertised_listeners:
         if endpoint.host == "0.0.0.0":
-            raise ConfigError("advertised.listeners", endpoint, "cannot use the nonroutable address 0.0.0.0; use a routable address")
+            whose = "" if "advertised.listeners" in config.texts else " (it is not set, so that listeners counts)"
+            why = f"cannot use the nonroutable address 0.0.0.0; use a routable address{whose}"
+            raise ConfigError("advertised.listeners", endpoint, why)
         if endpoint.listener_name not in names:
             raise ConfigError("advertised.listeners", endpoint, f"must name a listener defined in listeners ({', '.join(names)})")
     is_controller = "controller" in config.process_roles

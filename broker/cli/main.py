@@ -15,6 +15,7 @@ usage: barnabas COMMAND …
 
   serve         run the broker in the foreground
   cluster       run a cluster on this machine, or show a cluster's state
+  health        ask a node whether it answers: the container image's health check
   format        prepare empty log directories for a cluster id
   random-uuid   print a new cluster id
   pipeline      Spark jobs: archive topics to Parquet, replay an archive
@@ -53,6 +54,10 @@ def _run(command: str, rest: list[str]) -> int:
         from broker.cli.cluster import cluster
 
         return cluster(rest)
+    if command == "health":
+        from broker.cli.health import health
+
+        return health(rest)
     if command == "format":
         from broker.cli.format import format_storage
 
