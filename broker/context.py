@@ -24,6 +24,8 @@ class ListenerFacts(NamedTuple):
     security_protocol: str = "PLAINTEXT"
     max_frame_size: int = 100 * 1024 * 1024
     """Bytes of one request; a connection that announces more is closed."""
+    max_request_size: int = sys.maxsize
+    """Bytes of one request that is not a Produce."""
     max_connections: int = sys.maxsize
     """Of this listener; the ConnectionRegistry bounds all listeners together."""
 

@@ -31,7 +31,7 @@ from broker.turns import Turns, Work
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, clear_arrays_in_turns, decoder_in_turns, records_of
-from protocol.errors import DecodeError, ErrorCode, KafkaError, without_frames
+from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, freed_in_pieces, keep, skip_tags
 from protocol.schema import compile_constructors
 from protocol.templates import PreparedResponse
@@ -96,10 +96,10 @@ class _Route:
         self.metrics = metrics
         self.measure = metrics.record  # called with each request's nanoseconds
 
-    def decode_in_turns(self, frame: memoryview, position: int) -> Any:
+    def decode_in_turns(self, frame: memoryview, position: int, entries_max: int) -> Any:
         if self._decode_in_turns is None:
             self._decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
-        return self._decode_in_turns(frame, position)
+        return self._decode_in_turns(frame, position, entries_max)
 
     def prepare_response(self) -> Generator[None, None, None]:
         """Compile what the response of a long request needs. All that lives longer than the request is made before its many objects are:
@@ -116,9 +116,9 @@ class _Route:
         chunks: list[Any] = yield from self._encode_in_turns(response)
         return chunks
 
-    def _decode_first(self, frame: memoryview, position: int) -> Any:
+    def _decode_first(self, frame: memoryview, position: int, entries_max: int) -> Any:
         self.decode = codec.decoder(self.api.request_class, self.version)
-        return self.decode(frame, position)
+        return self.decode(frame, position, entries_max)
 
     def _encode_first(self, response: Any) -> Any:
         self.encode = codec.chunks_encoder(self.api.response_class, self.version)
@@ -162,6 +162,7 @@ class _Answering:
     def answered(self, value: Any) -> None:
         """The handler's answer is there: a message, a generator of one, None, or an exception."""
         if isinstance(value, DecodeError):
+            value = _named(value, self.route)
             self._free_frames(value)
             request, self.request = self.request, None
             if self.is_long:
@@ -230,6 +231,7 @@ class KafkaApis:
     def __init__(self, services: Services | ControllerServices, turns: Turns, kind: ListenerKind = ListenerKind.CLIENT) -> None:
         self._services = services
         self._kind = kind
+        self._entries_max = services.config.barnabas_request_entries_max if kind is ListenerKind.CLIENT else codec.MAX_REQUEST_ENTRIES
         self._apis = apis_of(kind)
         self._clock = services.clock
         self._metrics = services.metrics
@@ -261,15 +263,18 @@ class KafkaApis:
         if route.has_request_tags:
             position = skip_tags(frame, position)
         decoding = None
-        if len(frame) > LARGE_FRAME_SIZE:
-            kept = keep(frame)
-            decoding = route.decode_in_turns(kept, position)
-            try:
-                next(decoding)
-            except StopIteration as few_elements:
-                decoding, (request, _) = None, few_elements.value
-        else:
-            request, _ = route.decode(frame, position)
+        try:
+            if len(frame) > LARGE_FRAME_SIZE:
+                kept = keep(frame)
+                decoding = route.decode_in_turns(kept, position, self._entries_max)
+                try:
+                    next(decoding)
+                except StopIteration as few_elements:
+                    decoding, (request, _) = None, few_elements.value
+            else:
+                request, _ = route.decode(frame, position, self._entries_max)
+        except TooManyEntriesError as e:
+            raise _named(e, route) from None
         context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._clock.now_ms())
         if decoding is not None:
             return self._in_turns(route, context, decoding, kept.obj, started_ns)
@@ -439,6 +444,13 @@ class KafkaApis:
             module = importlib.import_module(f"{HANDLERS[self._kind]}.{api.stem}")
             found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
         return found
+
+
+def _named(error: DecodeError, route: _Route) -> DecodeError:
+    """`error`, with the limit that the request is beyond if that is what it says."""
+    if isinstance(error, TooManyEntriesError):
+        return RequestLimitError(route.api_key, RequestLimit.ENTRIES, str(error))
+    return error
 
 
 def _encode_in_turns(route: _Route, correlation_id: int, response: Any) -> Generator[None, None, list[Any]]:

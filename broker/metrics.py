@@ -139,6 +139,7 @@ class MetricsSnapshot(NamedTuple):
     topics: dict[str, dict[str, int]]
     requests: list[RequestSample]
     request_errors: dict[tuple[int, int], int]
+    refused_requests: dict[tuple[str, str], int]
     connections: dict[str, int]
     connections_created: dict[str, int]
     gauges: list[GaugeSample]
@@ -155,6 +156,7 @@ class Metrics:
         self._requests: list[RequestMetrics] = []
         self._spare_requests = [RequestMetrics() for _ in range(REQUESTS_PER_BATCH)]
         self._request_errors: dict[tuple[int, int], int] = {}
+        self._refused_requests: dict[tuple[str, str], int] = {}
         self._gauges: dict[str, Gauge] = {}
         self._collectors: list[Callable[[], Iterable[GaugeSample]]] = []
         self.connections: dict[str, int] = {}
@@ -200,6 +202,11 @@ class Metrics:
         key = (api_key, int(error_code))
         self._request_errors[key] = self._request_errors.get(key, 0) + 1
 
+    def request_refused(self, api_name: str, limit: str) -> None:
+        """Count a request that is beyond the limit which the property `limit` sets."""
+        key = (api_name, limit)
+        self._refused_requests[key] = self._refused_requests.get(key, 0) + 1
+
     def connection_count(self, listener_name: str, change: int) -> None:
         """A connection of `listener_name` came (+1) or went (-1)."""
         self.connections[listener_name] = self.connections.get(listener_name, 0) + change
@@ -228,6 +235,7 @@ class Metrics:
                 RequestSample(each.api_name, each.version, each.requests_count, each.total_ns, each.buckets) for each in self._requests
             ],
             request_errors=self._request_errors.copy(),
+            refused_requests=self._refused_requests.copy(),
             connections=self.connections.copy(),
             connections_created=self.connections_created.copy(),
             gauges=[_sample(gauge) for gauge in self._gauges.values()],

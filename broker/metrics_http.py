@@ -161,6 +161,12 @@ class _SnapshotCollector:
             times.add_metric((api_name,), count_value=count, sum_value=total_ns / 1e6)
         yield times
         yield self._error_family()
+        refused = CounterMetricFamily(
+            "barnabas_refused_requests", "requests beyond a limit, whose connections were closed", labels=("request", "limit")
+        )
+        for (api_name, limit), count in self._snapshot.refused_requests.items():
+            refused.add_metric((api_name, limit), count)
+        yield refused
 
     def _error_family(self) -> Any:
         from prometheus_client.core import CounterMetricFamily

@@ -10,6 +10,7 @@ logs, elect ourselves, and only then accept connections. Stop: the reverse.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,6 +191,7 @@ class Broker:
             frame_deadline_ms=config.barnabas_frame_deadline_ms,
             busy_poll_us=config.barnabas_busy_poll_us,
             on_count=node.metrics.connection_count,
+            on_refused=node.metrics.request_refused,
         )
         node.on_stop(registry.close)
         return registry
@@ -210,6 +212,7 @@ class Broker:
             kind=kind,
             security_protocol=endpoint.security_protocol,
             max_frame_size=self.config.socket_request_max_bytes,
+            max_request_size=self.config.barnabas_request_bytes_max if kind is ListenerKind.CLIENT else sys.maxsize,
         )
         listener = Listener(
             facts,

@@ -270,6 +270,8 @@ class ServerConfig:
     barnabas_metrics_listener: str = ""
     barnabas_queued_max_request_bytes: int = 1_073_741_824
     barnabas_record_validation: str = "header"
+    barnabas_request_bytes_max: int = 16_777_216
+    barnabas_request_entries_max: int = 30_000
     barnabas_serve_without_authorizer: bool = False
 
     def __init__(self, **settings: Any) -> None:

@@ -10,7 +10,8 @@ What the bytes look like (Kafka's protocol guide; KIP-482 for flexible versions)
 - In flexible versions every struct ends in its tagged fields: their count, then tag, size and value of each, ascending, defaults left out.
 
 Decoding trusts nothing: each length is checked against the end of the buffer before it is used, an array's count against the smallest
-size of its elements, and all elements of one request against `MAX_REQUEST_OBJECTS`. Whatever is wrong ends in DecodeError. Bytes after
+size of its elements, and all entries of one request against a budget: TooManyEntriesError. An element of an array and a tagged field
+are an entry each; of plain numbers, which cost little, eight are one. Whatever else is wrong ends in DecodeError. Bytes after
 the message are left alone: Kafka ignores them too, and the end position tells. Unknown tagged fields are skipped, not kept, and a struct
 with more than `MAX_TAGGED_FIELDS` is refused (CVE-2026-111115: Kafka lets one request hold millions).
 """
@@ -22,19 +23,22 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from protocol.codec_source import Source, forget_source, smallest_size
+from protocol.errors import DecodeError, TooManyEntriesError
 from protocol.schema import Field, FieldType, Kind, Message, Records, forget_constructors, schema_of
-from protocol.uvarint import MAX_TAGGED_FIELDS, Buffer, rest_of_uvarint, skip_tagged_fields, uvarint
+from protocol.uvarint import MAX_TAGGED_FIELDS, Buffer, refused_tagged_fields, rest_of_uvarint, skip_tagged_fields, uvarint
 
 T = TypeVar("T")
 Decoder: TypeAlias = Callable[..., tuple[T, int]]
 Encoder: TypeAlias = Callable[[T], bytes]
 
-MAX_REQUEST_OBJECTS = 100_000
-"""Array elements and tagged fields that one request may hold: at the worst some 60 MB. The loop waits while
-freed memory goes back to the system, 10 ms for twice as much."""
+MAX_REQUEST_ENTRIES = 100_000
+"""Of a request whose reader gives no budget of its own: at the worst some 60 MB."""
 
-MAX_OTHER_OBJECTS = 2**31 - 1
+MAX_OTHER_ENTRIES = 2**31 - 1
 """Of responses and stored records, whose writers are trusted: a producer snapshot may well hold millions."""
+
+ENTRIES_PER_NUMBER_SHIFT = 3
+"""An array of n plain numbers counts as n >> 3 entries: a number takes an eighth of the memory and time of a struct."""
 
 MAX_STRING_BYTES = 32767
 """Of any string in UTF-8, also where its length would have room for more (MessageDataGenerator in Kafka)."""
@@ -64,7 +68,8 @@ def encode_chunks(message: object, version: int) -> list[Records]:
 
 
 def decoder(cls: type[T], version: int) -> Decoder[T]:
-    """Returns the compiled `decode(buffer, position=0)` of one version; raises ValueError for a version that is not declared."""
+    """Returns the compiled `decode(buffer, position=0, entries_max=…)` of one version; raises ValueError for a version that is not
+    declared. What holds more entries is refused with TooManyEntriesError."""
     decoders = schema_of(cls).decoders
     if version not in decoders:
         decoders[version] = Decoding(cls, version).compile()
@@ -108,9 +113,9 @@ def forget_all(cls: type[Any]) -> None:
 
 
 class Decoding(Source):
-    """Writes `decode(buffer, position=0) -> (message, end position)`.
+    """Writes `decode(buffer, position=0, left=…) -> (message, end position)`.
 
-    Its variables: `p` is the position, `end` the buffer's length, `left` what remains of the budget of objects, `n1`, `n2` … are
+    Its variables: `p` is the position, `end` the buffer's length, `left` what remains of the budget of entries, `n1`, `n2` … are
     lengths and counts with -1 for null, `m1`, `m2` … the structs being filled. `begin`, `element` and `numbers` are what
     `protocol.codec_in_turns` writes in another way.
     """
@@ -119,9 +124,10 @@ class Decoding(Source):
         super().__init__(cls, version, "decode")
         self.null_flags = "< 0"
         self.namespace.update(new=object.__new__, rest_of_uvarint=rest_of_uvarint, skip_tagged_fields=skip_tagged_fields)
-        budget = MAX_REQUEST_OBJECTS if schema_of(cls).is_request else MAX_OTHER_OBJECTS
-        with self.block(f"def {self.function_name}(buffer, position=0):"):
-            self.line(f"p, end, left = position, len(buffer), {budget}")
+        self.namespace.update(refused_count=_refused_count, refused_tagged_fields=refused_tagged_fields)
+        budget = MAX_REQUEST_ENTRIES if schema_of(cls).is_request else MAX_OTHER_ENTRIES
+        with self.block(f"def {self.function_name}(buffer, position=0, left={budget}):"):
+            self.line("p, end = position, len(buffer)")
             self.begin()
             if not self.is_flexible and not any(field.is_in(version) for field in schema_of(cls).fields):
                 # Nothing is read here that would find out that the header before it was cut.
@@ -234,9 +240,11 @@ class Decoding(Source):
 
     def array(self, element: FieldType, target: str, path: str, n: str) -> None:
         smallest = smallest_size(element, self.version, self.is_flexible)
-        self.line(f'if {n} < 0 or {n} * {smallest} > end - p or {n} > left: raise DecodeError("{path}: the count does not fit")')
-        self.line(f"left -= {n}")
-        if element.kind is Kind.FIXED and element.code != "16s":
+        are_numbers = element.kind is Kind.FIXED and element.code != "16s"
+        entries = f"({n} >> {ENTRIES_PER_NUMBER_SHIFT})" if are_numbers else n
+        self.line(f'if {n} < 0 or {n} * {smallest} > end - p or {entries} > left: raise refused_count("{path}", {n}, {smallest}, end - p)')
+        self.line(f"left -= {entries}")
+        if are_numbers:
             self.numbers(element, target, n, smallest)
             return
         items, add = self.name("a"), self.name("add")
@@ -273,7 +281,7 @@ class Decoding(Source):
             return
         tag, size, stop = self.name("tag"), self.name("size"), self.name("stop")
         with self.block(f"if {count}:"):
-            self.line(f'if {count} > {MAX_TAGGED_FIELDS} or {count} > left: raise DecodeError("{path}: too many tagged fields")')
+            self.line(f'if {count} > {MAX_TAGGED_FIELDS} or {count} > left: raise refused_tagged_fields("{path}", {count})')
             self.line(f"left -= {count}")
             with self.block(f"for _ in range({count}):"):
                 for number in (tag, size):
@@ -288,6 +296,13 @@ class Decoding(Source):
                         self.line(f'if p != {stop}: raise DecodeError("{path} {field.name}: not of the size of its tag")')
                 with self.block("else:"):
                     self.line(f"p = {stop}")
+
+
+def _refused_count(path: str, count: int, smallest: int, room: int) -> DecodeError:
+    """What to raise for an array's count: it does not fit into the buffer, or else into the budget."""
+    if count < 0 or count * smallest > room:
+        return DecodeError(f"{path}: the count does not fit")
+    return TooManyEntriesError(f"{path}: {count} entries are too many")
 
 
 class Encoding(Source):

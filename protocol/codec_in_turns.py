@@ -35,7 +35,8 @@ NUMBERS_PER_PIECE = 4096
 
 
 def decoder_in_turns(cls: type[T], version: int) -> DecoderInTurns[T]:
-    """Returns the compiled `decode(buffer, position=0)` of one version: a generator that returns what the direct function returns.
+    """Returns the compiled `decode(buffer, position=0, entries_max=…)` of one version: a generator that returns what the direct function
+    returns.
 
     The buffer must stay as it is until the generator has ended, and as long as very large fields of bytes, which are views over it.
     """

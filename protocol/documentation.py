@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.apis import APIS, Api
-from protocol.codec import MAX_REQUEST_OBJECTS
 from protocol.uvarint import MAX_TAGGED_FIELDS
 
 PATH = Path("docs/protocol.md")
@@ -60,8 +59,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - Strings have to be UTF-8. Kafka puts U+FFFD in the place of what is not.
 - Null has one encoding, length -1 or its compact form 0. Kafka takes every negative length for null.
 - A known tagged field has to fill the size that was given for it.
-- A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a request at most {MAX_REQUEST_OBJECTS:,} array elements and tagged fields. Kafka
-  counts neither. Unknown tagged fields are skipped and not kept.
+- A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a client's request at most `barnabas.request.entries.max` array elements
+  and tagged fields (eight plain numbers count as one) and, unless it is a Produce, `barnabas.request.bytes.max` bytes. Kafka counts
+  neither. Unknown tagged fields are skipped and not kept.
 - Fetch sessions hold 50,000 partitions together, beside the limit of `max.incremental.fetch.session.cache.slots` sessions. Beyond it
   sessions are evicted, or refused, by Kafka's rules for a full cache, and one that grows too large ends with
   FETCH_SESSION_ID_NOT_FOUND: its client fetches in full again. So does a session that was not used for 20 s and whose connection has

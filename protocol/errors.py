@@ -8,7 +8,7 @@ Source: org.apache.kafka.common.protocol.Errors.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TypeVar
 
 _Error = TypeVar("_Error", bound=Exception)
@@ -183,6 +183,26 @@ def without_frames(error: _Error) -> _Error:
 
 class DecodeError(Exception):
     """Bytes that are not a valid encoding: truncated, over-long, or out of range. Nothing was changed by reading them."""
+
+
+class TooManyEntriesError(DecodeError):
+    """A message with more entries than its reader allows; whether the rest is valid is not known."""
+
+
+class RequestLimit(Enum):
+    """The limits of one client's request, by the property that sets them."""
+
+    BYTES = "barnabas.request.bytes.max"
+    ENTRIES = "barnabas.request.entries.max"
+
+
+class RequestLimitError(DecodeError):
+    """A client's request is beyond `limit`."""
+
+    def __init__(self, api_key: int, limit: RequestLimit, message: str) -> None:
+        super().__init__(message)
+        self.api_key = api_key
+        self.limit = limit
 
 
 class OversizedError(DecodeError):

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Generator
 from sys import getrefcount
 
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, RequestLimit, RequestLimitError
 from protocol.foreign_protocols import refused_size
 
 SCRATCH_SIZE = 8 * 1024  # bytes received at once: about 40 of the smallest produce requests, half a millisecond's work
@@ -35,6 +35,8 @@ CROWDED_READ_SIZE = 32 * 1024  # bytes received instead when there is none
 
 _SIZE = struct.Struct(">i")
 REQUEST_HEADER = struct.Struct(">hhih")  # API key, API version, correlation id, client id's size (-1: null); then the client id
+API_KEY_SIZE = 2  # bytes; the first of a request
+_PRODUCE = b"\x00\x00"  # its API key
 HEADER_SIZE_MIN = REQUEST_HEADER.size  # bytes; header v2 has a tag section behind the client id, see `skip_tags`
 
 
@@ -135,9 +137,10 @@ class FrameAssembler:
     When it returns False, the frames left stay too and `is_interrupted` says so; the owner calls `resume()` in a later turn
     of the loop and reads nothing before. It is also asked before each long read into a large frame: megabytes for each of many
     connections take as long as their requests.
+    `max_request_size`, if given, bounds every request but a Produce. Its API key tells, before memory is taken for it.
 
-    Raises DecodeError from `buffer_updated` and `resume` for a frame size below 0 or above `max_frame_size`, MemoryError for a frame
-    that there is no memory for. The owner closes the connection then.
+    Raises from `buffer_updated` and `resume` RequestLimitError for a request above `max_request_size`, DecodeError for a frame size below 0
+    or above `max_frame_size`, MemoryError for a frame that there is no memory for. The owner closes the connection then.
     """
 
     __slots__ = (
@@ -154,6 +157,7 @@ class FrameAssembler:
         "_scratch",
         "is_interrupted",
         "max_frame_size",
+        "max_request_size",
     )
 
     def __init__(
@@ -161,11 +165,13 @@ class FrameAssembler:
         on_frame: Callable[[memoryview], bool],
         *,
         max_frame_size: int,
+        max_request_size: int | None = None,
         pool: BufferPool,
         on_kept: Callable[[FrameBuffer], None] | None = None,
         has_time_left: Callable[[], bool] | None = None,
     ) -> None:
         self.max_frame_size = max_frame_size
+        self.max_request_size = max_frame_size if max_request_size is None else max_request_size
         self._on_frame = on_frame
         self._on_kept = on_kept
         self._has_time_left = has_time_left
@@ -248,6 +254,10 @@ class FrameAssembler:
                 raise refused_size(size, self.max_frame_size)
             frame_end = start + 4 + size
             if frame_end > end:
+                if size > self.max_request_size:
+                    if start + 4 + API_KEY_SIZE > end:
+                        break  # the API key says whether this is too large
+                    self._check_request_size(size, view[start + 4 : start + 4 + API_KEY_SIZE])
                 if size > HELD_SIZE_MAX:
                     self._begin_large(size, view[start + 4 : end])
                     return
@@ -264,6 +274,11 @@ class FrameAssembler:
                 unasked = FRAMES_PER_QUESTION
         if start != end:
             self._held = bytes(view[start:end])
+
+    def _check_request_size(self, size: int, api_key: memoryview) -> None:
+        if api_key != _PRODUCE:
+            message = f"{size} bytes; at most {self.max_request_size} are accepted"
+            raise RequestLimitError(int.from_bytes(api_key, signed=True), RequestLimit.BYTES, message)
 
     def _begin_large(self, size: int, arrived: memoryview) -> None:
         """Receive this frame into a buffer that it has for itself; what has arrived of it moves along."""

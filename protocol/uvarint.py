@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, TooManyEntriesError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -48,10 +48,16 @@ def rest_of_uvarint(buffer: Buffer, position: int, value: int) -> tuple[int, int
     raise DecodeError(f"a uvarint has more than {MAX_UVARINT_BYTES} bytes")
 
 
+def refused_tagged_fields(path: str, count: int) -> DecodeError:
+    """What to raise for tagged fields that are more than a struct may have, or else more entries than the budget of their message."""
+    error = DecodeError if count > MAX_TAGGED_FIELDS else TooManyEntriesError
+    return error(f"{path}: too many tagged fields")
+
+
 def skip_tagged_fields(buffer: Buffer, position: int, count: int, budget: int) -> tuple[int, int]:
     """Skips the tagged fields of a struct that knows none; returns the position after them and the budget left."""
     if count > MAX_TAGGED_FIELDS or count > budget:
-        raise DecodeError("too many tagged fields")
+        raise refused_tagged_fields("unknown", count)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

@@ -24,7 +24,8 @@ from broker.network.outbox import Outbox
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks, RequestPipeline
 from broker.network.sockets import Network
-from protocol.errors import DecodeError
+from protocol.apis import DECLARED
+from protocol.errors import DecodeError, RequestLimitError
 from protocol.foreign_protocols import ForeignProtocolError
 from protocol.framing import BufferPool, FrameAssembler, FrameBuffer
 from storage.file_slice import FileSlice
@@ -32,6 +33,7 @@ from storage.file_slice import FileSlice
 # The kinds of log lines here, each with a limit of its own, because strangers cause them.
 FOREIGN_PROTOCOLS = "clients of other protocols"
 REFUSED_REQUESTS = "connections closed for what they sent"
+LARGE_REQUESTS = "connections closed for requests beyond a limit"
 NO_MEMORY = "connections closed for want of memory"
 FAILED_REQUESTS = "requests that failed outside their handler"
 CLOSED_CONNECTIONS = "connections closed"
@@ -101,6 +103,7 @@ class Registry(Protocol):
     busy_poll: BusyPoll | None
     monotonic_ms: Callable[[], int]
     call_later: Callable[..., Timer]
+    on_refused: Callable[[str, str], None]
 
     def admit(self, connection: Connection) -> bool:
         """Count `connection` in and number it, or refuse it."""
@@ -148,6 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         self._assembler = FrameAssembler(
             self._pipeline.offer,
             max_frame_size=listener.max_frame_size,
+            max_request_size=listener.max_request_size,
             pool=registry.pool,
             on_kept=self._frame_kept,
             has_time_left=registry.frame_turn.has_time_left,
@@ -277,6 +281,8 @@ class Connection(asyncio.BufferedProtocol):
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, ForeignProtocolError):
             self.close(str(error), FOREIGN_PROTOCOLS, logging.WARNING)
+        elif isinstance(error, RequestLimitError):
+            self._refuse(error)
         elif isinstance(error, (CloseConnection, DecodeError)):
             self.close(str(error), REFUSED_REQUESTS)
         elif isinstance(error, MemoryError):
@@ -286,6 +292,13 @@ class Connection(asyncio.BufferedProtocol):
                 FAILED_REQUESTS, "request failed outside its handler client=%s", self.facts.client_host, exc_info=error
             )
             self.close("internal error", REFUSED_REQUESTS)
+
+    def _refuse(self, error: RequestLimitError) -> None:
+        api = DECLARED.get(error.api_key)
+        api_name = api.name if api is not None else f"API {error.api_key}"
+        self._registry.on_refused(api_name, error.limit.value)
+        client_id = self.facts.client_id_text
+        self.close(f"{api_name} of client id {client_id!r} is beyond {error.limit.value}: {error}", LARGE_REQUESTS, logging.WARNING)
 
     # -- flow -----------------------------------------------------------------------------------------------------
 

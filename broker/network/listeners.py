@@ -47,6 +47,7 @@ class ConnectionRegistry:
         frame_deadline_ms: int,
         busy_poll_us: int,
         on_count: Callable[[str, int], None],
+        on_refused: Callable[[str, str], None],
         max_connections_of_ip: Mapping[str, int] = _NO_OVERRIDES,
     ) -> None:
         self.log = LimitedLog(logging.getLogger("barnabas.network"), clock)
@@ -64,6 +65,7 @@ class ConnectionRegistry:
         self._max_connections_of_ip = max_connections_of_ip  # addresses with a limit of their own
         self._idle_ms = idle_ms
         self._frame_deadline_ms = frame_deadline_ms
+        self.on_refused = on_refused  # told (API name, property) of a request beyond a limit, for the metrics
         self._on_count = on_count  # told (listener name, +1 or -1) for the metrics
         self._connections: dict[Connection, None] = {}  # a dict for its order: closing goes oldest first
         self._per_ip: Counter[str] = Counter()

@@ -9,11 +9,13 @@ import weakref
 
 import pytest
 
-from protocol.codec import MAX_REQUEST_OBJECTS, MAX_STRING_BYTES, chunks_encoder, decode, decoder, encode, encode_chunks, encoder, forget
-from protocol.errors import DecodeError
+from protocol.codec import MAX_REQUEST_ENTRIES, MAX_STRING_BYTES, chunks_encoder, decode, decoder, encode, encode_chunks, encoder, forget
+from protocol.errors import DecodeError, TooManyEntriesError
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.schema import Array, Bytes, Int8, Int16, Int32, Records, String, message, since, struct
 from protocol.uvarint import MAX_TAGGED_FIELDS, uvarint
@@ -191,15 +193,38 @@ def test_a_known_tagged_field_has_to_fill_its_size() -> None:
 
 
 def test_objects_of_one_request_are_limited() -> None:
-    count = MAX_REQUEST_OBJECTS + 1
+    count = MAX_REQUEST_ENTRIES + 1
     topics = uvarint(count + 1) + count * EMPTY_TOPIC
 
-    with pytest.raises(DecodeError, match="count"):
+    with pytest.raises(TooManyEntriesError, match="too many"):
         decode(MetadataRequest, 9, topics + bytes(4))
 
 
+def test_a_reader_sets_the_limit_and_what_has_just_as_many_entries_passes() -> None:
+    for cls, version, request, entries in (
+        (MetadataRequest, 9, MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 5), 5),
+        (MetadataRequest, 12, MetadataRequest(topics=[MetadataRequestTopic(topic_id=bytes(16), name=None)] * 5), 5),
+        (ProduceRequest, 9, ProduceRequest(topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=b"")] * 4)] * 2), 10),
+        (OffsetFetchRequest, 6, OffsetFetchRequest(topics=[OffsetFetchRequestTopic(partition_indexes=[1] * 80)]), 11),
+        (OffsetFetchRequest, 6, OffsetFetchRequest(topics=[OffsetFetchRequestTopic(partition_indexes=[1] * 7)]), 1),
+        (DescribeGroupsRequest, 5, DescribeGroupsRequest(groups=["g"] * 5), 5),
+    ):
+        encoded = encode(request, version)
+
+        assert decoder(cls, version)(encoded, 0, entries) == (request, len(encoded))
+        with pytest.raises(TooManyEntriesError):
+            decoder(cls, version)(encoded, 0, entries - 1)
+
+
+def test_a_count_that_does_not_fit_is_no_matter_of_the_limit() -> None:
+    with pytest.raises(DecodeError, match="does not fit") as refusal:
+        decode(MetadataRequest, 9, uvarint(MAX_REQUEST_ENTRIES + 2) + bytes(4))
+
+    assert type(refusal.value) is DecodeError
+
+
 def test_objects_of_stored_records_are_limited_by_their_bytes_only() -> None:
-    count = MAX_REQUEST_OBJECTS + 1
+    count = MAX_REQUEST_ENTRIES + 1
     encoded = bytes(2 + 2 + 4) + count.to_bytes(4, "big") + bytes(2 * count) + bytes(4)
 
     assert len(decode(Example, 0, encoded)[0].points) == count
@@ -218,9 +243,9 @@ def test_tagged_fields_of_one_struct_are_limited(version: int) -> None:
 
 def test_tagged_fields_count_as_objects() -> None:
     topic = EMPTY_TOPIC[:-1] + uvarint(MAX_TAGGED_FIELDS) + bytes(2 * MAX_TAGGED_FIELDS)
-    count = MAX_REQUEST_OBJECTS // MAX_TAGGED_FIELDS + 1
+    count = MAX_REQUEST_ENTRIES // MAX_TAGGED_FIELDS + 1
 
-    with pytest.raises(DecodeError, match="too many tagged fields"):
+    with pytest.raises(TooManyEntriesError, match="too many tagged fields"):
         decode(MetadataRequest, 9, uvarint(count + 1) + count * topic + bytes(4))
 
 
@@ -277,7 +302,7 @@ def test_traceback_shows_the_generated_line() -> None:
     lines = "".join(traceback.format_exception(refusal.value))
 
     assert 'File "generated decode_MetadataRequest_v9"' in lines
-    assert "raise DecodeError" in lines
+    assert "raise refused_count" in lines
 
 
 def test_what_was_compiled_goes_without_the_collector() -> None:

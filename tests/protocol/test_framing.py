@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, RequestLimit, RequestLimitError
 from protocol.framing import (
     CROWDED_READ_SIZE,
     FRAMES_PER_QUESTION,
@@ -88,6 +88,30 @@ def test_a_large_frame_is_received_into_its_own_buffer_to_its_exact_end() -> Non
     receiver.feed(struct.pack(">i", 100_000) + b"x" * 10)
 
     assert len(receiver.assembler.get_buffer()) == 100_000 - 10
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5, 6, 65536])
+def test_a_large_request_is_refused_by_its_api_key_unless_it_is_a_produce(cut: int) -> None:
+    frames: list[bytes] = []
+
+    def take(frame: memoryview) -> bool:
+        frames.append(bytes(frame))
+        return True
+
+    def feed(data: bytes) -> FrameAssembler:
+        assembler = FrameAssembler(take, max_frame_size=MAX_FRAME_SIZE, max_request_size=100_000, pool=BufferPool())
+        for start in range(0, len(data), cut):
+            part = data[start : start + cut]
+            assembler.get_buffer()[: len(part)] = part
+            assembler.buffer_updated(len(part))
+        return assembler
+
+    assert feed(struct.pack(">ih", 100_001, 0)).is_inside_large_frame
+    assert feed(struct.pack(">ih", 100_000, 3)).is_inside_large_frame
+    assert not feed(struct.pack(">ib", 100_001, 0)).is_inside_large_frame
+    with pytest.raises(RequestLimitError) as refusal:
+        feed(struct.pack(">ih", 100_001, 3))
+    assert (refusal.value.api_key, refusal.value.limit) == (3, RequestLimit.BYTES)
 
 
 @pytest.mark.parametrize("size", [POOLED_FRAME_SIZE_MIN, POOLED_BUFFER_SIZE, MAX_FRAME_SIZE])

@@ -57,6 +57,7 @@ class Harness:
             self.executor,
             SystemNetwork(asyncio.get_running_loop()),
             on_count=lambda name, change: None,
+            on_refused=lambda api_name, limit: None,
             **(settings | limits),
         )
         self._handle = handle

@@ -54,6 +54,7 @@ class SimulatedHost:
             frame_deadline_ms=30_000,
             busy_poll_us=0,
             on_count=lambda name, change: None,
+            on_refused=lambda api_name, limit: None,
         )
         self.handle = handle
 
