@@ -103,6 +103,20 @@ class Attacker:
             if connection is None:
                 opened.close()
 
+    def ask_refused(self, message: Any, version: int) -> None:
+        """Send a request beyond a limit: its connection has to be closed without an answer."""
+        key = next(key for key, api in APIS.items() if api.request_class is type(message))
+        data = framed(key, version, codec.encode(message, version))
+        with self.connect() as opened:
+            try:
+                opened.sendall(data)
+                was_answered = drop_answer(opened)
+            except OSError:
+                was_answered = False
+        self.note(was_answered)
+        if was_answered is not False:
+            self.failures.append(f"{APIS[key].name} v{version} of {len(data)} bytes was not refused")
+
     def note(self, was_answered: bool | None) -> None:
         """Count one outcome: True answered, False closed, None silent."""
         if was_answered is None:

@@ -21,7 +21,8 @@ from tests.attack.target import ATTACKED_TOPIC
 PARTITIONS = 9_000
 MANY_TOPICS = 4_500
 TOPICS_PER_REQUEST = 500
-ENTRIES = 95_000  # below the limit of 100,000 objects in one request
+ENTRIES = 29_900  # below barnabas.request.entries.max, 30,000
+BYTES_MAX = 16 << 20  # barnabas.request.bytes.max
 WIDE_TOPIC = "wide"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 FETCHED_BYTES_MAX = 1 << 20
@@ -40,22 +41,24 @@ def describe_one_many_times(attacker: Attacker) -> None:
 
 
 def find_long_keys(attacker: Attacker) -> None:
-    """FindCoordinator of 3,000 keys of 30 KB, twice: the second time from a cache, if there is one."""
-    count = attacker.count(3_000)
+    """FindCoordinator of 550 keys of 30 KB, twice: the second time from a cache, if there is one. 20 more keys are refused."""
+    count = attacker.count(550)
     keys = [f"{number:05}" + "k" * 29_995 for number in range(count)]
     for _ in range(2):
         attacker.ask(f"FindCoordinator, {count} keys of 30 KB", FindCoordinatorRequest(key_type=0, coordinator_keys=keys), 4)
+    many = FindCoordinatorRequest(key_type=0, coordinator_keys=["k" * 30_000] * (BYTES_MAX // 30_000 + 1))
+    attacker.ask_refused(many, 4)
 
 
 def ask_for_many_topics(attacker: Attacker) -> None:
-    """Metadata of 4,500 topics, of 50,000 names that do not exist, and of names that would be created."""
+    """Metadata of 4,500 topics, of 29,900 names that do not exist, and of names that would be created."""
     names = [f"many-{number:05}" for number in range(attacker.count(MANY_TOPICS))]
     _create(attacker, dict.fromkeys(names, 1))
     for _ in range(3):
         attacker.ask(f"Metadata of all {len(names)} topics", MetadataRequest(topics=None), 12)
-    missing = [MetadataRequestTopic(name=f"missing-{number}") for number in range(attacker.count(50_000))]
+    missing = [MetadataRequestTopic(name=f"missing-{number}") for number in range(attacker.count(ENTRIES))]
     attacker.ask(f"Metadata of {len(missing)} missing names", MetadataRequest(topics=missing, allow_auto_topic_creation=False), 12)
-    unknown = [MetadataRequestTopic(topic_id=number.to_bytes(16), name=None) for number in range(1, attacker.count(50_000))]
+    unknown = [MetadataRequestTopic(topic_id=number.to_bytes(16), name=None) for number in range(1, attacker.count(ENTRIES, 2))]
     attacker.ask(f"Metadata of {len(unknown)} unknown ids", MetadataRequest(topics=unknown, allow_auto_topic_creation=False), 12)
     created = [MetadataRequestTopic(name=f"auto-{number}") for number in range(attacker.count(4_000))]
     attacker.ask(f"Metadata that creates {len(created)} topics", MetadataRequest(topics=created, allow_auto_topic_creation=True), 12)
@@ -63,9 +66,9 @@ def ask_for_many_topics(attacker: Attacker) -> None:
 
 
 def fetch_many_partitions(attacker: Attacker) -> None:
-    """Fetch that names 9,000 partitions, then 95,000 entries, twice: new to the broker and known."""
+    """Fetch that names 9,000 partitions, then 29,900 entries, twice: new to the broker and known."""
     with _wide_topic(attacker) as count:
-        for entries in (count, attacker.count(ENTRIES)):
+        for entries in (count, attacker.count(ENTRIES - 1)):
             partitions = [_fetched(number % count) for number in range(entries)]
             for _ in range(2):
                 attacker.ask(f"Fetch of {entries} entries", _fetch(partitions), 12)
@@ -86,36 +89,39 @@ def open_many_sessions(attacker: Attacker) -> None:
 
 
 def produce_to_many_partitions(attacker: Attacker) -> None:
-    """Produce to 9,000 partitions at once, and to 90,000 that do not exist."""
+    """Produce to 9,000 partitions at once, and to 29,800 that do not exist."""
     batch = build_batch([SimpleRecord(None, b"x" * 50)])
     with _wide_topic(attacker) as count:
-        for entries in (count, count, attacker.count(90_000)):
+        for entries in (count, count, attacker.count(ENTRIES - 100)):
             data = [PartitionProduceData(index=number, records=bytes(batch)) for number in range(entries)]
             topic = TopicProduceData(name=WIDE_TOPIC, partition_data=data)
             attacker.ask(f"Produce to {entries} partitions", ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 9)
 
 
 def create_and_delete(attacker: Attacker) -> None:
-    """Topics of 9,000 and 10,000 partitions made and deleted, and 50,000 names that cannot be either."""
+    """Topics of 9,000 and 10,000 partitions made and deleted, and 29,900 names that cannot be either."""
     for count in (attacker.count(9_000), attacker.count(9_990), attacker.count(20_000)):
         topic = CreatableTopic(name=f"large-{count}", num_partitions=count, replication_factor=1)
         attacker.ask(f"CreateTopics of {count} partitions", CreateTopicsRequest(topics=[topic]), 7)
         _delete(attacker, [f"large-{count}"])
-    refused = [CreatableTopic(name=f"bad/{number}", num_partitions=1, replication_factor=1) for number in range(attacker.count(50_000))]
+    refused = [CreatableTopic(name=f"bad/{number}", num_partitions=1, replication_factor=1) for number in range(attacker.count(ENTRIES))]
     attacker.ask(f"CreateTopics of {len(refused)} bad names", CreateTopicsRequest(topics=refused), 7)
-    _delete(attacker, [f"missing-{number}" for number in range(attacker.count(50_000))], chunk=50_000)
+    _delete(attacker, [f"missing-{number}" for number in range(attacker.count(ENTRIES))], chunk=ENTRIES)
 
 
 def commit_megabytes(attacker: Attacker) -> None:
-    """OffsetCommit of 80 MB: metadata that may be kept, and metadata that is too long."""
+    """OffsetCommit of 16 MB: metadata that may be kept, and metadata that is too long. More is refused."""
     with _wide_topic(attacker) as count:
-        for length, entries in ((METADATA_BYTES, attacker.count(20_000)), (LONG_METADATA_BYTES, attacker.count(2_700))):
+        for length, entries in ((METADATA_BYTES, attacker.count(4_100)), (LONG_METADATA_BYTES, attacker.count(550))):
             text = "m" * length
             partitions = [
                 OffsetCommitRequestPartition(partition_index=number % count, committed_metadata=text) for number in range(entries)
             ]
             topic = OffsetCommitRequestTopic(name=WIDE_TOPIC, partitions=partitions)
             attacker.ask(f"OffsetCommit of {entries} × {length} B", OffsetCommitRequest(group_id="megabytes", topics=[topic]), 8)
+        many = [OffsetCommitRequestPartition(committed_metadata="m" * METADATA_BYTES)] * (BYTES_MAX // METADATA_BYTES + 1)
+        refused = OffsetCommitRequest(group_id="megabytes", topics=[OffsetCommitRequestTopic(name=WIDE_TOPIC, partitions=many)])
+        attacker.ask_refused(refused, 8)
 
 
 def _fetched(partition: int) -> FetchPartition:

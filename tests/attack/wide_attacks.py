@@ -12,7 +12,9 @@ from protocol.schema import Field, FieldType, Kind, schema_of
 from tests.attack.attacker import Attacker
 from tests.attack.target import ATTACKED_TOPIC
 
-OBJECTS = 95_000  # below the limit of 100,000 in one request
+ENTRIES_MAX = 30_000  # barnabas.request.entries.max
+ENTRIES = 29_500  # the rest of the message has some too
+NUMBERS_PER_ENTRY = 8
 SAME_NAME, OTHER_NAMES = "one name", "other names"
 _INTEGERS = {
     "acks": 1, "timeout_ms": 1000, "replica_id": -1, "session_epoch": -1, "resource_type": 2, "replication_factor": 1,
@@ -23,16 +25,18 @@ _RANGES = {"b": 2**7, "h": 2**15, "H": 2**16, "i": 2**31, "I": 2**32, "q": 2**63
 
 
 def widen_every_array(attacker: Attacker) -> None:
-    """One request for each array: first with one name 95,000 times, then with as many names."""
+    """One request for each array: first with one name 29,500 times, then with as many names. One with more is refused by name."""
     for api in APIS.values():
         for version in sorted({api.min_version, api.max_version}):
             for path in array_paths(api.request_class, version):
                 for names in (SAME_NAME, OTHER_NAMES):
                     if attacker.is_over:
                         return
-                    count = attacker.count(OBJECTS) // objects_per_element(api.request_class, version, path)
+                    count = elements_of(attacker.count(ENTRIES), api.request_class, version, path)
                     message = wide_message(api.request_class, version, path, count, names)
                     attacker.ask(f"{api.name} v{version}, {count} {'.'.join(path)}, {names}", message, version)
+                too_many = elements_of(ENTRIES_MAX, api.request_class, version, path) + NUMBERS_PER_ENTRY
+                attacker.ask_refused(wide_message(api.request_class, version, path, too_many), version)
 
 
 def array_paths(cls: type[Any], version: int) -> Iterator[tuple[str, ...]]:
@@ -47,14 +51,32 @@ def array_paths(cls: type[Any], version: int) -> Iterator[tuple[str, ...]]:
             yield from ((field.name, *path) for path in array_paths(inner.cls, version))
 
 
-def objects_per_element(cls: type[Any], version: int, path: tuple[str, ...]) -> int:
-    """What one element of that array counts for: itself and the arrays of one element inside it."""
+def elements_of(entries: int, cls: type[Any], version: int, path: tuple[str, ...]) -> int:
+    """How many elements of that array, with arrays of one element inside each, count for so many entries."""
     found: FieldType | None = None
     for name in path:
         found = next(field for field in schema_of(cls).fields if field.name == name).type
         found = found.element or found
         cls = found.cls or cls
-    return 1 + (sum(1 for _ in array_paths(found.cls, version)) if found is not None and found.cls is not None else 0)
+    assert found is not None
+    if _is_number(found):
+        return entries * NUMBERS_PER_ENTRY
+    return entries // (1 + (_arrays_of_entries(found.cls, version) if found.cls is not None else 0))
+
+
+def _arrays_of_entries(cls: type[Any], version: int) -> int:
+    """The arrays in a message, however deep, whose elements count one each."""
+    count = 0
+    for field in schema_of(cls).fields:
+        if field.is_in(version) and field.tag is None:
+            count += field.type.element is not None and not _is_number(field.type.element)
+            inner = field.type.element or field.type
+            count += _arrays_of_entries(inner.cls, version) if inner.cls is not None else 0
+    return count
+
+
+def _is_number(kind: FieldType) -> bool:
+    return kind.kind is Kind.FIXED and kind.code != "16s"
 
 
 def wide_message(cls: type[Any], version: int, path: tuple[str, ...], count: int, names: str = SAME_NAME) -> Any:

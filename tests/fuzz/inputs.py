@@ -21,14 +21,14 @@ from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, skip_tags
 from protocol.uvarint import uvarint
 from tests.attack.grammar import Part, Piece
 from tests.attack.mutation_attacks import BAD_NUMBERS, INVALID_TEXTS, Mutator
-from tests.attack.wide_attacks import OTHER_NAMES, SAME_NAME, array_paths, objects_per_element, wide_message
+from tests.attack.wide_attacks import OTHER_NAMES, SAME_NAME, array_paths, elements_of, wide_message
 from tests.support.wire import frame
 
 TRIES = 12
 BASE_BYTES_MAX = 400
 """The well-formed request is the richest of so many, up to that size: a cut at each byte of a long one says little more."""
-TAG_FLOODS = (1, 128, 20_000, 150_000)  # the last is above what one request may hold
-WIDE_OBJECTS = (2_000, 20_000, 95_000)
+TAG_FLOODS = (1, 128, 20_000, 40_000)  # the last is above what one request may hold
+WIDE_ENTRIES = (2_000, 20_000, 29_500)
 MUTATED_PER_VERSION = 60
 BAD_SIZES = (0, -1, -(2**31), 2**31 - 1, 104_857_601)
 
@@ -194,7 +194,7 @@ class _OneVersion:
         for path in array_paths(self._api.request_class, self._version):
             for names in (SAME_NAME, OTHER_NAMES):
                 if self._source.random() < share:
-                    count = self._source.choice(WIDE_OBJECTS) // objects_per_element(self._api.request_class, self._version, path)
+                    count = elements_of(self._source.choice(WIDE_ENTRIES), self._api.request_class, self._version, path)
                     message = wide_message(self._api.request_class, self._version, path, count, names)
                     body = frame(self._api.key, self._version, codec.encode(message, self._version))
                     yield self._framed(Strike.WIDE, body)
