@@ -21,7 +21,6 @@ from typing import Any
 
 from broker.context import CloseConnection, ConnectionFacts, RequestContext
 from broker.deferred import Deferred
-from broker.freeing import Leftovers, frames_of_error
 from broker.limited_log import LimitedLog
 from broker.log_fields import Fields
 from broker.metrics import RequestMetrics
@@ -30,9 +29,9 @@ from broker.services import ControllerServices, Handler, Services
 from broker.turns import Turns, Work
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
-from protocol.codec_in_turns import chunks_encoder_in_turns, clear_arrays_in_turns, decoder_in_turns, records_of
+from protocol.codec_in_turns import chunks_encoder_in_turns, decoder_in_turns, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
-from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, freed_in_pieces, keep, skip_tags
+from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
 from protocol.schema import compile_constructors
 from protocol.templates import PreparedResponse
 
@@ -162,18 +161,13 @@ class _Answering:
     def answered(self, value: Any) -> None:
         """The handler's answer is there: a message, a generator of one, None, or an exception."""
         if isinstance(value, DecodeError):
-            value = _named(value, self.route)
-            self._free_frames(value)
-            request, self.request = self.request, None
-            if self.is_long:
-                self._apis.turns.start(clear_arrays_in_turns(request))
-            self.encoded.complete(value)
+            self.encoded.complete(without_frames(_named(value, self.route)))
             return
         apis, route, context = self._apis, self.route, self.context
         try:
             if isinstance(value, Exception):
                 failure, value = value, apis.response_to_failure(route, context, self.request, value)
-                self._free_frames(failure)
+                without_frames(failure)  # they hold parts of the request
             if isinstance(value, PreparedResponse):
                 chunks = value.to_chunks(context.correlation_id)
             elif value is None:
@@ -194,35 +188,19 @@ class _Answering:
         self.finished(chunks)
 
     def _abandon(self, stage: Deferred) -> None:
-        """The connection of this long request is gone. Unless somebody still works at the request, it is freed in pieces, and so is a
-        response that is being encoded."""
-        leftovers = Leftovers(values=[self.request])
+        """The connection of this long request is gone, perhaps while its response is being encoded."""
         response, self.request, self._response = self._response, None, None
         stage.abandon()
-        self._apis.free(leftovers)
         if response is not None:
-            self._apis.turns.start(_let_go(response))
-
-    def _free_frames(self, error: Exception) -> None:
-        """Nobody needs the traceback any more, whose frames hold parts of the request. Those of a long one are freed in pieces."""
-        if not self.is_long:
-            without_frames(error)
-            return
-        leftovers = Leftovers(frames_of_error(error))
-        without_frames(error)
-        self._apis.free(leftovers)
+            self._apis.turns.start(_release(response))
 
     def finished(self, chunks: Any) -> None:
         """The response is encoded, or `chunks` is the exception that says why not."""
         self.route.measure(perf_counter_ns() - self._started_ns)
-        if isinstance(chunks, Exception) and self.is_long:
-            response, self._response = self._response, None
-            self._apis.turns.start(_let_go(response))
-            self.is_long = False
+        response, self.request, self._response = self._response, None, None
+        if isinstance(chunks, Exception) and response is not None:
+            self._apis.turns.start(_release(response))
         self.encoded.complete(chunks)
-        if self.is_long:
-            request, self.request, response, self._response = self.request, None, self._response, None
-            self._apis.turns.start(clear_arrays_in_turns(request, response))
 
 
 class KafkaApis:
@@ -277,7 +255,7 @@ class KafkaApis:
             raise _named(e, route) from None
         context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._clock.now_ms())
         if decoding is not None:
-            return self._in_turns(route, context, decoding, kept.obj, started_ns)
+            return self._in_turns(route, context, decoding, started_ns)
         try:
             outcome = route.handler(context, request)
         except DecodeError:
@@ -309,33 +287,25 @@ class KafkaApis:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def free(self, leftovers: Leftovers) -> None:
-        """In pieces, what nobody has any more."""
-        freed = leftovers.freed()
-        if freed is not None:
-            self.turns.start(freed)
-
     # -- ways of answering ----------------------------------------------------------------------------------------
 
-    def _in_turns(self, route: _Route, context: RequestContext, decoding: Any, buffer: Any, started_ns: int) -> Deferred:
-        """Decode the rest of a large request, whose frame `buffer` is, and run it."""
+    def _in_turns(self, route: _Route, context: RequestContext, decoding: Any, started_ns: int) -> Deferred:
+        """Decode the rest of a large request, and run it."""
         answering = _Answering(self, route, context, None, started_ns, is_long=True)
-        answering.follow(self.turns.start(self._decode_and_run(answering, decoding, buffer)), answering.answered)
+        answering.follow(self.turns.start(self._decode_and_run(answering, decoding)), answering.answered)
         return answering.encoded
 
-    def _decode_and_run(self, answering: _Answering, decoding: Any, buffer: Any) -> Work:
+    def _decode_and_run(self, answering: _Answering, decoding: Any) -> Work:
         context = answering.context
         yield from answering.route.prepare_response()
         answering.request, _ = yield from decoding
         del decoding  # and with it the views of the frame
-        yield from freed_in_pieces(buffer)
-        del buffer
         context.now_ms = self._clock.now_ms()
         outcome = answering.route.handler(context, answering.request)
         if type(outcome) is GeneratorType:
             outcome = yield from outcome
         if type(outcome) is CoroutineType:
-            outcome = self._run_in_task(outcome, answering.request)
+            outcome = self._run_in_task(outcome)
         return outcome
 
     def _deferred(
@@ -351,25 +321,17 @@ class KafkaApis:
     def _awaited(self, route: _Route, context: RequestContext, request: Any, outcome: Any, started_ns: int) -> Deferred:
         return self._deferred(route, context, request, self._run_in_task(outcome), started_ns)
 
-    def _run_in_task(self, outcome: Any, request: Any = None) -> Deferred:
-        """Run a handler's coroutine in a task that this object owns. If nobody waits for its answer any more, the answer and `request`,
-        if given, are freed in pieces."""
+    def _run_in_task(self, outcome: Any) -> Deferred:
+        """Run a handler's coroutine in a task that this object owns."""
         answer = Deferred()
 
         async def run() -> None:
-            nonlocal request
-            response = None
             try:
                 response = await outcome
             except Exception as e:
                 answer.complete(e)
             else:
-                if not answer.is_abandoned:
-                    answer.complete(response)
-                    return
-            leftovers = Leftovers(values=[request, response])
-            request = response = None
-            self.free(leftovers)
+                answer.complete(response)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks[task] = None
@@ -457,13 +419,12 @@ def _encode_in_turns(route: _Route, correlation_id: int, response: Any) -> Gener
     return _framed(route, correlation_id, (yield from route.encode_in_turns(response)))
 
 
-def _let_go(response: Any) -> Generator[None, None, None]:
-    """Of a response that is not sent, and of its records first: else their segment files stay open."""
+def _release(response: Any) -> Generator[None, None, None]:
+    """Close the segment files of a response that is not sent."""
     for records in records_of(response):
         if records is not None and not isinstance(records, (bytes, bytearray, memoryview)):
             records.release()
         yield
-    yield from clear_arrays_in_turns(response)
 
 
 def _framed(route: _Route, correlation_id: int, chunks: list[Any]) -> list[Any]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterable, Sized
 from typing import Any
 
 from broker.deferred import Deferred
-from broker.freeing import Leftovers, frames_of_work
 
 SLICE_US = 2_000
 """Microseconds of work before the loop serves its connections again; a piece that has begun is finished first."""
@@ -76,14 +75,9 @@ class Turns:
 
     def _drop(self, answer: Deferred) -> None:
         work = self._take(answer)
-        if work is None:
-            return
-        leftovers = Leftovers(frames_of_work(work))
-        work.close()
-        freed = leftovers.freed()
-        if freed is not None:
-            self._enqueue(Deferred(), freed)
-        self._note_busy()
+        if work is not None:
+            work.close()
+            self._note_busy()
 
     def _take(self, answer: Deferred) -> Work | None:
         """The work, if it is not finished: it has no turn any more, and what it waits for is abandoned."""
@@ -151,16 +145,7 @@ class Turns:
         answer.on_abandon = None
         answer.follow(outcome)
         if isinstance(outcome, Deferred) and not outcome.is_done:
-            answer.on_abandon = lambda: self._abandon(outcome)
-
-    def _abandon(self, outcome: Deferred) -> None:
-        """What the work came to waits for something else. What it holds meanwhile, for instance to read many partitions, is freed in
-        pieces."""
-        leftovers = Leftovers(values=[outcome.on_abandon])
-        outcome.abandon()
-        freed = leftovers.freed()
-        if freed is not None:
-            self._enqueue(Deferred(), freed)
+            answer.on_abandon = outcome.abandon
 
     def _resume(self, answer: Deferred, value: Any) -> None:
         work, _ = self._waiting.pop(answer)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
-from sys import getrefcount
 from typing import Any, TypeAlias, TypeVar
 
 from protocol.codec import Decoding, Encoding
@@ -55,46 +54,6 @@ def chunks_encoder_in_turns(cls: type[Any], version: int) -> EncoderInTurns:
     if version not in encoders:
         encoders[version] = _EncodingInTurns(cls, version).compile()
     return encoders[version]
-
-
-def clear_arrays_in_turns(*holders: Any) -> Generator[None, None, None]:
-    """Empties lists, and the arrays of messages, that are not needed any more: freeing 190,000 elements at once takes 10 to 20 ms. What
-    others hold as well, a list in a message or an element of one, is left alone."""
-    freed_count = 0
-    pending = [holder for holder in holders if holder is not None]
-    del holders
-    while pending:
-        holder = pending.pop()
-        freed_count += 1
-        if freed_count % ELEMENTS_PER_PIECE == 0:
-            yield
-        for items in [holder] if type(holder) is list else _own_lists(holder):
-            while items:
-                item = items.pop()
-                if isinstance(item, Message) and getrefcount(item) == _REFERENCES_TO_AN_ITEM and _has_elements(item):
-                    pending.append(item)
-                freed_count += 1
-                if freed_count % ELEMENTS_PER_PIECE == 0:
-                    yield
-
-
-def _own_lists(message: Any) -> Iterator[list[Any]]:
-    for name in message.__slots__ if isinstance(message, Message) else ():
-        items = getattr(message, name, None)  # one whose decoding was given up has not all its fields
-        if type(items) is list and getrefcount(items) <= _REFERENCES_TO_A_LIST:
-            yield items
-
-
-_REFERENCES_TO_A_LIST = 3  # the message's, the variable's and getrefcount's own
-_REFERENCES_TO_AN_ITEM = 2  # the same without the list that it was taken from
-
-
-def _has_elements(message: Message) -> bool:
-    for name in message.__slots__:
-        items = getattr(message, name, None)
-        if type(items) is list and items:
-            return True
-    return False
 
 
 def records_of(message: Message) -> Iterator[Records | None]:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from sys import getrefcount
 
 from protocol.errors import DecodeError, RequestLimit, RequestLimitError
@@ -27,8 +26,6 @@ HELD_SIZE_MAX = 4 * 1024
 POOLED_FRAME_SIZE_MIN = 64 * 1024  # bytes; a smaller frame is worth its own allocation, two microseconds, and no megabyte
 POOLED_BUFFER_SIZE = 1024 * 1024 + 64 * 1024  # bytes; room for a client's 1 MiB batch and its request around it
 POOLED_BUFFERS_MAX = 8
-SLOWLY_FREED_SIZE_MIN = 4 * 1024 * 1024
-"""Bytes; to give the system its pages back takes 0.05 ms a megabyte. A larger buffer is freed where that holds nobody up."""
 READ_SIZE_MAX = 256 * 1024  # bytes received at once into a larger frame: a tenth of a millisecond before others are looked at
 LONG_READ_SIZE = 128 * 1024  # bytes; whether there is time is asked before a read of more than this
 CROWDED_READ_SIZE = 32 * 1024  # bytes received instead when there is none
@@ -62,17 +59,6 @@ def keep(frame: memoryview) -> memoryview:
     return frame if has_own_buffer(frame) else memoryview(SmallFrameBuffer(frame))
 
 
-def freed_in_pieces(buffer: object) -> Generator[None, None, None]:
-    """Gives a large frame's memory back, which takes 10 ms for 100 MB at once, and yields after each piece. Nothing is done unless the
-    caller, by one variable, is the last to hold the buffer: what was decoded may refer to its bytes."""
-    if type(buffer) is not mmap.mmap or _GIVE_BACK is None or getrefcount(buffer) > _REFERENCES_TO_OUR_BUFFER:
-        return
-    size = len(buffer)
-    for start in range(0, size, FREED_PIECE_SIZE):
-        buffer.madvise(_GIVE_BACK, start, min(FREED_PIECE_SIZE, size - start))
-        yield
-
-
 def _map_memory(size: int) -> mmap.mmap:
     """Zeroed memory that costs nothing before it is touched. MemoryError when the address space, or a limit on it, is used up."""
     try:
@@ -87,13 +73,6 @@ def _map_memory(size: int) -> mmap.mmap:
     return mapped
 
 
-FREED_PIECE_SIZE = 4 << 20
-"""Bytes of a frame that are given back between two yields: 0.4 ms."""
-
-_REFERENCES_TO_OUR_BUFFER = 3  # the caller's variable, the parameter and getrefcount's own
-
-_GIVE_BACK: int | None = mmap.MADV_DONTNEED if sys.platform == "linux" else None
-
 _NO_HUGE_PAGES: int | None = getattr(mmap, "MADV_NOHUGEPAGE", None)  # Linux
 
 
@@ -102,15 +81,13 @@ class BufferPool:
 
     `scratch` is lent to whoever reads next: a read is one uninterrupted call, so one is enough, and an idle connection holds no
     memory. Large buffers are kept for reuse: a fresh megabyte costs about 50 µs of page faults, a used one nothing.
-    `free_elsewhere`, if given, gets a list with the only reference to a buffer that takes long to free, and clears it in a thread.
     """
 
-    __slots__ = ("_free", "_free_elsewhere", "scratch")
+    __slots__ = ("_free", "scratch")
 
-    def __init__(self, free_elsewhere: Callable[[list[FrameBuffer]], object] | None = None) -> None:
+    def __init__(self) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._free: list[mmap.mmap] = []
-        self._free_elsewhere = free_elsewhere
 
     def take(self) -> mmap.mmap:
         """A buffer of POOLED_BUFFER_SIZE bytes with arbitrary contents. Raises MemoryError."""
@@ -118,12 +95,8 @@ class BufferPool:
 
     def give_back(self, buffer: FrameBuffer) -> None:
         """Keep `buffer` for the next large frame, or drop it. Only the caller still refers to it, and not for long."""
-        size = len(buffer)
-        if size == POOLED_BUFFER_SIZE and type(buffer) is mmap.mmap:
-            if len(self._free) < POOLED_BUFFERS_MAX:
-                self._free.append(buffer)
-        elif size >= SLOWLY_FREED_SIZE_MIN and self._free_elsewhere is not None:
-            self._free_elsewhere([buffer])
+        if len(buffer) == POOLED_BUFFER_SIZE and type(buffer) is mmap.mmap and len(self._free) < POOLED_BUFFERS_MAX:
+            self._free.append(buffer)
 
 
 class FrameAssembler:
@@ -237,9 +210,7 @@ class FrameAssembler:
     def close(self) -> None:
         """Let go of everything that has arrived, and of the owner. What still comes is dropped."""
         self._held = b""
-        buffer, self._large, self._large_view = self._large, None, None
-        if buffer is not None and self._large_size >= SLOWLY_FREED_SIZE_MIN:
-            self._pool.give_back(buffer)  # not a pooled one: a read may still be under way
+        self._large = self._large_view = None  # not given back to the pool: a read may still be under way
         self._on_frame = _drop
         self._on_kept = self._has_time_left = None
         self.is_interrupted = False

@@ -23,7 +23,6 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
-from broker.freeing import FREED_PER_PIECE, emptied
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
@@ -61,8 +60,6 @@ def build(services: Services) -> Handler:
             answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
             if pace.is_due(MOVE_COST):
                 yield
-        if len(wanted) > FREED_PER_PIECE:
-            yield from emptied(wanted)
         return (yield from _response(answers))
 
     return handle
@@ -106,6 +103,4 @@ def _response(answers: Answers) -> Generator[None, None, AlterReplicaLogDirsResp
         results.append(AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions))
         if pace.is_due():
             yield
-    if len(answers) > FREED_PER_PIECE:
-        yield from emptied(answers)
     return AlterReplicaLogDirsResponse(results=results)

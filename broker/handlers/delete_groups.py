@@ -21,7 +21,6 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import FREED_PER_PIECE, emptied
 from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
 from broker.spread_dict import dict_for
@@ -62,8 +61,6 @@ def build(services: Services) -> Handler:
                 yield
         for result, outcome in written:
             result.error_code = yield outcome
-        if len(named) > FREED_PER_PIECE:
-            yield from emptied(named, written)
         return response
 
     return handle

@@ -22,7 +22,6 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import FREED_PER_PIECE, emptied
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from broker.replication.partition import Partition
@@ -70,8 +69,6 @@ def _deleted(services: Services, request: DeleteRecordsRequest) -> Work:
         results[name].partitions.append(_delete(services, name, index, offset, pending))
         if pace.is_due():
             yield
-    if len(offsets) + len(results) > FREED_PER_PIECE:
-        yield from emptied(offsets, results)
     if not pending:
         return response
     purgatory = services.replica_manager.delete_records_purgatory

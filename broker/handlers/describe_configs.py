@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
-from broker.freeing import emptied
 from broker.metadata.cluster_state import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -126,7 +125,6 @@ class _Answers:
                 yield
         if len(keys) > CHECKED_PIECE_RESOURCES:  # no second resource comes with as many
             described = yield from self._describe(resource, keys)
-            yield from emptied(keys)
         else:
             identity = (*subject, frozenset(keys))
             found = self._described.get(identity)

@@ -21,7 +21,6 @@ from typing import Any
 
 from broker.answer_size import AnswerSize
 from broker.context import RequestContext
-from broker.freeing import emptied
 from broker.groups.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
@@ -66,7 +65,6 @@ def build(services: Services) -> Handler:
                     group.authorized_operations = ALL_GROUP_OPERATIONS
                 groups.append(group)
             yield
-        yield from emptied(answered)
         return DescribeGroupsResponse(groups=groups)
 
     return handle

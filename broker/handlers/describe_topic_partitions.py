@@ -16,7 +16,6 @@ from collections.abc import Container, Generator, MutableMapping
 from typing import Any
 
 from broker.context import RequestContext
-from broker.freeing import emptied
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
@@ -75,8 +74,6 @@ def build(services: Services) -> Handler:
                 response.next_cursor = Cursor(topic_name=name, partition_index=end)
                 break
             remaining -= max(end - start, 0)
-        if len(ordered) > 1:
-            yield from emptied(*ordered)
         return response
 
     return handle
@@ -118,7 +115,6 @@ def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Gen
     for piece in pieces(names if request.topics else list(cache.topics), PIECE_NAMES):
         ordered.append(sorted(piece if cursor is None else [name for name in piece if name >= first_name]))
         yield
-    yield from emptied(named)
     return ordered
 
 

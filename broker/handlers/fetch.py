@@ -31,7 +31,6 @@ from typing import Any
 from broker.cold_reads import try_again_when_read
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import emptied
 from broker.handlers.fetch_answers import FetchAnswers
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces
 from broker.replication.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
@@ -214,7 +213,6 @@ class FetchHandler:
             is_from_follower=replica_id >= 0,
             now_ms=self._clock.monotonic_ms(),
         )
-        yield from emptied(forgotten)
         if isinstance(session, ErrorCode):
             return FetchResponse(error_code=session)
         session.is_from_follower = replica_id >= 0
@@ -272,7 +270,6 @@ class FetchHandler:
             for start in range(0, len(answer.reads), PARTITIONS_PER_PIECE):
                 self._add_reads(response, answer.reads[start : start + PARTITIONS_PER_PIECE], session, version, listener_name)
                 yield
-            yield from emptied(answer.reads, reads, session.targets)
         except BaseException:
             for records in (
                 *(read.records for read in reads),
@@ -299,7 +296,6 @@ class FetchHandler:
                     else:
                         asked[place] = target
                 yield
-        yield from emptied(places)
         return asked
 
     def _split_targets_in_turns(self, session: FetchContext) -> Generator[None, None, tuple[list[FetchTarget], list[PartitionRead]]]:

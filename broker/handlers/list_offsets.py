@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 from broker.cold_reads import read_in_turns, try_again_when_read
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import emptied
 from broker.limited_log import LimitedLog
 from broker.replication.fetch_data import (
     CONSUMER_REPLICA_ID,
@@ -158,7 +157,6 @@ class ListOffsetsHandler:
                     return self._answer_one(request, topic, asked, context.api_version, is_twice)
 
                 answer.partitions.append((yield from read_in_turns(answer_one, self._run_blocking)))
-        yield from emptied(counts, answers)
         return response
 
     def _answer_one(

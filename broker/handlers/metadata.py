@@ -22,7 +22,6 @@ from collections.abc import Callable, Generator, Iterable, MutableMapping, Seque
 from typing import Any, TypeVar
 
 from broker.context import RequestContext
-from broker.freeing import emptied
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
@@ -143,8 +142,6 @@ def _asked(request: MetadataRequest, version: int) -> Generator[None, None, tupl
                 ids.append(asked)
         if len(piece) == ASKED_PIECE_TOPICS:
             yield
-    if len(seen) > ASKED_PIECE_TOPICS:
-        yield from emptied(seen)
     return names, ids
 
 

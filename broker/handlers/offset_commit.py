@@ -25,7 +25,6 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import emptied
 from broker.groups.coordinator import commit_error_response
 from broker.groups.replies import mapped
 from broker.metadata.image import GROUP_METADATA_TOPIC, TopicImage
@@ -126,9 +125,6 @@ class OffsetCommitHandler:
                 answer.extend(self._take_unknown(piece, ids))
                 answer.extend(commit_error_response(piece, refusal).topics)
             yield
-        yield from answer.finish()
-        if ids is not None and len(ids) > PARTITIONS_PER_PIECE:
-            yield from emptied(ids)
         return answer.response
 
     def _is_too_large(self, request: OffsetCommitRequest, *, uses_ids: bool) -> Generator[None, None, bool]:
@@ -175,11 +171,6 @@ class _Answer:
     def extend(self, topics: list[OffsetCommitResponseTopic]) -> None:
         for topic in topics:
             self._topic(topic.name, topic.topic_id).partitions.extend(topic.partitions)
-
-    def finish(self) -> Generator[None, None, None]:
-        """Nothing is added any more."""
-        if len(self._topics) > PARTITIONS_PER_PIECE:
-            yield from emptied(self._topics)
 
     def _topic(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
         if name:
@@ -236,7 +227,6 @@ def _error_response(request: OffsetCommitRequest, error: KafkaError) -> Generato
                 topic.name = ""  # which the request did not give
         answer.extend([_failed(topic, [each.partition_index for each in topic.partitions], error.code) for topic in piece.topics])
         yield
-    yield from answer.finish()
     return answer.response
 
 

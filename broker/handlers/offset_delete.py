@@ -17,14 +17,12 @@ from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import FREED_PER_PIECE, emptied
 from broker.groups.deletions import RECORDS_PER_BATCH, Deletions
 from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
 from broker.spread_dict import SpreadDict
 from broker.turns import Work
-from protocol.codec_in_turns import clear_arrays_in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -60,12 +58,10 @@ def build(services: Services) -> Handler:
             if batch or not written:  # the group is looked at, though there be nothing to delete
                 written.append(_delete(deletions, request.group_id, batch))
         except KafkaError as error:
-            yield from _dropped(unknown, known)
             return OffsetDeleteResponse(error_code=error.code)
         for outcome in written:
             error_code = yield outcome
             if error_code != ErrorCode.NONE:
-                yield from _dropped(unknown, known)
                 return OffsetDeleteResponse(error_code=error_code)
         return OffsetDeleteResponse(topics=(yield from _merged(unknown, known)))
 
@@ -130,14 +126,4 @@ def _merged(
             existing.partitions.extend(topic.partitions)
         if pace.is_due():
             yield
-    if len(by_name) > FREED_PER_PIECE:
-        yield from emptied(by_name)
     return merged
-
-
-def _dropped(by_name: SpreadDict[str, OffsetDeleteResponseTopic], known: list[OffsetDeleteResponseTopic]) -> Generator[None, None, None]:
-    """Free the answers in pieces: an error of the whole request takes their place."""
-    merged = yield from _merged(by_name, known)
-    if merged is not known:
-        yield from emptied(known)
-    yield from clear_arrays_in_turns(merged)

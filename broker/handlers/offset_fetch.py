@@ -29,7 +29,6 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces, text_pieces
 from broker.services import Handler, Services
 from broker.turns import Work
-from protocol.codec_in_turns import clear_arrays_in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -150,7 +149,6 @@ def _single_response(
     if group.error_code and api_version < VERSION_TOP_LEVEL_ERROR:
         return OffsetFetchResponse(topics=(yield from _error_topics(request, group.error_code)))
     response = OffsetFetchResponse(topics=(yield from _single_topics(group.topics)), error_code=group.error_code)
-    yield from clear_arrays_in_turns(group)
     return response
 
 

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import emptied
 from broker.handlers.produce_answers import ProduceAnswers, unknown_name
 from broker.limited_log import LimitedLog
 from broker.metadata.image import INTERNAL_TOPICS
@@ -157,8 +156,7 @@ class ProduceHandler:
             results = _merge(results, refused)
         if pending is None:
             return self._respond(results, context)
-        for _ in _without_records(request):
-            pass
+        _drop_records(request)
         context.connection.sends_at_once = True  # the producer has waited for the followers, the followers wait for its next records
         deferred = Deferred()
 
@@ -199,7 +197,6 @@ class ProduceHandler:
                 results = yield from _refuse_many(entries)
         else:
             results = yield from self._append_many(context, request, entries, pending)
-        yield from emptied(entries)
         if request.acks == NO_ACKS:
             _raise_unanswered(refused.values(), results)
             return None
@@ -207,7 +204,7 @@ class ProduceHandler:
             results = yield from _merge_in_turns(results, refused)
         if not pending:
             return (yield from self._response_in_turns(results, context))
-        yield from _without_records(request)
+        _drop_records(request)
         return self._park_many(results, pending, context, request)
 
     def _append_many(
@@ -250,7 +247,6 @@ class ProduceHandler:
             answer.add(result)
             if position % PARTITIONS_AT_ONCE == 0:
                 yield
-        yield from emptied(results)
         return answer.response
 
     # -- the request ---------------------------------------------------------------------------------------------------
@@ -298,8 +294,6 @@ class ProduceHandler:
                     yield
         if len(entries) + len(refused) != position:  # a first of two was taken before its second came
             yield from _without_twice_named(entries, refused)
-        if position > PARTITIONS_AT_ONCE:
-            yield from emptied(positions)
 
     def _find_refusal(self, request: ProduceRequest, topic: str, data: PartitionProduceData) -> ErrorCode | None:
         records = data.records
@@ -330,16 +324,12 @@ def _is_long(request: ProduceRequest) -> bool:
     return False
 
 
-def _without_records(request: ProduceRequest) -> Iterator[None]:
+def _drop_records(request: ProduceRequest) -> None:
     """Let go of the frame of a request that is kept while it waits for its acks: all is in the log, and the frame's buffer is taken for
-    the next one (ProduceRequest.clearPartitionRecords). Yields after each PARTITIONS_AT_ONCE."""
-    count = 0
+    the next one (ProduceRequest.clearPartitionRecords)."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None
-            count += 1
-            if count % PARTITIONS_AT_ONCE == 0:
-                yield
 
 
 def _pieces(entries: list[AppendEntry]) -> Iterator[list[AppendEntry]]:
@@ -416,7 +406,6 @@ def _merge_in_turns(
         merged.append(refused[position] if position in refused else next(rest))
         if position % PARTITIONS_AT_ONCE == 0:
             yield
-    yield from emptied(appended, refused)
     return merged
 
 
@@ -442,6 +431,4 @@ def _without_twice_named(entries: list[AppendEntry], refused: Mapping[int, Parti
             kept.append(entry)
         if position % PARTITIONS_AT_ONCE == 0:
             yield
-    if len(refused) + len(entries) > PARTITIONS_AT_ONCE:
-        yield from emptied(twice, entries)
     entries[:] = kept

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.freeing import emptied
 from broker.pieces import pieces
 from broker.services import Handler, Services
 from broker.turns import Work
@@ -63,7 +62,6 @@ def build(services: Services) -> Handler:
             kept.update((assigned.member_id, assigned) for assigned in piece if assigned.member_id in member_ids)
             yield
         request.assignments = list(kept.values())
-        yield from emptied(given)
         return sync(request)
 
     return handle

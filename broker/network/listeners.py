@@ -22,7 +22,7 @@ from broker.network.frame_turn import FrameTurn
 from broker.network.listening_sockets import resolve
 from broker.network.request_memory import RequestMemory
 from broker.network.sockets import Network, SocketOptions
-from protocol.framing import BufferPool, FrameBuffer
+from protocol.framing import BufferPool
 
 REFUSED_CONNECTIONS = "refused connections"  # a kind of log line
 _NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
@@ -54,7 +54,7 @@ class ConnectionRegistry:
         self.loop = loop
         self.executor = executor
         self.network = network
-        self.pool = BufferPool(self._free_in_thread)
+        self.pool = BufferPool()
         self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
         self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_us)
         self.busy_poll = BusyPoll(loop, clock, busy_poll_us) if busy_poll_us else None
@@ -75,16 +75,6 @@ class ConnectionRegistry:
 
     def __len__(self) -> int:
         return len(self._connections)
-
-    def _free_in_thread(self, buffers: list[FrameBuffer]) -> None:
-        """In a later turn, when the caller and the transport refer to them no longer."""
-        self.loop.call_soon(self._submit_freeing, buffers)
-
-    def _submit_freeing(self, buffers: list[FrameBuffer]) -> None:
-        try:
-            self.executor.submit(buffers.clear)
-        except RuntimeError:
-            pass  # the broker is stopping
 
     def idle_ms(self) -> int:
         """For how long no client has sent anything."""

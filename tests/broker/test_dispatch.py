@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.context import CloseConnection, ConnectionFacts, ListenerFacts, RequestContext
-from broker.deferred import Deferred
+from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.dispatch import LARGE_FRAME_SIZE, KafkaApis
-from broker.handlers import create_topics
 from broker.network.request_pipeline import RequestPipeline
 from broker.turns import Work
 from protocol import codec
 from protocol.apis import APIS
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import keep
 from protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicResult,
     CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -121,123 +115,6 @@ def test_a_large_request_that_ends_too_early_closes_the_connection(tmp_path: Pat
     server.loop.run()
 
     assert [type(error) for error in server.errors] == [DecodeError]
-
-
-@pytest.mark.parametrize("refusal", [KafkaError(ErrorCode.POLICY_VIOLATION), DecodeError("an unknown kind")], ids=["answer", "close"])
-async def test_what_a_refused_large_request_consists_of_is_freed_in_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception
-) -> None:
-    """The refusal's traceback holds the topic, by the frame that looked at it: with that all its assignments would be freed at once."""
-
-    async def refuse(context: RequestContext, request: CreateTopicsRequest) -> Any:
-        topic = request.topics[0]
-        assert topic.assignments
-        raise refusal
-
-    monkeypatch.setattr(create_topics, "build", lambda services: refuse)
-    server = Server(tmp_path)
-    others_count = len(assignments_alive())
-    server.offer(large_create_topics(), 7)
-    left = []
-    while server.loop.scheduled or not (server.sent or server.errors):
-        server.loop.turn()
-        await asyncio.sleep(0)
-        left.append(len(assignments_alive()) - others_count)
-
-    freed_at_once = max(before - after for before, after in pairwise(left))
-    assert max(left) > MANY / 2
-    assert left[-1] == 0
-    assert freed_at_once < MANY / 2
-
-
-async def test_a_large_request_that_waits_is_freed_in_turns_when_its_connection_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing but the answer to come held it: it went at once, 8 to 15 ms for 140,000 elements."""
-    waiting: list[Deferred] = []
-
-    def wait(context: RequestContext, request: CreateTopicsRequest) -> Deferred:
-        waiting.append(Deferred())
-        return waiting[0]
-
-    monkeypatch.setattr(create_topics, "build", lambda services: wait)
-    server = Server(tmp_path)
-    others_count = len(assignments_alive())
-    server.offer(large_create_topics(), 7)
-    server.loop.run()
-    assert waiting and len(assignments_alive()) - others_count == MANY
-
-    server.pipeline.close()
-    left = [MANY, len(assignments_alive()) - others_count]
-    while server.loop.scheduled:
-        server.loop.turn()
-        left.append(len(assignments_alive()) - others_count)
-
-    assert waiting[0].is_abandoned
-    assert left[-1] == 0
-    assert max(before - after for before, after in pairwise(left)) < MANY / 2
-
-
-async def test_a_large_request_is_freed_in_turns_when_its_connection_ends_before_the_response_is_encoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_answered = False
-
-    def answer(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        nonlocal is_answered
-        is_answered = True
-        return CreateTopicsResponse(topics=[CreatableTopicResult(name=str(index)) for index in range(MANY)])
-
-    monkeypatch.setattr(create_topics, "build", lambda services: answer)
-    server = Server(tmp_path)
-    others_count = len(assignments_alive())
-    server.offer(large_create_topics(), 7)
-    while not is_answered:
-        server.loop.turn()
-
-    server.pipeline.close()
-    left = [MANY, len(assignments_alive()) - others_count]
-    while server.loop.scheduled:
-        server.loop.turn()
-        left.append(len(assignments_alive()) - others_count)
-
-    assert server.sent == []
-    assert left[-1] == 0
-    assert max(before - after for before, after in pairwise(left)) < MANY / 2
-
-
-async def test_a_large_request_at_work_for_a_connection_that_ends_is_freed_in_turns_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Topics are created though nobody hears of it any more; until then the request is whole."""
-    is_over = asyncio.Event()
-    seen: list[int] = []
-
-    async def work(context: RequestContext, request: CreateTopicsRequest) -> Any:
-        await is_over.wait()
-        seen.append(len(request.topics[0].assignments))
-        return CreateTopicsResponse(topics=[CreatableTopicResult(name="t")])
-
-    monkeypatch.setattr(create_topics, "build", lambda services: work)
-    server = Server(tmp_path)
-    others_count = len(assignments_alive())
-    server.offer(large_create_topics(), 7)
-    server.loop.run()
-    await asyncio.sleep(0)
-    server.pipeline.close()
-    server.loop.run()
-    assert len(assignments_alive()) - others_count == MANY
-    is_over.set()
-    left = [MANY]
-    while server.loop.scheduled or not seen:
-        await asyncio.sleep(0)
-        left.append(len(assignments_alive()) - others_count)
-        server.loop.turn()
-        left.append(len(assignments_alive()) - others_count)
-
-    assert seen == [MANY]
-    assert left[-1] == 0
-    assert max(before - after for before, after in pairwise(left)) < MANY / 2
 
 
 def large_create_topics() -> CreateTopicsRequest:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from broker.freeing import emptied
 from broker.spread_dict import DICT_KEYS_MAX, PARTS, SpreadDict, dict_for
 
 COUNT = 50_000
@@ -68,21 +66,6 @@ def test_it_does_what_a_dict_does() -> None:
     with pytest.raises(KeyError):
         del spread[1_000]
     assert len(spread) == len(plain)
-
-
-def test_it_is_emptied_in_pieces() -> None:
-    spread = SpreadDict[int, int]()
-    for number in range(COUNT):
-        spread[number] = number
-    left = [len(spread)]
-
-    for _ in emptied(spread):
-        left.append(len(spread))
-
-    assert left[-1] == 0
-    assert max(before - after for before, after in itertools.pairwise(left)) < COUNT // 10
-    with pytest.raises(KeyError):
-        spread.popitem()
 
 
 def test_few_keys_get_a_plain_dict() -> None:

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from broker.deferred import Deferred
-from broker.freeing import FREED_PER_PIECE, emptied
-from broker.spread_dict import SpreadDict
 from broker.turns import SLICE_US, Turns
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.turn_loop import TurnLoop
 
 
@@ -82,157 +79,6 @@ def test_abandoned_work_ends_where_it_stands() -> None:
     assert not done
     assert not loop.scheduled
     assert len(loop.turns) == 0
-
-
-def test_what_abandoned_work_has_collected_is_freed_in_pieces() -> None:
-    """What was decoded of a large request is freed at once with the generator otherwise, when its connection closes."""
-    loop = Loop()
-    shared = [0] * 10 * FREED_PER_PIECE
-    freed: list[int] = []
-
-    class Element:
-        def __del__(self) -> None:
-            freed.append(1)
-
-    def inner() -> Generator[None, None, Any]:
-        collected = [Element() for _ in range(10 * FREED_PER_PIECE)]
-        others = shared
-        while True:
-            loop.now_us += SLICE_US
-            yield
-            assert collected and others
-
-    def outer() -> Generator[None, None, Any]:
-        return (yield from inner())
-
-    answer = loop.turns.start(outer())
-    loop.turn()
-    answer.abandon()
-    freed_at_once = len(freed)
-    while loop.scheduled:
-        loop.turn()
-
-    assert freed_at_once == 0
-    assert len(freed) == len(shared) == 10 * FREED_PER_PIECE
-    assert len(loop.turns) == 0
-
-
-def test_what_abandoned_work_has_in_mappings_objects_and_tuples_is_freed_in_pieces() -> None:
-    loop = Loop()
-    freed: list[int] = []
-    count = 10 * FREED_PER_PIECE
-
-    class Element:
-        def __del__(self) -> None:
-            freed.append(1)
-
-    class Answer:
-        def __init__(self) -> None:
-            self.elements = [Element() for _ in range(count)]
-
-    class Slotted:
-        __slots__ = ("elements",)
-
-        def __init__(self) -> None:
-            self.elements = [Element() for _ in range(count)]
-
-    kept = Answer()
-
-    def work() -> Generator[None, None, Any]:
-        places = SpreadDict[int, Element]()
-        for index in range(count):
-            places[index] = Element()
-        answer, slotted, shared = Answer(), Slotted(), kept
-        pair = ({index: Element() for index in range(count)}, 1)
-        while True:
-            loop.now_us += SLICE_US
-            yield
-            assert all((places, answer, slotted, shared, pair))
-
-    abandoned = loop.turns.start(work())
-    loop.turn()
-    abandoned.abandon()
-    freed_at_once = len(freed)
-    while loop.scheduled:
-        loop.turn()
-
-    assert freed_at_once == 0
-    assert len(freed) == 4 * count
-    assert len(kept.elements) == count
-
-
-def test_the_request_of_abandoned_work_is_freed_in_pieces() -> None:
-    """Its long array is inside a short one. What another holds too is left alone."""
-    loop = Loop()
-    freed: list[int] = []
-    kept = FetchTopic(topic="kept", partitions=[])
-
-    class Element:
-        def __del__(self) -> None:
-            freed.append(1)
-
-    def work(request: FetchRequest) -> Generator[None, None, Any]:
-        while True:
-            loop.now_us += SLICE_US
-            yield
-            assert request.topics
-
-    for count in (10 * FREED_PER_PIECE, 3):
-        kept.partitions = [FetchPartition(partition=1)]
-        topics = [FetchTopic(topic="t", partitions=[Element() for _ in range(count)]), kept]
-        answer = loop.turns.start(work(FetchRequest(topics=topics)))
-        del topics
-        freed.clear()
-        loop.turn()
-        answer.abandon()
-        freed_at_once = len(freed)
-        while loop.scheduled:
-            loop.turn()
-
-        assert freed_at_once == 0
-        assert len(freed) == count
-        assert len(kept.partitions) == 1
-        assert len(loop.turns) == 0
-
-
-def test_what_holds_the_answer_that_work_came_to_is_freed_in_pieces_when_nobody_waits_for_it() -> None:
-    """As a parked Fetch of very many partitions does: an operation, what it looks at, and the closures that would answer."""
-    loop = Loop()
-    freed: list[int] = []
-    count = 10 * FREED_PER_PIECE
-    kept: list[Any] = []
-
-    class Element:
-        def __del__(self) -> None:
-            freed.append(1)
-
-    class Operation:
-        def __init__(self, on_done: Any) -> None:
-            self.targets = {index: Element() for index in range(count)}
-            self.on_done = on_done
-
-    def work() -> Generator[None, None, Any]:
-        reads = [Element() for _ in range(count)]
-        deferred = Deferred()
-        operation = Operation(lambda: deferred.complete(reads))
-        deferred.on_abandon = lambda: kept.remove(operation)
-        kept.append(operation)
-        loop.now_us += SLICE_US
-        yield
-        return deferred
-
-    answer = loop.turns.start(work())
-    while loop.scheduled:
-        loop.turn()
-    assert not answer.is_done
-    answer.abandon()
-    freed_at_once = len(freed)
-    while loop.scheduled:
-        loop.turn()
-
-    assert freed_at_once == 0
-    assert len(freed) == 2 * count
-    assert kept == []
 
 
 def test_work_that_waits_for_something_lets_the_others_go_on() -> None:
@@ -336,14 +182,6 @@ def test_owner_is_told_while_works_wait_for_their_turns() -> None:
     loop.run()
 
     assert told == [True, False]
-
-
-def test_containers_are_emptied_in_pieces() -> None:
-    numbers, names = list(range(2 * FREED_PER_PIECE + 1)), dict.fromkeys(range(2 * FREED_PER_PIECE))
-
-    pieces = sum(1 for _ in emptied(numbers, names))
-
-    assert (numbers, names, pieces) == ([], {}, 5)
 
 
 def loop_work(pieces: int, result: Any) -> Generator[None, None, Any]:

@@ -7,7 +7,6 @@ import mmap
 import random
 import resource
 import struct
-import sys
 import weakref
 from collections.abc import Iterator
 
@@ -17,7 +16,6 @@ from protocol.errors import DecodeError, RequestLimit, RequestLimitError
 from protocol.framing import (
     CROWDED_READ_SIZE,
     FRAMES_PER_QUESTION,
-    FREED_PIECE_SIZE,
     POOLED_BUFFER_SIZE,
     POOLED_FRAME_SIZE_MIN,
     READ_SIZE_MAX,
@@ -26,7 +24,6 @@ from protocol.framing import (
     FrameAssembler,
     FrameBuffer,
     decode_client_id,
-    freed_in_pieces,
     has_own_buffer,
     keep,
     skip_tags,
@@ -304,22 +301,6 @@ def test_a_partial_frame_is_free_once_its_assembler_is_closed(size: int, no_coll
     assert receiver.frames == []
 
 
-@pytest.mark.parametrize("is_whole", [False, True])
-def test_a_buffer_that_takes_long_to_free_is_freed_elsewhere(is_whole: bool, no_collector: None) -> None:
-    elsewhere: list[list[FrameBuffer]] = []
-    receiver = Receiver()
-    receiver.assembler = FrameAssembler(lambda frame: True, max_frame_size=MAX_FRAME_SIZE, pool=BufferPool(elsewhere.append))
-
-    receiver.feed(struct.pack(">i", MAX_FRAME_SIZE) + bytes(MAX_FRAME_SIZE if is_whole else 1))
-    receiver.assembler.close()
-
-    ((buffer,),) = elsewhere
-    reference = weakref.ref(buffer)
-    del buffer
-    elsewhere[0].clear()
-    assert reference() is None
-
-
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     gc.disable()
@@ -362,23 +343,3 @@ def test_bad_header_tags_are_a_decode_error(tags: bytes) -> None:
 
 def test_unknown_header_tags_are_skipped() -> None:
     assert skip_tags(memoryview(b"\x02\x00\x01a\x07\x02bcBODY"), 0) == 8
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pages are given back with their mapping only")
-def test_a_large_frame_is_freed_in_pieces_while_nobody_refers_to_its_bytes() -> None:
-    size = 2 * FREED_PIECE_SIZE + 1
-    ours, referred_to = (mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2))
-    for buffer in (ours, referred_to):
-        buffer[0] = buffer[size - 1] = 1
-    del buffer
-    view = memoryview(referred_to)[-1:]
-
-    freeing = freed_in_pieces(ours)
-    next(freeing)
-    after_one_piece = ours[0], ours[size - 1]
-    pieces_count = 1 + sum(1 for _ in freeing)
-
-    assert after_one_piece == (0, 1)
-    assert (ours[size - 1], pieces_count) == (0, 3)
-    assert list(freed_in_pieces(referred_to)) == []
-    assert (referred_to[0], view[0]) == (1, 1)

@@ -21,7 +21,6 @@ from protocol.codec_in_turns import (
     GATHERED_BYTES,
     NUMBERS_PER_PIECE,
     chunks_encoder_in_turns,
-    clear_arrays_in_turns,
     decoder_in_turns,
     records_of,
 )
@@ -182,46 +181,6 @@ def test_array_in_a_tagged_field_goes_in_pieces() -> None:
     assert b"".join(chunks) == encoded
     assert pieces > 2
     assert decoded(Tagged, 0, encoded) == (example, len(encoded))
-
-
-def test_a_dismantled_message_holds_nothing_any_more() -> None:
-    request = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition() for _ in range(MANY)]) for _ in range(2)])
-
-    _, pieces = run(clear_arrays_in_turns(request, None))
-
-    assert not request.topics
-    assert pieces >= 2 * MANY // ELEMENTS_PER_PIECE
-
-
-def test_a_message_whose_decoding_was_given_up_is_dismantled() -> None:
-    """It has not all its fields, nor has the last of its elements."""
-    request, topic = (object.__new__(kind) for kind in (FetchRequest, FetchTopic))
-    topic.partitions = [FetchPartition()]
-    request.topics = [topic]
-    del topic
-
-    run(clear_arrays_in_turns(request))
-
-    assert not request.topics
-
-
-def test_elements_of_which_nothing_is_to_be_freed_count_too() -> None:
-    partitions = [FetchPartition()]
-    request = FetchRequest(topics=[FetchTopic(topic="t", partitions=partitions) for _ in range(MANY)])
-
-    _, pieces = run(clear_arrays_in_turns(request))
-
-    assert not request.topics
-    assert pieces >= 2 * MANY // ELEMENTS_PER_PIECE
-
-
-def test_what_others_hold_is_not_dismantled() -> None:
-    cached = FetchTopic(topic="t", partitions=[FetchPartition()])
-    partitions = [FetchPartition()]
-
-    run(clear_arrays_in_turns(FetchRequest(topics=[cached, FetchTopic(topic="u", partitions=partitions)])))
-
-    assert (len(cached.partitions), len(partitions)) == (1, 1)
 
 
 def test_records_of_a_response_are_found_and_none_is_looked_for_where_none_can_be() -> None:
