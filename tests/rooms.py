@@ -24,7 +24,7 @@ FILES_OF_BROKER = {
     "formatting": "formatting",
     "cold_reads": "cold_reads",
     "requests": "context answer_size logger_levels",
-    "basics": "blocking clock deferred turns pieces spread_dict loop_job limited_log log_fields logs metrics version",
+    "basics": "blocking clock deferred turns pieces loop_job limited_log log_fields logs metrics version",
 }
 """The files beside broker's folders, which stand in the drawing under these names."""
 

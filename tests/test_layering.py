@@ -23,7 +23,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.codec",
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.telemetry", "broker.transactions")
-TURNS = ("broker.turns", "broker.pieces", "broker.spread_dict", "broker.loop_job", "broker.answer_size")
+TURNS = ("broker.turns", "broker.pieces", "broker.loop_job", "broker.answer_size")
 STATE_MACHINE_FACTS = ("broker.clock", "broker.deferred", "broker.limited_log", "broker.log_fields", *TURNS)
 FACTS = (*STATE_MACHINE_FACTS, "broker.blocking", "broker.context", "broker.logger_levels", "broker.metrics")
 READING = ("storage.file_slice", "storage.page_cache")
@@ -46,7 +46,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.logs": ("broker.log_fields",),
     "broker.turns": ("broker.deferred",),
     "broker.pieces": ("broker.turns", "broker.deferred"),
-    "broker.spread_dict": (),
     "broker.loop_job": ("broker.clock",),
     "broker.answer_size": ("protocol.errors",),
     "broker.logger_levels": ("protocol.errors",),

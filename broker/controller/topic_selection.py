@@ -5,13 +5,12 @@ Source: ControllerApis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, MutableMapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
 
 from broker.controller.controller_result import Steps, check_records_count
 from broker.metadata.cluster_state import ClusterState
 from broker.pieces import PIECE_ELEMENTS, Pace, pieces
-from broker.spread_dict import dict_for
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest
 from protocol.uuids import ZERO_UUID
@@ -22,10 +21,10 @@ COMPARED_PIECE_ELEMENTS = 500
 Element = TypeVar("Element")
 
 
-def find_duplicates(elements: Sequence[Any], identity: Callable[[Any], Any]) -> Steps[MutableMapping[Any, None]]:
+def find_duplicates(elements: Sequence[Any], identity: Callable[[Any], Any]) -> Steps[dict[Any, None]]:
     """What identifies more than one of the elements, in order: the keys of what is returned."""
-    seen: MutableMapping[Any, None] = dict_for(len(elements))
-    duplicates: MutableMapping[Any, None] = dict_for(len(elements))
+    seen: dict[Any, None] = {}
+    duplicates: dict[Any, None] = {}
     for piece in pieces(elements, COMPARED_PIECE_ELEMENTS):
         for value in map(identity, piece):
             if value in seen:

@@ -25,7 +25,6 @@ from typing import Any
 from broker.context import RequestContext
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
-from broker.spread_dict import SpreadDict
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.alter_replica_log_dirs import (
@@ -40,7 +39,7 @@ NAME_COST_CHARACTERS = 100
 MOVE_COST = 50
 """Of a move that begins: it makes a directory and a segment, as a new partition does."""
 
-Answers = SpreadDict[str, list[AlterReplicaLogDirPartitionResult]]
+Answers = dict[str, list[AlterReplicaLogDirPartitionResult]]
 """By topic."""
 
 
@@ -79,9 +78,9 @@ def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Generator
     return (yield from _response(answers))
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> Generator[None, None, SpreadDict[tuple[str, int], str]]:
+def _wanted(request: AlterReplicaLogDirsRequest) -> Generator[None, None, dict[tuple[str, int], str]]:
     """The directory that each partition is to be in; where it is named twice the last one counts."""
-    wanted = SpreadDict[tuple[str, int], str]()
+    wanted: dict[tuple[str, int], str] = {}
     pace = Pace()
     for directory in request.dirs:
         if pace.is_due():

@@ -16,14 +16,13 @@ Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorService.deleteGroup
 
 from __future__ import annotations
 
-from collections.abc import Generator, MutableMapping
+from collections.abc import Generator
 from typing import Any
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
 from broker.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
-from broker.spread_dict import dict_for
 from broker.turns import Work
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -40,7 +39,7 @@ def build(services: Services) -> Handler:
 
     def _answer(request: DeleteGroupsRequest) -> Work:
         deletions = coordinator.deletions()
-        named: MutableMapping[str, None] = dict_for(len(request.groups_names))
+        named: dict[str, None] = {}
         response = DeleteGroupsResponse(results=[])
         written: list[tuple[DeletableGroupResult, Deferred]] = []
         pace = Pace()

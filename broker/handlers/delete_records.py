@@ -26,7 +26,6 @@ from broker.pieces import Pace, at_once_or_in_turns
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from broker.replication.partition import Partition
 from broker.services import Handler, Services
-from broker.spread_dict import SpreadDict
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
@@ -53,8 +52,8 @@ def _deleted(services: Services, request: DeleteRecordsRequest) -> Work:
     response = DeleteRecordsResponse(topics=[])
     pending: dict[Partition, PendingDeletion] = {}
     pace = Pace()
-    results = SpreadDict[str, DeleteRecordsTopicResult]()
-    offsets = SpreadDict[tuple[str, int], int]()
+    results: dict[str, DeleteRecordsTopicResult] = {}
+    offsets: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         if topic.name not in results:
             results[topic.name] = DeleteRecordsTopicResult(name=topic.name, partitions=[])

@@ -14,7 +14,7 @@ Source: kafka.server.ConfigHelper (KIP-133, KIP-226, KIP-412, KIP-569, KIP-714, 
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, MutableMapping
+from collections.abc import Container, Generator, Iterable
 from typing import Any, NamedTuple
 
 from broker.answer_size import AnswerSize
@@ -31,7 +31,6 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
-from broker.spread_dict import dict_for
 from broker.turns import Work
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -118,7 +117,7 @@ class _Answers:
         """Raises KafkaError: why the resource cannot be described, or that no more fits into the answer."""
         subject = self._check(resource)
         asked = resource.configuration_keys or ()
-        keys: MutableMapping[str, None] = dict_for(len(asked))
+        keys: dict[str, None] = {}
         for piece in pieces(asked, CHECKED_PIECE_RESOURCES):
             keys.update(dict.fromkeys(piece))
             if len(piece) == CHECKED_PIECE_RESOURCES:

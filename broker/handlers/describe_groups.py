@@ -16,7 +16,7 @@ Not done: groups of other types, which are told as not found; Kafka does so too.
 
 from __future__ import annotations
 
-from collections.abc import Generator, MutableMapping
+from collections.abc import Generator
 from typing import Any
 
 from broker.answer_size import AnswerSize
@@ -26,7 +26,6 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
 from broker.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
 from broker.services import Handler, Services
-from broker.spread_dict import dict_for
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_groups import (
@@ -49,7 +48,7 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context, request))
 
     def _answer(context: RequestContext, request: DescribeGroupsRequest) -> Work:
-        answered: MutableMapping[str, tuple[DescribedGroup, int]] = dict_for(len(request.groups))
+        answered: dict[str, tuple[DescribedGroup, int]] = {}
         groups = []
         size = AnswerSize()
         for piece in text_pieces(request.groups):

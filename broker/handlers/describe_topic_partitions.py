@@ -12,7 +12,7 @@ Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicR
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Generator, MutableMapping
+from collections.abc import Container, Generator
 from typing import Any
 
 from broker.context import RequestContext
@@ -22,7 +22,6 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
-from broker.spread_dict import dict_for
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_topic_partitions import (
@@ -94,7 +93,7 @@ def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Gen
     """The topics to describe, from the cursor's on, in lists that are each in order. Raises KafkaError INVALID_REQUEST for a cursor
     that cannot be."""
     cursor = request.cursor
-    named: MutableMapping[str, None] = dict_for(len(request.topics))
+    named: dict[str, None] = {}
     names: list[str] = []
     for topics in pieces(request.topics, PIECE_NAMES):
         for topic in topics:

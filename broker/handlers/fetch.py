@@ -46,7 +46,6 @@ from broker.replication.fetch_data import (
 from broker.replication.fetch_session import PartitionKey, partition_key
 from broker.replication.fetch_session_cache import FetchContext, FetchSessionCache
 from broker.services import Handler, Services
-from broker.spread_dict import SpreadDict
 from broker.turns import Work, is_many
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
@@ -283,7 +282,7 @@ class FetchHandler:
     def _targets_in_turns(self, request: FetchRequest, uses_topic_ids: bool) -> Generator[None, None, list[FetchTarget]]:
         """As `_targets`. The list is filled as its elements are made: the collector looks at a young list whole, however long it is."""
         asked: list[FetchTarget] = []
-        places = SpreadDict[PartitionKey, int]()
+        places: dict[PartitionKey, int] = {}
         for topic in request.topics:
             for start in range(0, len(topic.partitions), PARTITIONS_PER_PIECE):
                 partitions = topic.partitions[start : start + PARTITIONS_PER_PIECE]

@@ -35,7 +35,6 @@ from broker.replication.fetch_data import (
     FetchIsolation,
 )
 from broker.services import Handler, Services
-from broker.spread_dict import SpreadDict
 from broker.turns import Work, is_many
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
@@ -125,7 +124,7 @@ class ListOffsetsHandler:
 
     def _answer_in_turns(self, context: RequestContext, request: ListOffsetsRequest) -> Work:
         """As `_answer_all`, each partition as it is when its turn comes."""
-        counts = SpreadDict[tuple[str, int], int]()
+        counts: dict[tuple[str, int], int] = {}
         position = 0
         for topic in request.topics:
             for asked in topic.partitions:
@@ -135,7 +134,7 @@ class ListOffsetsHandler:
                 if position % PARTITIONS_AT_ONCE == 0:
                     yield
         response = ListOffsetsResponse(topics=[])
-        answers = SpreadDict[str, ListOffsetsTopicResponse]()
+        answers: dict[str, ListOffsetsTopicResponse] = {}
         for topic in request.topics:
             if not topic.partitions:
                 continue

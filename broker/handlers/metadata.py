@@ -18,7 +18,7 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache (KIP-430, KIP-5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeVar
 
 from broker.context import RequestContext
@@ -28,7 +28,6 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
 from broker.services import Handler, Services
-from broker.spread_dict import dict_for
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
@@ -122,7 +121,7 @@ def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest
 def _asked(request: MetadataRequest, version: int) -> Generator[None, None, tuple[list[str], list[bytes]]]:
     """The names and ids that are asked for, each once. Raises KafkaError INVALID_REQUEST for what the version does not allow."""
     topics = request.topics or []
-    seen: MutableMapping[str | bytes, None] = dict_for(len(topics))
+    seen: dict[str | bytes, None] = {}
     names: list[str] = []
     ids: list[bytes] = []
     for piece in pieces(topics, ASKED_PIECE_TOPICS):

@@ -20,7 +20,7 @@ Version notes:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from broker.context import RequestContext
@@ -30,7 +30,6 @@ from broker.groups.replies import mapped
 from broker.metadata.image import GROUP_METADATA_TOPIC, TopicImage
 from broker.pieces import at_once_or_in_turns
 from broker.services import Handler, Services
-from broker.spread_dict import SpreadDict
 from broker.turns import Work, is_many
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
@@ -85,7 +84,7 @@ class OffsetCommitHandler:
         except KafkaError as e:
             return commit_error_response(request, e.code)
 
-    def _take_unknown(self, request: OffsetCommitRequest, ids: MutableMapping[str, bytes] | None) -> list[OffsetCommitResponseTopic]:
+    def _take_unknown(self, request: OffsetCommitRequest, ids: dict[str, bytes] | None) -> list[OffsetCommitResponseTopic]:
         """Take out of the request what does not exist, and answer for it. With `ids`, which are noted by name, the topics that the request
         gives by their ids get their names."""
         unknown: list[OffsetCommitResponseTopic] = []
@@ -111,7 +110,7 @@ class OffsetCommitHandler:
     def _commit_in_turns(self, context: RequestContext, request: OffsetCommitRequest) -> Work:
         """Pieces of the request, each a commit of its own and awaited before the next."""
         refusal: ErrorCode | None = None
-        ids = SpreadDict[str, bytes]() if context.api_version >= VERSION_TOPIC_IDS else None
+        ids = dict[str, bytes]() if context.api_version >= VERSION_TOPIC_IDS else None
         if (yield from self._is_too_large(request, uses_ids=ids is not None)):
             refusal = self._find_group_error(context, request) or ErrorCode.UNKNOWN_SERVER_ERROR
         answer = _Answer(ids)
@@ -166,7 +165,7 @@ class _Answer:
     def __init__(self, ids: Mapping[str, bytes] | None = None) -> None:
         self.response = OffsetCommitResponse()
         self._ids = ids
-        self._topics = SpreadDict[tuple[str, bytes], OffsetCommitResponseTopic]()
+        self._topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
 
     def extend(self, topics: list[OffsetCommitResponseTopic]) -> None:
         for topic in topics:

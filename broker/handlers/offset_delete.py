@@ -21,7 +21,6 @@ from broker.groups.deletions import RECORDS_PER_BATCH, Deletions
 from broker.metadata.metadata_cache import MetadataCache
 from broker.pieces import Pace, at_once_or_in_turns
 from broker.services import Handler, Services
-from broker.spread_dict import SpreadDict
 from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_delete import (
@@ -70,9 +69,9 @@ def build(services: Services) -> Handler:
 
 def _divided(
     metadata: MetadataCache, topics: list[OffsetDeleteRequestTopic]
-) -> Generator[None, None, tuple[SpreadDict[str, OffsetDeleteResponseTopic], list[OffsetDeleteResponseTopic]]]:
+) -> Generator[None, None, tuple[dict[str, OffsetDeleteResponseTopic], list[OffsetDeleteResponseTopic]]]:
     """The answers for what does not exist, by topic, and those for what does."""
-    unknown = SpreadDict[str, OffsetDeleteResponseTopic]()
+    unknown: dict[str, OffsetDeleteResponseTopic] = {}
     known: list[OffsetDeleteResponseTopic] = []
     pace = Pace()
     for topic in topics:
@@ -106,7 +105,7 @@ def _delete(deletions: Deletions, group_id: str, batch: list[tuple[str, OffsetDe
 
 
 def _merged(
-    by_name: SpreadDict[str, OffsetDeleteResponseTopic], known: list[OffsetDeleteResponseTopic]
+    by_name: dict[str, OffsetDeleteResponseTopic], known: list[OffsetDeleteResponseTopic]
 ) -> Generator[None, None, list[OffsetDeleteResponseTopic]]:
     """One entry a topic if some partitions do not exist, whose answers are given by topic; else the entries are the request's."""
     if not by_name:

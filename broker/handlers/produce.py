@@ -25,7 +25,7 @@ Not done: transactions, quotas, authorisation.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,6 @@ from broker.replication.batch_preparation import BatchPreparer
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.produce_path import AppendEntry
 from broker.services import Handler, Services
-from broker.spread_dict import SpreadDict
 from broker.turns import Work
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import SCRATCH_SIZE, has_own_buffer
@@ -185,7 +184,7 @@ class ProduceHandler:
     def _handle_in_turns(self, context: RequestContext, request: ProduceRequest) -> Work:
         """As `handle`. Each append looks anew who leads; a connection that goes away ends it between two of them."""
         entries: list[AppendEntry] = []
-        refused = SpreadDict[int, PartitionAppendResult]()
+        refused: dict[int, PartitionAppendResult] = {}
         yield from self._collect_entries_in_turns(request, entries, refused)
         preparer = self._preparer
         pending: dict[Partition, PartitionAppendResult] = {}
@@ -270,10 +269,10 @@ class ProduceHandler:
         return True
 
     def _collect_entries_in_turns(
-        self, request: ProduceRequest, entries: list[AppendEntry], refused: MutableMapping[int, PartitionAppendResult]
+        self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]
     ) -> Generator[None, None, None]:
         position = 0
-        positions: MutableMapping[tuple[str, int], int] = {} if isinstance(refused, dict) else SpreadDict()
+        positions: dict[tuple[str, int], int] = {}
         error: ErrorCode | None = None if request.acks in VALID_ACKS else ErrorCode.INVALID_REQUIRED_ACKS
         for topic in request.topic_data:
             name = topic.name
@@ -398,7 +397,7 @@ def _merge(appended: list[PartitionAppendResult], refused: dict[int, PartitionAp
 
 
 def _merge_in_turns(
-    appended: list[PartitionAppendResult], refused: MutableMapping[int, PartitionAppendResult]
+    appended: list[PartitionAppendResult], refused: dict[int, PartitionAppendResult]
 ) -> Generator[None, None, list[PartitionAppendResult]]:
     rest = iter(appended)
     merged: list[PartitionAppendResult] = []
@@ -420,7 +419,7 @@ def _refuse_many(entries: list[AppendEntry]) -> Generator[None, None, list[Parti
 
 def _without_twice_named(entries: list[AppendEntry], refused: Mapping[int, PartitionAppendResult]) -> Generator[None, None, None]:
     """Take out of the entries what another place of the request names too."""
-    twice = SpreadDict[tuple[str, int], None]()
+    twice: dict[tuple[str, int], None] = {}
     for position, result in enumerate(refused.values(), 1):
         twice[result.topic, result.partition] = None
         if position % PARTITIONS_AT_ONCE == 0:
