@@ -19,12 +19,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from broker.clock import Clock, Timer
-
-if TYPE_CHECKING:
-    from broker.large_works_memory import LargeWorksMemory
 
 THRESHOLDS = (10_000, 0, 1_000_000)  # new objects; collections of the youngest before the next ones; never everything
 TICK_MS = 1_000
@@ -35,9 +31,6 @@ DEEP_INTERVAL_MAX_MS = 6 * DEEP_INTERVAL_MS
 BUSY_OBJECTS_MAX = 2 * THRESHOLDS[0]
 """New objects up to which a collection is harmless: Python's own look at as many."""
 IDLE_MS = 1_000
-LARGE_WORK_MS = 30
-LARGE_WORKS_BYTES = 8 << 20
-"""When the process has grown by so much, works in pieces get memory of their own. The modules that first requests load are half of it."""
 
 _OLD = 2
 _MIDDLE = 1
@@ -49,18 +42,6 @@ class CollectionPause:
 
     def __init__(self) -> None:
         self._works: set[object] = set()
-        self.memory: LargeWorksMemory | None = None
-        """Gives their objects another place than others have; None: the same."""
-        self.seek_memory: Callable[[], bool] | None = None
-        """Called each LARGE_WORK_MS of a pause by `clock`, until it returns True: it has begun to make memory, and calls `use` then."""
-        self.clock: Clock | None = None
-        self._timer: Timer | None = None
-
-    def use(self, memory: LargeWorksMemory) -> None:
-        """Give the objects of large works this place from now on, also those of a work that is not finished."""
-        self.memory = memory
-        if self._works:
-            memory.begin()
 
     def note(self, work: object, is_busy: bool) -> None:
         """`work` is not finished, or is. What is garbage meanwhile waits for BUSY_INTERVAL_MAX_MS at most.
@@ -70,30 +51,11 @@ class CollectionPause:
         if is_busy:
             self._works.add(work)
             gc.disable()
-            if self.memory is not None:
-                self.memory.begin()
-            elif self._timer is None:
-                self._watch()
         elif work in self._works:
             self._works.remove(work)
             if not self._works:
-                if self.memory is not None:
-                    self.memory.end()
-                if self._timer is not None:
-                    self._timer.cancel()
-                    self._timer = None
                 gc.freeze()
                 gc.enable()
-
-    def _watch(self) -> None:
-        if self.seek_memory is not None and self.clock is not None:
-            self._timer = self.clock.call_later(LARGE_WORK_MS, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        if self.seek_memory is not None and self.seek_memory():
-            self.seek_memory = None
-        self._watch()
 
 
 class GarbageCollection:

@@ -7,9 +7,7 @@ seed draws everything that could differ between two runs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -21,7 +19,6 @@ from broker.worker.jobs import Worker
 from broker.worker.on_demand import WorkerOnDemand
 from storage.disk import SYSTEM_DISK, Disk
 
-THREADS_START_TIMEOUT_S = 0.5
 THREADS_MAX = 4  # for fsync, cold reads and deletions: calls that wait for the disk without the GIL
 
 
@@ -61,16 +58,3 @@ def system_platform(loop: asyncio.AbstractEventLoop) -> Platform:
         network=SystemNetwork(loop),
         make_worker=lambda run_blocking, niceness: WorkerOnDemand(lambda: make_worker(run_blocking, niceness)),
     )
-
-
-def start_threads(executor: Executor, count: int = THREADS_MAX) -> None:
-    """Let the executor make all of its threads now, not when each is first needed. A thread's objects live for ever; made among the
-    objects of a large request, they would keep a megabyte of Python's allocator."""
-    meeting = threading.Barrier(count)
-    for _ in range(count):
-        executor.submit(_meet, meeting)
-
-
-def _meet(meeting: threading.Barrier) -> None:
-    with contextlib.suppress(threading.BrokenBarrierError):  # the threads are busy, or there are fewer
-        meeting.wait(THREADS_START_TIMEOUT_S)

@@ -31,9 +31,6 @@ from protocol.messages.stored.metadata_records import forget_record_codecs
 
 log = logging.getLogger("barnabas.server")
 
-PREPARATION_MS = 1_000
-"""After the broker is ready: a client that waits for that comes first."""
-
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may compute while another one waits for the interpreter. The loop gives it away in each of its system calls; with
 the interpreter's default, 5 ms, it waits so long for it again, several times in a turn, while a thread makes or deletes logs."""
@@ -97,9 +94,7 @@ async def _run(
     forget = (forget_hashes, forget_offset_keys, forget_record_codecs, broker.forget_unused_codecs, broker.forget_recent_batches)
     unused_memory = UnusedMemory(platform.clock, forget, collection.drop_free_lists, broker.run_blocking)
     unused_memory.start()
-    preparation = platform.clock.call_later(PREPARATION_MS, broker.prepare_for_large_works)
     exit_code = await broker.wait_stopped()
-    preparation.cancel()
     collection.stop()
     unused_memory.stop()
     log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from broker.context import ListenerFacts
 from broker.formatting import format_directories, new_id
-from broker.garbage import LARGE_WORKS_BYTES
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
 from broker.network.sockets import SocketOptions
 from broker.node import Node, StartError
-from broker.platform import Platform, start_threads, system_platform
+from broker.platform import Platform, system_platform
 from broker.server_clients import ClientServer
 from broker.server_quorum import QuorumServer
-from broker.unused_memory import anonymous_bytes
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.apis import ListenerKind
@@ -128,31 +126,6 @@ class Broker:
                 log.segments.active.forget_recent()
                 if count % LOGS_FORGOTTEN_PER_PIECE == 0:
                     yield
-
-    def prepare_for_large_works(self) -> None:
-        """Make now what must not be made among their objects: the threads. These objects get memory of their own, a megabyte more, once
-        this process has grown during such a work."""
-        executor = self._node.platform.executor
-        start_threads(executor)
-        pause = self._node.collection_pause
-
-        loop = self._node.loop
-
-        def find_memory() -> None:
-            from broker.large_works_memory import LargeWorksMemory  # ctypes takes 20 ms to import: not on the loop
-
-            loop.call_soon_threadsafe(pause.use, LargeWorksMemory())
-
-        def seek_memory() -> bool:
-            is_large = anonymous_bytes() >= least_bytes
-            if is_large:
-                executor.submit(find_memory)
-            return is_large
-
-        now_bytes = anonymous_bytes()
-        least_bytes = now_bytes + LARGE_WORKS_BYTES if now_bytes else 0
-        pause.clock = self._node.clock
-        pause.seek_memory = seek_memory
 
     # -- the start, step by step ----------------------------------------------------------------------------------
 

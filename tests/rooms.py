@@ -16,8 +16,7 @@ COMMAND = "python -m tests.rooms"
 DRAWING = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 
 FILES_OF_BROKER = {
-    "server": "process server server_quorum server_clients node inter_broker background garbage unused_memory large_works_memory"
-    " metrics_gauges metrics_http",
+    "server": "process server server_quorum server_clients node inter_broker background garbage unused_memory metrics_gauges metrics_http",
     "dispatch": "dispatch",
     "platform": "platform descriptors",
     "services": "services new_partition_wait",

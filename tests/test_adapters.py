@@ -56,7 +56,6 @@ ADAPTERS = {
     "broker/cleaner/job.py",
     "broker/clock.py",
     "broker/descriptors.py",
-    "broker/large_works_memory.py",
     "broker/logs.py",
     "broker/network/listening_sockets.py",
     "broker/network/sockets.py",
