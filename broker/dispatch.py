@@ -32,7 +32,6 @@ from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, decoder_in_turns, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
-from protocol.schema import compile_constructors
 from protocol.templates import PreparedResponse
 
 log = logging.getLogger("barnabas.dispatch")
@@ -41,9 +40,6 @@ PRODUCE_KEY = 0
 
 HANDLERS = {ListenerKind.CLIENT: "broker.handlers", ListenerKind.CONTROLLER: "broker.handlers.controller"}
 """Where the handlers of a listener's APIs are: a module each, by the API's stem."""
-
-ROUTES_FORGOTTEN_PER_PIECE = 10
-"""Routes whose codecs go between two yields, some 0.1 ms each."""
 
 LARGE_FRAME_SIZE = 16 * 1024
 """Bytes; a smaller frame has at most 8,000 elements, two to three milliseconds of decoding. A larger one may still hold a single
@@ -100,18 +96,9 @@ class _Route:
             self._decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
         return self._decode_in_turns(frame, position, entries_max)
 
-    def prepare_response(self) -> Generator[None, None, None]:
-        """Compile what the response of a long request needs. All that lives longer than the request is made before its many objects are:
-        each of these would keep its megabyte of Python's allocator if it came about among them."""
-        if self._encode_in_turns is None:
-            compile_constructors(self.api.response_class)
-            yield
-            self._encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
-            yield
-
     def encode_in_turns(self, response: Any) -> Generator[None, None, list[Any]]:
-        yield from self.prepare_response()
-        assert self._encode_in_turns is not None
+        if self._encode_in_turns is None:
+            self._encode_in_turns = chunks_encoder_in_turns(self.api.response_class, self.version)
         chunks: list[Any] = yield from self._encode_in_turns(response)
         return chunks
 
@@ -122,16 +109,6 @@ class _Route:
     def _encode_first(self, response: Any) -> Any:
         self.encode = codec.chunks_encoder(self.api.response_class, self.version)
         return self.encode(response)
-
-    def forget_codecs(self) -> None:
-        """Nobody finds this object any more. Requests that were decoded use it until they are answered; then nothing keeps it."""
-        if self.decode == self._decode_first:
-            del self.decode
-        if self.encode == self._encode_first:
-            api, version = self.api, self.version
-            self.encode = lambda response: codec.chunks_encoder(api.response_class, version)(response)
-        codec.forget(self.api.request_class, self.version)
-        codec.forget(self.api.response_class, self.version)
 
 
 class _Answering:
@@ -214,7 +191,6 @@ class KafkaApis:
         self._clock = services.clock
         self._metrics = services.metrics
         self._routes: dict[int, _Route] = {}
-        self._counts_seen: dict[int, int] = {}  # by the table's keys: requests up to the last `forget_unused_routes`
         self._handlers: dict[int, tuple[Handler, Callable[[Any, KafkaError], Any] | None]] = {}
         self.turns = turns
         self._log = LimitedLog(log, services.clock)
@@ -297,7 +273,6 @@ class KafkaApis:
 
     def _decode_and_run(self, answering: _Answering, decoding: Any) -> Work:
         context = answering.context
-        yield from answering.route.prepare_response()
         answering.request, _ = yield from decoding
         del decoding  # and with it the views of the frame
         context.now_ms = self._clock.now_ms()
@@ -385,20 +360,6 @@ class KafkaApis:
         metrics = self._metrics.request(api.name, version)
         route = self._routes[api_key << 16 | version] = _Route(api, version, handler, error_response, metrics)
         return route
-
-    def forget_unused_routes(self) -> Generator[None, None, None]:
-        """Drops the codecs of those that nobody has asked for since the last time; the next request compiles them again, 1 to 5 ms.
-        Yields after each few.
-
-        All versions of all APIs take more than 10 MB, and what was compiled among the objects of large requests keeps a megabyte each."""
-        counts = {key: route.metrics.requests_count for key, route in self._routes.items()}
-        seen, self._counts_seen = self._counts_seen, counts
-        unused = [key for key, count in counts.items() if seen.get(key) == count]
-        for place, key in enumerate(unused, 1):
-            route = self._routes.pop(key)
-            route.forget_codecs()
-            if place % ROUTES_FORGOTTEN_PER_PIECE == 0:
-                yield
 
     def _handler(self, api: Api) -> tuple[Handler, Callable[[Any, KafkaError], Any] | None]:
         found = self._handlers.get(api.key)

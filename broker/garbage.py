@@ -76,16 +76,6 @@ class GarbageCollection:
         if self._timer is not None:
             self._timer.cancel()
 
-    def drop_free_lists(self) -> None:
-        """Let Python free what it keeps for the next tuples, floats and lists, which only a collection of everything does.
-
-        What lives is frozen first, so that there is nothing else to look at. Nothing is done while collections pause."""
-        if not gc.isenabled():
-            return
-        gc.collect(_MIDDLE)
-        gc.freeze()
-        gc.collect()
-
     def _tick(self) -> None:
         self._timer = self._clock.call_later(TICK_MS, self._tick)
         now = self._clock.monotonic_ms()

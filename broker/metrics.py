@@ -15,11 +15,6 @@ from typing import NamedTuple
 BUCKETS_PER_OCTAVE = 4
 BUCKETS_COUNT = 44 * BUCKETS_PER_OCTAVE
 LAST_BUCKET = BUCKETS_COUNT - 1
-REQUESTS_PER_BATCH = 32
-"""So many RequestMetrics are made at once, and lie together. One made among the objects of a large request, the first of its API, would
-keep a megabyte of Python's allocator when these are gone."""
-_TOTAL = BUCKETS_COUNT
-_NO_NUMBERS = bytes(8 * (BUCKETS_COUNT + 1))
 
 GaugeValue = float | Iterable[tuple[tuple[str, ...], float]]
 """A number, or for a gauge with labels (label values, number) pairs."""
@@ -59,37 +54,31 @@ class BrokerTopicMetrics:
 
 
 class RequestMetrics:
-    """One API version's requests: how many, how long in total, and a histogram of their times.
+    """One API version's requests: how many, how long in total, and a histogram of their times."""
 
-    The numbers are no objects: an int made at the last request among many would keep the megabyte that it lies in."""
-
-    __slots__ = ("_numbers", "api_name", "version")
+    __slots__ = ("_buckets", "api_name", "total_ns", "version")
 
     def __init__(self, api_name: str = "", version: int = 0) -> None:
         self.api_name = api_name
         self.version = version
-        self._numbers = array("q", _NO_NUMBERS)  # the buckets, then all nanoseconds
+        self.total_ns = 0
+        self._buckets = array("q", bytes(8 * BUCKETS_COUNT))
 
     @property
     def buckets(self) -> list[int]:
-        return self._numbers[:BUCKETS_COUNT].tolist()
+        return self._buckets.tolist()
 
     @property
     def requests_count(self) -> int:
-        return sum(self._numbers) - self._numbers[BUCKETS_COUNT]
-
-    @property
-    def total_ns(self) -> int:
-        return self._numbers[BUCKETS_COUNT]
+        return sum(self._buckets)
 
     def record(self, elapsed_ns: int) -> None:
         """Count a request that took `elapsed_ns` from its decoding to its response. Costs 0.2 µs."""
-        numbers = self._numbers
-        numbers[_TOTAL] += elapsed_ns
+        self.total_ns += elapsed_ns
         octave = elapsed_ns.bit_length()
         # Below 8 ns there are no quarters to tell apart, and no request either.
         index = (octave << 2 | (elapsed_ns >> (octave - 3)) & 3) if octave > 2 else 0
-        numbers[index if index < BUCKETS_COUNT else LAST_BUCKET] += 1
+        self._buckets[index if index < BUCKETS_COUNT else LAST_BUCKET] += 1
 
 
 def quantile_ns(buckets: list[int], quantile: float) -> float:
@@ -154,7 +143,6 @@ class Metrics:
         self._topics: dict[str, BrokerTopicMetrics] = {}
         self._deleted_topics = BrokerTopicMetrics()
         self._requests: list[RequestMetrics] = []
-        self._spare_requests = [RequestMetrics() for _ in range(REQUESTS_PER_BATCH)]
         self._request_errors: dict[tuple[int, int], int] = {}
         self._refused_requests: dict[tuple[str, str], int] = {}
         self._gauges: dict[str, Gauge] = {}
@@ -190,10 +178,7 @@ class Metrics:
         for each in self._requests:
             if each.version == version and each.api_name == api_name:
                 return each
-        if not self._spare_requests:
-            self._spare_requests = [RequestMetrics() for _ in range(REQUESTS_PER_BATCH)]
-        found = self._spare_requests.pop()
-        found.api_name, found.version = api_name, version
+        found = RequestMetrics(api_name, version)
         self._requests.append(found)
         return found
 

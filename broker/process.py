@@ -14,10 +14,8 @@ from collections.abc import Callable
 
 import uvloop
 
-from broker.coordination.java_hash import forget_hashes
 from broker.descriptors import make_table
 from broker.garbage import THRESHOLDS, GarbageCollection
-from broker.groups.record_table import forget_offset_keys
 from broker.log_fields import Fields
 from broker.logs import Console, open_console
 from broker.node import StartError
@@ -27,7 +25,6 @@ from broker.unused_memory import UnusedMemory
 from broker.version import VERSION
 from config.loading import log_warnings
 from config.server import ServerConfig
-from protocol.messages.stored.metadata_records import forget_record_codecs
 
 log = logging.getLogger("barnabas.server")
 
@@ -91,8 +88,7 @@ async def _run(
     _say_ready(broker, console, ready_line)
     collection = GarbageCollection(platform.clock, broker.idle_ms)
     collection.start()
-    forget = (forget_hashes, forget_offset_keys, forget_record_codecs, broker.forget_unused_codecs, broker.forget_recent_batches)
-    unused_memory = UnusedMemory(platform.clock, forget, collection.drop_free_lists, broker.run_blocking)
+    unused_memory = UnusedMemory(platform.clock, broker.run_blocking)
     unused_memory.start()
     exit_code = await broker.wait_stopped()
     collection.stop()

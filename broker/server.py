@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +37,6 @@ from storage.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from broker.cluster.links import ClusterLinks
-
-LOGS_FORGOTTEN_PER_PIECE = 100
-"""Logs whose segment's memory of batches goes between two yields, up to 10 µs each."""
 
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 
@@ -108,24 +105,6 @@ class Broker:
         quorum has voters. Else the first consumer group does, whose client asks again later."""
         assert self._clients is not None, "the broker was not started"
         self._clients.prepare_for_groups()
-
-    # -- memory -----------------------------------------------------------------------------------------------------
-
-    def forget_unused_codecs(self) -> Generator[None, None, None]:
-        """In pieces."""
-        if self._clients is not None:
-            yield from self._clients.forget_unused_codecs()
-
-    def forget_recent_batches(self) -> Generator[None, None, None]:
-        """Drops the positions of batches that active segments remember: hundreds of numbers each, from wherever memory was free then. In
-        pieces."""
-        if self._quorum is not None:
-            self._quorum.log.segments.active.forget_recent()
-        if self._log_manager is not None:
-            for count, log in enumerate(self._log_manager.each_log(), 1):
-                log.segments.active.forget_recent()
-                if count % LOGS_FORGOTTEN_PER_PIECE == 0:
-                    yield
 
     # -- the start, step by step ----------------------------------------------------------------------------------
 

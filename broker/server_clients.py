@@ -7,7 +7,7 @@ Source: kafka.server.BrokerServer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,11 +143,6 @@ class ClientServer:
         config = self._node.config
         brokers_count = max(config.offsets_topic_replication_factor, len(config.controller_quorum_voters))
         self._controller.prepare_internal_topic(GROUP_METADATA_TOPIC, brokers_count)
-
-    def forget_unused_codecs(self) -> Generator[None, None, None]:
-        """In pieces."""
-        if self._apis is not None:
-            yield from self._apis.forget_unused_routes()
 
     def fail_directory(self, path: Path, error: StorageError) -> None:
         """The partitions in this log directory go offline."""

@@ -22,9 +22,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from protocol.codec_source import Source, forget_source, smallest_size
+from protocol.codec_source import Source, smallest_size
 from protocol.errors import DecodeError, TooManyEntriesError
-from protocol.schema import Field, FieldType, Kind, Message, Records, forget_constructors, schema_of
+from protocol.schema import Field, FieldType, Kind, Message, Records, schema_of
 from protocol.uvarint import MAX_TAGGED_FIELDS, Buffer, refused_tagged_fields, rest_of_uvarint, skip_tagged_fields, uvarint
 
 T = TypeVar("T")
@@ -94,22 +94,6 @@ def chunks_encoder(cls: type[Any], version: int) -> Callable[[Any], list[Records
     if version not in encoders:
         encoders[version] = Encoding(cls, version).compile()
     return encoders[version]
-
-
-def forget(cls: type[Any], version: int) -> None:
-    """Drop what was compiled for one version, and the constructors with the last one. A function that is still referred to stays valid."""
-    schema = schema_of(cls)
-    for compiled in (schema.decoders, schema.encoders, schema.decoders_in_turns, schema.encoders_in_turns):
-        compiled.pop(version, None)
-    forget_source(cls, version)
-    if not schema.has_codecs:
-        forget_constructors(cls)
-
-
-def forget_all(cls: type[Any]) -> None:
-    """As `forget`, for every version."""
-    for version in {*schema_of(cls).decoders, *schema_of(cls).encoders}:
-        forget(cls, version)
 
 
 class Decoding(Source):

@@ -12,8 +12,6 @@ from typing import Any
 from protocol.errors import DecodeError
 from protocol.schema import Field, FieldType, Kind, Message, schema_of
 
-PURPOSES = ("decode", "encode")
-
 
 class Source(ABC):
     """The source of one function while it is being written.
@@ -71,18 +69,11 @@ class Source(ABC):
     def compile(self) -> Callable[..., Any]:
         text = "\n".join(self.lines) + "\n"
         file_name = _file_name(self.function_name)
-        # Tracebacks and debuggers find the generated lines here; cut only then. Each line for itself would be a small object for ever,
-        # and keep its megabyte of Python's allocator.
-        linecache.cache[file_name] = (text.__str__,)
+        linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)  # for tracebacks and debuggers
         exec(compile(text, file_name, "exec"), self.namespace)
         # Taken out: a function that its own globals hold would need the collector to go.
         compiled: Callable[..., Any] = self.namespace.pop(self.function_name)
         return compiled
-
-
-def forget_source(cls: type[Any], version: int) -> None:
-    for purpose in PURPOSES:
-        linecache.cache.pop(_file_name(_function_name(cls, version, purpose)), None)
 
 
 def _function_name(cls: type[Any], version: int, purpose: str) -> str:

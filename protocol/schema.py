@@ -200,14 +200,6 @@ class Schema:
             self._fields = tuple(_resolve_field(name, *declared, namespace) for name, declared in self._declared.items())
         return self._fields
 
-    def forget_fields(self) -> None:
-        """They are resolved again at the next use."""
-        self._fields = None
-
-    @property
-    def has_codecs(self) -> bool:
-        return bool(self.decoders or self.encoders or self.decoders_in_turns or self.encoders_in_turns)
-
     @property
     def defaults(self) -> dict[str, object]:
         return {name: value.default if isinstance(value, _Since) else value for name, (_, value) in self._declared.items()}
@@ -268,29 +260,6 @@ def schema_of(cls: type[Any]) -> Schema:
     if not isinstance(schema, Schema):
         raise TypeError(f"{cls.__name__} is not a declared message")
     return schema
-
-
-def compile_constructors(cls: type[Any]) -> None:
-    """Compile now what the first instances of a declared class, and of those nested in it, would."""
-    schema = schema_of(cls)
-    if "__init__" not in vars(cls):
-        schema.cls.__init__ = _compile_init(schema)  # type: ignore[method-assign]
-    for field in schema.fields:
-        inner = field.type.element or field.type
-        if inner.cls is not None:
-            compile_constructors(inner.cls)
-
-
-def forget_constructors(cls: type[Any]) -> None:
-    """Drop what is known of a declared class, and of those nested in it, beside its declaration; it is made again at the next use."""
-    schema = schema_of(cls)
-    for field in schema.fields:
-        inner = field.type.element or field.type
-        if inner.cls is not None:
-            forget_constructors(inner.cls)
-    if "__init__" in vars(cls):
-        del cls.__init__
-    schema.forget_fields()
 
 
 def _declare(cls: type[T], versions: tuple[int, int], flexible: int | None, *, key: int | None = None, is_request: bool = False) -> type[T]:

@@ -11,36 +11,20 @@ from storage import retention
 from storage.disk import Disk
 from storage.files import delete_tree
 
-_SEPARATOR = "/"  # in no directory's name
-
 
 class DeletedDirectories:
-    """Those in one log directory whose delay began together: paths to iterate over. `due_ms` is set by the first look after that.
-
-    Their names are one text. A Path for each of 9,000 would be made while their logs are being freed, lie scattered between them, and
-    keep 90 MB of Python's allocator as long as the disk takes."""
+    """Those in one log directory whose delay began together: paths to iterate over. `due_ms` is set by the first look after that."""
 
     __slots__ = ("delay_ms", "due_ms", "log_dir", "names")
 
-    def __init__(self, log_dir: Path, names: str, delay_ms: int) -> None:
+    def __init__(self, log_dir: Path, names: Iterable[str], delay_ms: int) -> None:
         self.log_dir = log_dir
-        self.names = names
+        self.names = tuple(names)
         self.delay_ms = delay_ms
         self.due_ms: int | None = None
 
-    @classmethod
-    def of(cls, log_dir: Path, names: Iterable[str], delay_ms: int) -> DeletedDirectories:
-        """At least one name."""
-        return cls(log_dir, _SEPARATOR.join(names), delay_ms)
-
     def __iter__(self) -> Iterator[Path]:
-        start = 0
-        while start <= len(self.names):
-            end = self.names.find(_SEPARATOR, start)
-            if end < 0:
-                end = len(self.names)
-            yield self.log_dir / self.names[start:end]
-            start = end + 1
+        return (self.log_dir / name for name in self.names)
 
 
 class DeletionWork(NamedTuple):

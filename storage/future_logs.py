@@ -124,7 +124,7 @@ class FutureLogs:
         """`work` ran: its directory, which now waits for its delay, unless it is to stay."""
         delay_ms = self._leaving.pop(work)
         name = work.departures[0].target.name
-        return [DeletedDirectories.of(work.path, [name], delay_ms)] if is_deleted_directory(name) else []
+        return [DeletedDirectories(work.path, [name], delay_ms)] if is_deleted_directory(name) else []
 
     # -- what is in the way, and what was wished for ---------------------------------------------------------------
 

@@ -354,7 +354,7 @@ class LogManager:
                 names.setdefault(leaving.delay_ms, []).append(leaving.new_name)
             if count % LEAVING_PIECE_LOGS == 0:
                 yield
-        self._deleted += [DeletedDirectories.of(work.path, named, delay_ms) for delay_ms, named in names.items()]
+        self._deleted += [DeletedDirectories(work.path, named, delay_ms) for delay_ms, named in names.items()]
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         for log in self.all_logs():

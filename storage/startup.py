@@ -82,7 +82,7 @@ class Startup:
         deleted = [path.name for path in listing.deleted]
         deleted += [each.target.name for each in departures if is_deleted_directory(each.target.name)]
         if deleted:
-            self._deleted.append(DeletedDirectories.of(directory.path, deleted, DELETE_AT_ONCE))
+            self._deleted.append(DeletedDirectories(directory.path, deleted, DELETE_AT_ONCE))
         logs = [self._open_current(directory, key, path) for key, path in listing.partitions.items() if path not in leavers]
         for key, path in listing.futures:
             if path not in leavers:

@@ -37,10 +37,6 @@ def _short_hash(text: str) -> int:
     return value
 
 
-forget_hashes = _short_hash.cache_clear
-"""For a process whose memory is fragmented: each cached id keeps a megabyte of Python's allocator, if it came with a large request."""
-
-
 def _long_hash(text: str) -> int:
     encoded = text.encode("utf-16-le", "surrogatepass")
     block_bytes = 2 * _BLOCK_UNITS

@@ -39,10 +39,6 @@ def _encoded_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
-forget_offset_keys = _encoded_offset_key.cache_clear
-"""As `forget_hashes`."""
-
-
 def _offset_commit_version(value: OffsetCommitValue) -> int:
     return OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else EXPIRING_OFFSET_COMMIT_VALUE_VERSION
 

@@ -24,7 +24,6 @@ from protocol.messages.create_topics import (
 )
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.schema import schema_of
 from storage.file_slice import FileSlice
 from tests.broker.replication.world import World, batch
 from tests.broker.turn_loop import TurnLoop
@@ -246,97 +245,6 @@ def test_large_produces_are_answered_in_every_version(tmp_path: Path) -> None:
         assert (end, len(response.responses[0].partition_responses)) == (len(answer), 300)
 
 
-def test_the_encoder_of_a_large_request_is_compiled_before_its_objects_are_made(tmp_path: Path) -> None:
-    """Else it would come about among them, and keep a megabyte of Python's allocator when they are gone."""
-    codec.forget(FetchResponse, 12)
-    server = Server(tmp_path)
-
-    server.offer(large_fetch(), 12)
-
-    assert not server.sent
-    assert 12 in schema_of(FetchResponse).encoders_in_turns
-
-
-def test_a_large_request_compiles_a_codec_at_a_time_and_none_that_it_does_not_need(tmp_path: Path) -> None:
-    """All four of a Fetch took 8 ms at once."""
-    request, response = schema_of(FetchRequest), schema_of(FetchResponse)
-    server = Server(tmp_path)
-    facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "127.0.0.1")
-    large = keep(memoryview(bytearray(frame(FETCH_KEY, 12, codec.encode(large_fetch(), 12)))))
-    codec.forget(FetchRequest, 12)
-    codec.forget(FetchResponse, 12)
-    server.loop.turns.start(endless())  # so that nothing of the request is done before its turn
-
-    server.apis.handle(large, facts)
-    compiled = [12 in codecs for codecs in (request.decoders_in_turns, response.encoders_in_turns)]
-    for _ in range(4):
-        server.loop.turn()
-
-    assert compiled == [True, False]
-    assert 12 in response.encoders_in_turns
-    assert 12 not in request.decoders
-    assert 12 not in response.encoders
-
-
 def endless() -> Work:
     while True:
         yield
-
-
-@pytest.mark.parametrize("count", [1, MANY])
-def test_a_forgotten_route_is_gone_without_the_collector(tmp_path: Path, count: int) -> None:
-    server = Server(tmp_path)
-    server.offer(large_fetch(count), 12)
-    server.loop.run()
-    gc.collect()
-    gc.disable()
-    try:
-        before = sum(type(found).__name__ == "_Route" for found in gc.get_objects())
-        for _ in range(2):
-            list(server.apis.forget_unused_routes())
-        after = sum(type(found).__name__ == "_Route" for found in gc.get_objects())
-    finally:
-        gc.enable()
-
-    assert after == before - 1
-
-
-def test_codecs_that_nobody_asked_for_between_two_looks_are_forgotten(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    server.offer(large_fetch(1), 11)
-    server.offer(large_fetch(1), 12)
-    server.loop.run()
-
-    list(server.apis.forget_unused_routes())
-    server.offer(large_fetch(1), 12)
-    server.loop.run()
-    list(server.apis.forget_unused_routes())
-
-    for schema in (schema_of(FetchRequest).decoders, schema_of(FetchResponse).encoders):
-        assert (11 in schema, 12 in schema) == (False, True)
-
-
-def test_a_forgotten_version_is_served_as_before(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    server.offer(large_fetch(), 12)
-    server.loop.run()
-
-    for _ in range(2):
-        list(server.apis.forget_unused_routes())
-    server.offer(large_fetch(), 12)
-    server.loop.run()
-
-    assert len(server.sent) == 2
-    assert server.sent[0] == server.sent[1]
-
-
-def test_a_request_in_turns_is_finished_though_its_codecs_are_forgotten_meanwhile(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    server.offer(large_fetch(), 12)
-
-    for _ in range(2):
-        list(server.apis.forget_unused_routes())
-    server.loop.run()
-
-    (response,) = server.answers(FETCH_KEY, 12)
-    assert len(response.responses[0].partitions) == MANY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Iterator
 
@@ -152,34 +151,6 @@ def test_nothing_is_collected_after_the_stop(process: Process) -> None:
 
     assert gc.get_freeze_count() == frozen
     assert process.clock.pending_timers == []
-
-
-def test_free_lists_are_dropped_and_what_lives_is_not_looked_at_again(process: Process) -> None:
-    """Each tuple that Python keeps for later keeps a megabyte of its allocator."""
-    living = [[number] for number in range(1000)]
-    freed = [tuple([number] * 7) for number in range(2000)]
-    del freed
-    blocks_before = sys.getallocatedblocks()
-
-    process.collection.drop_free_lists()
-
-    assert blocks_before - sys.getallocatedblocks() > 1500
-    assert gc.get_freeze_count() >= len(living)
-
-
-def test_free_lists_stay_while_large_requests_go_in_turns(process: Process) -> None:
-    """Millions of references would be followed for tens of milliseconds."""
-    young = [[number] for number in range(1000)]
-    pause = CollectionPause()
-    pause.note("work", True)
-    frozen = gc.get_freeze_count()
-
-    process.collection.drop_free_lists()
-    frozen_meanwhile = gc.get_freeze_count()
-    pause.note("work", False)
-
-    assert frozen_meanwhile == frozen
-    assert gc.get_freeze_count() >= len(young)
 
 
 def test_pythons_own_collections_look_at_little_at_once(process: Process) -> None:

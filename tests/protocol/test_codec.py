@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import linecache
 import traceback
-import weakref
 
 import pytest
 
-from protocol.codec import MAX_REQUEST_ENTRIES, MAX_STRING_BYTES, chunks_encoder, decode, decoder, encode, encode_chunks, encoder, forget
+from protocol.codec import MAX_REQUEST_ENTRIES, MAX_STRING_BYTES, decode, decoder, encode, encode_chunks, encoder
 from protocol.errors import DecodeError, TooManyEntriesError
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -303,35 +300,3 @@ def test_traceback_shows_the_generated_line() -> None:
 
     assert 'File "generated decode_MetadataRequest_v9"' in lines
     assert "raise refused_count" in lines
-
-
-def test_what_was_compiled_goes_without_the_collector() -> None:
-    """Dropped to free memory, it stayed for an hour: the cycle through its globals was frozen."""
-
-    @message(versions=(0, 0), flexible=None)
-    class Passing:
-        number: Int32 = 0
-
-    gc.disable()
-    compiled = [weakref.ref(part) for part in (decoder(Passing, 0), chunks_encoder(Passing, 0))]
-    Passing()
-    compiled.append(weakref.ref(vars(Passing)["__init__"]))
-
-    forget(Passing, 0)
-
-    gc.enable()
-    assert [part() for part in compiled] == [None, None, None]
-
-
-def test_a_forgotten_version_leaves_nothing_behind_and_comes_again() -> None:
-    bytes_before = encode(Example(number=7), 2)
-    sources = {name for name in linecache.cache if "Example_v2" in name}
-    held = decoder(Example, 2)
-
-    forget(Example, 2)
-
-    assert sources
-    assert not sources & set(linecache.cache)
-    assert held(bytes_before) == (Example(number=7), len(bytes_before))
-    assert decoder(Example, 2) is not held
-    assert encode(Example(number=7), 2) == bytes_before

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.codec import encode, forget
-from protocol.schema import Array, Int32, Kind, String, Uuid, api, compile_constructors, message, schema_of, since, struct
+from protocol.schema import Array, Int32, Kind, String, Uuid, api, schema_of, since, struct
 from protocol.uuids import ZERO_UUID
 
 
@@ -88,45 +87,3 @@ def test_docstring_and_name_of_the_declaration_stay() -> None:
     assert ExampleRequest.__doc__ == "An example."
     assert ExampleRequest.__name__ == "ExampleRequest"
     assert ExampleRequest.__module__ == __name__
-
-
-def test_constructors_can_be_compiled_ahead_of_the_first_instances() -> None:
-    @struct
-    class Leaf:
-        number: Int32 = 7
-
-    @struct
-    class Tree:
-        name: String = "a"
-
-    assert "__init__" not in vars(Leaf)
-    compile_constructors(Leaf)
-    compile_constructors(Tree)
-
-    assert "__init__" in vars(Leaf)
-    assert (Leaf().number, Tree(name="b").name) == (7, "b")
-
-
-def test_constructors_and_fields_go_with_the_last_codec_and_come_again() -> None:
-    @struct
-    class Inner:
-        number: Int32 = 7
-
-    @message(versions=(0, 1), flexible=None)
-    class Outer:
-        name: String = "a"
-        inner: Array[Inner] = []
-
-    globals()["Inner"] = Inner
-    encoded = encode(Outer(inner=[Inner(number=8)]), 0)
-    encode(Outer(), 1)
-    fields = schema_of(Outer).fields
-
-    forget(Outer, 0)
-    assert "__init__" in vars(Outer)
-    forget(Outer, 1)
-
-    assert "__init__" not in vars(Outer)
-    assert "__init__" not in vars(Inner)
-    assert schema_of(Outer).fields is not fields
-    assert encode(Outer(inner=[Inner(number=8)]), 0) == encoded

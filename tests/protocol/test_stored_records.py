@@ -13,11 +13,9 @@ from protocol.messages.stored.metadata_records import (
     UnknownMetadataRecord,
     decode_metadata_record,
     encode_metadata_record,
-    forget_record_codecs,
 )
 from protocol.messages.stored.version_prefix import encode_with_version
 from protocol.records import ControlRecordType, encode_control_record_key, encode_end_transaction_value
-from protocol.schema import schema_of
 
 TOPIC = TopicRecord(name="a", topic_id=bytes(range(16)))
 TOPIC_VALUE = bytes.fromhex("01 02 00 02 61 000102030405060708090a0b0c0d0e0f 00")
@@ -26,16 +24,6 @@ TOPIC_VALUE = bytes.fromhex("01 02 00 02 61 000102030405060708090a0b0c0d0e0f 00"
 def test_metadata_record_has_frame_version_key_and_version_before_it() -> None:
     assert encode_metadata_record(TOPIC, 0) == TOPIC_VALUE
     assert decode_metadata_record(memoryview(TOPIC_VALUE)) == (TOPIC, 0)
-
-
-def test_codecs_of_records_can_be_forgotten_and_come_again() -> None:
-    assert encode_metadata_record(TOPIC, 0) == TOPIC_VALUE
-    assert schema_of(TopicRecord).has_codecs
-
-    forget_record_codecs()
-
-    assert not schema_of(TopicRecord).has_codecs
-    assert encode_metadata_record(TOPIC, 0) == TOPIC_VALUE
 
 
 @pytest.mark.parametrize(("value", "key", "version"), [("01 63 00 aabb", 0x63, 0), ("01 02 07 aabb", 2, 7)])

@@ -343,28 +343,6 @@ def test_many_deleted_logs_are_all_removed_after_their_own_delays(log_dir: Path)
     assert left == [["earl", "late"], ["late"], []]
 
 
-def test_deleted_logs_that_wait_are_no_objects_each(log_dir: Path) -> None:
-    """They would lie scattered between the freed objects of their logs, and keep a megabyte of Python's allocator each."""
-    manager = start(log_dir)
-    for partition in range(50):
-        manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
-    for work in finished(manager.delete_logs_in_pieces([("t", partition) for partition in range(50)])):
-        work.run()
-        manager.removed(work)
-    del work
-
-    due = finished(manager.take_due_deletions_in_pieces(NOW_MS)), finished(manager.take_due_deletions_in_pieces(NOW_MS + 1000))
-    paths = [
-        found
-        for found in gc.get_objects()
-        if isinstance(found, Path) and found.name.endswith("-delete") and found.is_relative_to(log_dir)  # other tests' may live still
-    ]
-
-    assert due[0] is None
-    assert due[1] is not None
-    assert paths == []
-
-
 def test_topic_made_again_after_a_deletion_starts_empty(log_dir: Path) -> None:
     manager = start(log_dir)
     append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,20 +52,6 @@ def test_positions_are_found_after_the_recent_ones_were_forgotten(directory: Pat
     add(segment, 10)
 
     assert [segment.find_position(offset) for offset in range(11)] == [*before, end]
-
-
-def test_forgotten_positions_are_no_objects_any_more(directory: Path) -> None:
-    """Each of them kept a megabyte of Python's allocator, when they came about among the objects of large requests."""
-    gc.collect()
-    blocks = sys.getallocatedblocks()
-    segment = new_segment(directory)
-    for offset in range(1_000, 1_200):
-        add(segment, offset, size=1_000)
-    assert sys.getallocatedblocks() - blocks > 400
-
-    segment.forget_recent()
-
-    assert sys.getallocatedblocks() - blocks < 200
 
 
 def test_position_of_an_offset_in_a_gap_is_the_next_batch(directory: Path) -> None:

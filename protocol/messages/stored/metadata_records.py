@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.codec import decode, encode, forget_all
+from protocol.codec import decode, encode
 from protocol.errors import DecodeError
 from protocol.schema import Array, Bool, Bytes, Float64, Int8, Int16, Int32, Int64, String, UInt16, Uuid, message, schema_of, since, struct
 from protocol.uuids import ZERO_UUID
@@ -315,12 +315,6 @@ class UnknownMetadataRecord:
         self.key = key
         self.version = version
         self.body = body
-
-
-def forget_record_codecs() -> None:
-    """Drop what was compiled for the records; what is used again takes a millisecond or two."""
-    for record_class in METADATA_RECORDS.values():
-        forget_all(record_class)
 
 
 def encode_metadata_record(record: object, version: int) -> bytes:

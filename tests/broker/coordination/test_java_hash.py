@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from broker.coordination.java_hash import forget_hashes, positive_java_hash
+from broker.coordination.java_hash import positive_java_hash
 
 
 def _plain_hash(text: str) -> int:
@@ -43,17 +43,3 @@ def test_long_ids_are_not_remembered():
         tracemalloc.stop()
 
     assert kept_bytes < 200_000
-
-
-def test_remembered_ids_can_be_forgotten() -> None:
-    tracemalloc.start()
-    try:
-        for number in range(5_000):
-            positive_java_hash(f"a group {number}")
-        kept, _ = tracemalloc.get_traced_memory()
-        forget_hashes()
-        left, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert kept - left > 500_000
