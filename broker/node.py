@@ -9,11 +9,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from broker.descriptors import divide_descriptors
-from broker.garbage import CollectionPause
 from broker.metrics import Metrics
 from broker.platform import Platform
 from broker.turns import Turns
@@ -42,9 +40,7 @@ class Node:
         self.random = random.Random(int.from_bytes(platform.entropy(16)))
         self.descriptors = divide_descriptors(platform.descriptors_max)
         self.metrics = Metrics()
-        self.collection_pause = CollectionPause()
-        on_busy = partial(self.collection_pause.note, "requests")
-        self.turns = Turns(self.loop.call_soon, self.clock.monotonic_us, on_busy)
+        self.turns = Turns(self.loop.call_soon, self.clock.monotonic_us)
         self.stop_reason = ""  # once the node is asked to stop
         self._stopped: asyncio.Future[int] = self.loop.create_future()
         self._undo: list[Callable[[], Any]] = []

@@ -86,7 +86,7 @@ async def _run(
         console.report_start_failure(str(e))
         return 1
     _say_ready(broker, console, ready_line)
-    collection = GarbageCollection(platform.clock, broker.idle_ms)
+    collection = GarbageCollection(platform.clock)
     collection.start()
     unused_memory = UnusedMemory(platform.clock, broker.run_blocking)
     unused_memory.start()

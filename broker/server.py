@@ -96,10 +96,6 @@ class Broker:
         """Run `function` in the thread pool."""
         return self._node.run_blocking(function, *arguments)
 
-    def idle_ms(self) -> int:
-        """For how long no client has sent anything."""
-        return self._registry.idle_ms() if self._registry is not None else 0
-
     def prepare_for_groups(self) -> None:
         """Create the topic of committed offsets ahead of need: as soon as there are brokers for all its replicas, and as many as the
         quorum has voters. Else the first consumer group does, whose client asks again later."""

@@ -218,7 +218,7 @@ class ClientServer:
         """What asks the active controller for clients. Its way is another than the heartbeats', which wait for no client's request."""
         node = self._node
         channel = self._quorum.make_channel(node.config.controller_socket_timeout_ms)
-        controller = ControllerClient(channel, self._metadata, node.config, node.clock, on_busy=node.collection_pause.note)
+        controller = ControllerClient(channel, self._metadata, node.config, node.clock)
         node.on_stop(controller.close)
         return controller
 
@@ -238,7 +238,6 @@ class ClientServer:
             on_log_dir_failure=self._log_manager.mark_offline,
             on_append_bug=lambda: node.request_stop(1, "an append failed unexpectedly"),
             assign_directory=lifecycle.assign_directory,
-            on_busy=node.collection_pause.note,
         )
         self._replica_manager = inter_broker.replica_manager = replica_manager
         node.on_stop(replica_manager.stop)

@@ -143,7 +143,6 @@ class QuorumServer:
             is_alone=self.links is None,
             listener_name=config.inter_broker_listener_name,
             prove=None if detector is None else detector.prove,
-            on_busy=node.collection_pause.note,
         )
         quorum.register(controller)
         node.on_stop(controller.close)

@@ -22,26 +22,18 @@ Work = Generator[Any, Any, Any]
 """Yields None or a Deferred."""
 
 
-def _nothing(_is_busy: bool) -> None:
-    pass
-
-
 class Turns:
-    """The queue. `call_soon` is the loop's; `monotonic_us` measures how long a slice has lasted. `on_busy` is called when there begin to be
-    works that are not finished (True) and when there are none any more (False)."""
+    """The queue. `call_soon` is the loop's; `monotonic_us` measures how long a slice has lasted."""
 
-    __slots__ = ("_call_soon", "_is_busy", "_is_running", "_is_scheduled", "_monotonic_us", "_on_busy", "_queue", "_waiting")
+    __slots__ = ("_call_soon", "_is_running", "_is_scheduled", "_monotonic_us", "_queue", "_waiting")
 
     def __init__(
         self,
         call_soon: Callable[..., Any],
         monotonic_us: Callable[[], int],
-        on_busy: Callable[[bool], object] = _nothing,
     ) -> None:
         self._call_soon = call_soon
         self._monotonic_us = monotonic_us
-        self._on_busy = on_busy
-        self._is_busy = False
         self._queue: dict[Deferred, tuple[Work, Any]] = {}  # in the order of their turns, each with what its yield is to give it
         self._waiting: dict[Deferred, tuple[Work, Deferred]] = {}  # each with what it waits for
         self._is_scheduled = False
@@ -71,13 +63,11 @@ class Turns:
             work = self._take(answer)
             if work is not None:
                 work.close()
-        self._note_busy()
 
     def _drop(self, answer: Deferred) -> None:
         work = self._take(answer)
         if work is not None:
             work.close()
-            self._note_busy()
 
     def _take(self, answer: Deferred) -> Work | None:
         """The work, if it is not finished: it has no turn any more, and what it waits for is abandoned."""
@@ -98,13 +88,6 @@ class Turns:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._call_soon(self._take_turn)
-        self._note_busy()
-
-    def _note_busy(self) -> None:
-        is_busy = bool(self._queue or self._waiting)
-        if is_busy is not self._is_busy:
-            self._is_busy = is_busy
-            self._on_busy(is_busy)
 
     def _take_turn(self) -> None:
         self._is_scheduled = False
@@ -113,7 +96,6 @@ class Turns:
             self._run_slice(answer, *self._queue.pop(answer))
         if self._queue:
             self._schedule()
-        self._note_busy()
 
     def _run_slice(self, answer: Deferred, work: Work, value: Any = None) -> None:
         """Go on with `work` until its time is up, it waits for something, or it has ended: then `answer` is complete."""
@@ -127,7 +109,6 @@ class Turns:
                     if not awaited.is_done:
                         self._waiting[answer] = work, awaited
                         awaited.when_done(lambda value: self._resume(answer, value))
-                        self._note_busy()
                         return
                     value = awaited.value
                 if self._monotonic_us() >= end_us:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, ControllerResult, Steps
-from broker.loop_job import OnBusy, ignore_busy
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -57,11 +56,10 @@ class Leadership:
 
 
 class ControllerWrites:
-    """While this node leads, its leadership and what is appended under it. `on_busy` hears of operations that take many turns."""
+    """While this node leads, its leadership and what is appended under it."""
 
-    def __init__(self, quorum: Quorum, on_busy: OnBusy = ignore_busy) -> None:
+    def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
-        self._on_busy = on_busy
         self._turn = asyncio.Lock()
         self._leadership: Leadership | None = None
         self._own_work: set[asyncio.Task[None]] = set()
@@ -158,15 +156,12 @@ class ControllerWrites:
         """Append each step's records; the answer when all of them are durable and replayed.
 
         What has a few steps is done at once. Of longer operations one has a step each turn of the loop, the others wait for it."""
-        try:
-            response = await self._step_by_step(steps)
-            log_steps = log_lines(response)
-            await self.submitted(ControllerResult([], None), lambda: deque(log_steps, maxlen=0))
-            for _ in log_steps:
-                await asyncio.sleep(0)
-            return response
-        finally:
-            self._on_busy(steps, False)
+        response = await self._step_by_step(steps)
+        log_steps = log_lines(response)
+        await self.submitted(ControllerResult([], None), lambda: deque(log_steps, maxlen=0))
+        for _ in log_steps:
+            await asyncio.sleep(0)
+        return response
 
     async def append_own(self, steps: Steps[Response]) -> Response:
         """The same for what a broker asks for itself, and for the controller's own work: it does not wait for clients' operations."""
@@ -191,7 +186,6 @@ class ControllerWrites:
                 steps_count += 1
                 if steps_count >= STEPS_AT_ONCE:
                     if takes_turn and not has_turn:
-                        self._on_busy(steps, True)
                         await self._turn.acquire()
                         has_turn = True
                     await asyncio.sleep(0)

@@ -21,7 +21,6 @@ from broker.controller.controller_writes import ControllerWrites, ignore_outcome
 from broker.controller.crash_watch import CrashWatch, Prove
 from broker.controller.periodic_elections import PeriodicElections
 from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
-from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog, LogSteps
 from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError
@@ -75,14 +74,13 @@ class LocalController:
         is_alone: bool = True,
         listener_name: str = "",
         prove: Prove | None = None,
-        on_busy: OnBusy = ignore_busy,
     ) -> None:
         self._make_controller = make_controller
         self._bootstrap = bootstrap
         self._is_alone = is_alone
         self._listener_name = listener_name
         self._prove = prove
-        self._writes = ControllerWrites(quorum, on_busy)
+        self._writes = ControllerWrites(quorum)
         self._crash_watch: CrashWatch | None = None  # while this node leads, unless it is alone
         self._quorum = quorum
         self._node_id = node_id

@@ -16,7 +16,7 @@ from typing import Protocol
 from broker.clock import Clock
 from broker.context import RequestContext
 from broker.limited_log import LimitedLog
-from broker.loop_job import LoopJob, OnBusy, ignore_busy
+from broker.loop_job import LoopJob
 from broker.metadata.change_log import ChangeLog
 from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.metadata.topic_names import find_name_fault
@@ -51,9 +51,7 @@ class TopicCreator(Protocol):
 class AutoTopicCreator:
     """Owns the names of topics on their way. A request of very many names has a few creations in each turn of the loop."""
 
-    def __init__(
-        self, creator: TopicCreator, config: ServerConfig, changes: ChangeLog, clock: Clock, *, on_busy: OnBusy = ignore_busy
-    ) -> None:
+    def __init__(self, creator: TopicCreator, config: ServerConfig, changes: ChangeLog, clock: Clock) -> None:
         self._creator = creator
         self._config = config
         self._changes = changes
@@ -61,7 +59,7 @@ class AutoTopicCreator:
         self._in_flight: set[str] = set()  # those that wait for their turn as well
         self._waiting: deque[tuple[str, RequestContext | None]] = deque()
         self._begun_count = 0  # since the last turn
-        self._beginning = LoopJob(clock, self._begin_some, on_busy)
+        self._beginning = LoopJob(clock, self._begin_some)
 
     def create(self, names: Sequence[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
         """Begin to create `names`; returns the error that says so for each: unknown as yet, or no topic name at all.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from broker.lifecycle.auto_create import AutoTopicCreator
 from broker.lifecycle.producer_ids import ProducerIdManager
-from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.change_log import ChangeLog
 from broker.metadata.image import ProducerIdBlock
 from protocol.errors import ErrorCode, KafkaError
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
 class ControllerClient:
     """Handlers await the operations, which are the channel's own; the other methods return at once."""
 
-    def __init__(
-        self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock, *, on_busy: OnBusy = ignore_busy
-    ) -> None:
+    def __init__(self, channel: ControllerChannel, metadata: MetadataCache, config: ServerConfig, clock: Clock) -> None:
         self._channel = channel
         self._metadata = metadata
         self.create_topics = channel.create_topics
@@ -47,7 +44,7 @@ class ControllerClient:
         self.update_features = channel.update_features
         self.ask_quorum = channel.ask_quorum
         self.producer_ids = ProducerIdManager(self.allocate_producer_ids)
-        self._auto_creator = AutoTopicCreator(self, config, ChangeLog(clock), clock, on_busy=on_busy)
+        self._auto_creator = AutoTopicCreator(self, config, ChangeLog(clock), clock)
         self._creations: set[asyncio.Task[None]] = set()
 
     @property

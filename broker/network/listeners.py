@@ -76,11 +76,6 @@ class ConnectionRegistry:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def idle_ms(self) -> int:
-        """For how long no client has sent anything."""
-        now = self.monotonic_ms()
-        return min((now - connection.last_active_ms for connection in self._connections), default=now)
-
     def set_limits(self, *, max_connections: int, max_connections_per_ip: int) -> None:
         """For connections from now on; those that are open stay."""
         self._max_connections = max_connections

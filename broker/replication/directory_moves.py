@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.loop_job import LoopJob, OnBusy
+from broker.loop_job import LoopJob
 from broker.replication.replica_move import MoveTools, Phase, ReplicaMove, remove_in_thread
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
@@ -33,7 +33,7 @@ _UNIQUE_HEX = "0" * 32
 class DirectoryMoves:
     """See the module's docstring. `copies_max`: how many replicas copy at a time."""
 
-    def __init__(self, hosted: HostedPartitions, tools: MoveTools, *, copies_max: int, on_busy: OnBusy) -> None:
+    def __init__(self, hosted: HostedPartitions, tools: MoveTools, *, copies_max: int) -> None:
         self._hosted = hosted
         self._tools = tools._replace(on_left=self._note_left)
         self._on_left = tools.on_left
@@ -42,7 +42,7 @@ class DirectoryMoves:
         self._moves: dict[MoveKey, ReplicaMove] = {}
         self._copying: dict[ReplicaMove, None] = {}
         self._ready: deque[ReplicaMove] = deque()
-        self._job = LoopJob(tools.clock, self._run, on_busy)
+        self._job = LoopJob(tools.clock, self._run)
         self._is_stopped = False
 
     def resume(self, futures: Iterable[Log]) -> None:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.loop_job import LoopJob, OnBusy
+from broker.loop_job import LoopJob
 from broker.metadata.image import PartitionChange
 from broker.replication.hosted_partitions import find_directory
 from broker.replication.leadership_log import LeadershipLog, standing
@@ -61,7 +61,6 @@ class MetadataFollower:
         run_blocking: RunBlocking,
         quotas: ReplicationQuotas,
         leadership_log: LeadershipLog,
-        on_busy: OnBusy,
         on_removal_failure: Callable[[Path, StorageError], None],
     ) -> None:
         self._hosted = hosted
@@ -74,13 +73,12 @@ class MetadataFollower:
         self._leadership_log = leadership_log
         self._new = NewPartitions()
         self._run_blocking = run_blocking
-        self._on_busy = on_busy
         self._planned: CreationWork | None = None  # logs that a thread makes now
         self._ready: deque[tuple[str, int]] = deque()  # whose logs it has made
-        self._making = LoopJob(clock, self._make_new, on_busy)
+        self._making = LoopJob(clock, self._make_new)
         self._on_demand_count = 0  # since the last turn
         self._on_demand_us = 0
-        self._settings_takeover = SettingsTakeover(clock, self._take_over_settings, on_busy)
+        self._settings_takeover = SettingsTakeover(clock, self._take_over_settings)
         self._removals = PartitionRemovals(
             clock,
             log_manager,
@@ -88,7 +86,6 @@ class MetadataFollower:
             on_closed=self._note_closed,
             on_left=self.make_new_later,
             on_failure=on_removal_failure,
-            on_busy=on_busy,
         )
 
     def apply(self, delta: MetadataDelta) -> None:
@@ -179,8 +176,6 @@ class MetadataFollower:
             self._take_ready(names)
             return
         self._planned = work
-        if len(names) == NEW_LOGS_AT_ONCE:
-            self._on_busy(self._new, True)
         self._run_blocking(work.run).add_done_callback(partial(self._note_made, work, names))
 
     def _new_log(self, name: tuple[str, int]) -> NewLog | None:
@@ -216,8 +211,6 @@ class MetadataFollower:
                 break
         if not self._ready:
             self.make_new_later()
-            if self._planned is None:
-                self._on_busy(self._new, False)
         return bool(self._ready)
 
     def _drop_new(self, topics: Container[str]) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.loop_job import LoopJob, OnBusy, ignore_busy
+from broker.loop_job import LoopJob
 from broker.replication.countdown import countdown
 from broker.replication.partition_role import OFFLINE
 from storage.errors import StorageError
@@ -49,7 +49,6 @@ class PartitionRemovals:
         on_closed: Callable[[Partition], None],
         on_left: Callable[[], None],
         on_failure: Callable[[Path, StorageError], None],
-        on_busy: OnBusy = ignore_busy,
     ) -> None:
         self._log_manager = log_manager
         self._run_blocking = run_blocking
@@ -60,9 +59,9 @@ class PartitionRemovals:
         self._topics: Counter[str] = Counter()  # by how many of `_closing` each is in the way
         self._when_closed: list[Callable[[], None]] = []
         self._works: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and the callbacks that wait for each
-        self._job = LoopJob(clock, self._run_slice, on_busy)
+        self._job = LoopJob(clock, self._run_slice)
         self._leaving: deque[Generator[None, None, None]] = deque()  # of works that are done
-        self._leave_job = LoopJob(clock, self._leave_more, on_busy)
+        self._leave_job = LoopJob(clock, self._leave_more)
 
     def add(self, partitions: Sequence[Partition]) -> None:
         """Close their logs now, as far as a turn allows, unless others are before them."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
-from broker.loop_job import OnBusy, ignore_busy
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.fetcher_control import FetcherControl, NoFetchers
 from broker.replication.hosted_partitions import HostedPartitions
@@ -76,7 +75,6 @@ class ReplicaManager:
         on_log_dir_failure: Callable[[Path, StorageError], None] | None = None,
         on_append_bug: Callable[[], None] | None = None,
         assign_directory: AssignDirectory | None = None,
-        on_busy: OnBusy = ignore_busy,
     ) -> None:
         self.node_id = node_id
         self._waiting = waiting = WaitingRequests(clock)
@@ -101,9 +99,7 @@ class ReplicaManager:
         self.quotas = ReplicationQuotas(config, metadata, node_id, clock)
         self._on_log_dir_failure = on_log_dir_failure
         self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, self._lose_log_dir)
-        self._follower = self._make_follower(
-            clock, metrics, metadata, log_manager, run_blocking, LeadershipLog(environment.events), on_busy
-        )
+        self._follower = self._make_follower(clock, metrics, metadata, log_manager, run_blocking, LeadershipLog(environment.events))
         self.produce_path = ProducePath(hosted, waiting, self._log_directories, clock, metrics, on_append_bug)
         lag_max_ms = config.replica_lag_time_max_ms
         self._isr_expiration = None if alter_isr is None else IsrExpiration(hosted, clock, replica_lag_time_max_ms=lag_max_ms)
@@ -122,7 +118,6 @@ class ReplicaManager:
             log_manager=log_manager,
             run_blocking=run_blocking,
             assign_directory=assign_directory,
-            on_busy=on_busy,
         )
         self._log_manager = log_manager
         self.reader = FetchReader(hosted, waiting, self._log_directories, clock, _make_selector(config, metadata))
@@ -135,7 +130,6 @@ class ReplicaManager:
         log_manager: LogManager,
         run_blocking: RunBlocking,
         leadership_log: LeadershipLog,
-        on_busy: OnBusy,
     ) -> MetadataFollower:
         return MetadataFollower(
             self._hosted,
@@ -147,7 +141,6 @@ class ReplicaManager:
             run_blocking=run_blocking,
             quotas=self.quotas,
             leadership_log=leadership_log,
-            on_busy=on_busy,
             on_removal_failure=self._log_directories.fail,
         )
 
@@ -295,7 +288,6 @@ def _make_moves(
     log_manager: LogManager,
     run_blocking: RunBlocking,
     assign_directory: AssignDirectory | None,
-    on_busy: OnBusy,
 ) -> DirectoryMoves:
     from broker.replication.directory_moves import DirectoryMoves  # few brokers have several log directories
     from broker.replication.replica_move import MoveTools
@@ -312,7 +304,7 @@ def _make_moves(
         assign_directory=assign_directory,
     )
     copies_max = config.num_replica_alter_log_dirs_threads or len(log_manager.directories)
-    return DirectoryMoves(hosted, tools, copies_max=copies_max, on_busy=on_busy)
+    return DirectoryMoves(hosted, tools, copies_max=copies_max)
 
 
 def _make_selector(config: ServerConfig, metadata: MetadataCache) -> RackAwareReplicaSelector | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker.clock import Clock
-from broker.loop_job import LoopJob, OnBusy, ignore_busy
+from broker.loop_job import LoopJob
 
 PARTITIONS_PER_TURN = 50
 """Partitions that take over their topics' settings in one turn, 20 µs each."""
@@ -14,10 +14,10 @@ PARTITIONS_PER_TURN = 50
 class SettingsTakeover:
     """Topics whose settings changed. `take_over(topic)` has its partitions read them, and returns how many there are."""
 
-    def __init__(self, clock: Clock, take_over: Callable[[str], int], on_busy: OnBusy = ignore_busy) -> None:
+    def __init__(self, clock: Clock, take_over: Callable[[str], int]) -> None:
         self._take_over = take_over
         self._topics: dict[str, None] = {}  # an ordered set
-        self._job = LoopJob(clock, self._run_slice, on_busy)
+        self._job = LoopJob(clock, self._run_slice)
 
     def add(self, topics: Iterable[str]) -> None:
         """Take over now, as far as a turn allows, unless others are before them."""

@@ -168,48 +168,10 @@ def test_order_is_held_until_the_work_has_ended_or_waits_for_its_answer_only() -
     assert (released, answer.holds_order, answer.is_done) == (["now"], False, False)
 
 
-def test_owner_is_told_while_works_wait_for_their_turns() -> None:
-    """The garbage collector pauses then."""
-    loop = TurnLoop()
-    told: list[bool] = []
-    turns = Turns(loop.call_soon, loop.monotonic_us, told.append)
-
-    turns.start(loop_work(1, "short"))
-    assert told == []
-    turns.start(loop_work(10, "long"))
-    turns.start(loop_work(10, "another")).abandon()
-    assert told == [True]
-    loop.run()
-
-    assert told == [True, False]
-
-
 def loop_work(pieces: int, result: Any) -> Generator[None, None, Any]:
     for _ in range(pieces):
         yield
     return result
-
-
-def test_a_work_that_waits_for_a_deferred_is_not_finished_and_so_keeps_the_works_busy() -> None:
-    told: list[bool] = []
-    scheduled: deque[Callable[[], Any]] = deque()
-    turns = Turns(scheduled.append, lambda: 0, told.append)
-    awaited, dropped = Deferred(), Deferred()
-
-    def work(awaited: Deferred) -> Generator[Deferred | None, Any, Any]:
-        return (yield awaited)
-
-    answer = turns.start(work(awaited))
-    abandoned = turns.start(work(dropped))
-    assert told == [True]
-    awaited.complete("value")
-    while scheduled:
-        scheduled.popleft()()
-    assert answer.take() == "value"
-    assert told == [True]
-    abandoned.abandon()
-
-    assert told == [True, False]
 
 
 def test_closing_twice_ends_each_work_once() -> None:

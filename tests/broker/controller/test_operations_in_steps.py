@@ -53,20 +53,6 @@ def carried_out(controller: Any, steps: Steps[Any]) -> tuple[Any, int]:
         steps_count += 1
 
 
-async def test_the_garbage_collector_pauses_while_an_operation_goes_step_by_step(tmp_path: Path) -> None:
-    """A collection in the middle looked at everything that the operation had made so far, 5 to 20 ms."""
-    told: list[tuple[object, bool]] = []
-    room = await open_room(tmp_path, on_busy=lambda work, is_busy: told.append((work, is_busy)))
-
-    await room.client.create_topics(creating("small"))
-    busy_with_few = [is_busy for _, is_busy in told if is_busy]
-    await room.client.create_topics(creating(*NAMES))
-
-    assert busy_with_few == []
-    assert [is_busy for _, is_busy in told][-2:] == [True, False]
-    await room.close()
-
-
 OPERATIONS: dict[str, Callable[[Any], Steps[Any]]] = {
     "create": lambda controller: controller.topics.create_topics(creating(*NAMES)),
     "create, refused": lambda controller: controller.topics.create_topics(creating(*(f"/{name}" for name in NAMES))),

@@ -15,7 +15,6 @@ from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
 from broker.lifecycle.broker_lifecycle import BrokerLifecycle
 from broker.lifecycle.controller_client import ControllerClient
-from broker.loop_job import OnBusy, ignore_busy
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.prepared_records import BatchEncoder
@@ -133,7 +132,6 @@ def make_room(
     config: ServerConfig | None = None,
     *,
     directory_id: bytes = DIRECTORY_ID,
-    on_busy: OnBusy = ignore_busy,
     is_alone: bool = True,
 ) -> Room:
     """Open the metadata log in `root`; its driver is not started."""
@@ -177,7 +175,6 @@ def make_room(
         node_id=NODE_ID,
         bootstrap=lambda: read_bootstrap_records(root),
         is_alone=is_alone,
-        on_busy=on_busy,
     )
     client = ControllerClient(local, cache, config, clock)
     lifecycle = BrokerLifecycle(local, cache, config, clock, metadata_offset=lambda: publisher.heard.offset - 1)
@@ -186,11 +183,11 @@ def make_room(
     return Room(config, cache, client, local, lifecycle, quorum, log, replica, publisher, executor, clock, snapshots, failures, controllers)
 
 
-async def open_room(root: Path, config: ServerConfig | None = None, on_busy: OnBusy = ignore_busy, *, is_alone: bool = True) -> Room:
+async def open_room(root: Path, config: ServerConfig | None = None, *, is_alone: bool = True) -> Room:
     """Open the metadata log in `root` and activate, as at a broker's start."""
     identity = read_meta_properties(root)
     directory_id = DIRECTORY_ID if identity is None or identity.directory_id is None else identity.directory_id
-    room = make_room(root, config, directory_id=directory_id, on_busy=on_busy, is_alone=is_alone)
+    room = make_room(root, config, directory_id=directory_id, is_alone=is_alone)
     room.quorum.start()
     await room.quorum.caught_up()
     room.loaded_records_count = room.publisher.replayed_records_count

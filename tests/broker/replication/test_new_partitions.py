@@ -51,31 +51,6 @@ def test_all_partitions_of_a_large_topic_are_led_once_it_is_made(tmp_path: Path)
     assert all(world.replica_manager.get_partition("a", index).is_leader for index in range(1000))
 
 
-def test_the_garbage_collector_pauses_while_partitions_come_and_go_and_take_over_settings(tmp_path: Path) -> None:
-    """A collection in the middle looked at every new log for 12 to 24 ms."""
-    world = World(tmp_path)
-    world.replica_manager.end_loading()
-    world.create_topic("few")
-    told_for_few = list(world.told_busy)
-    world.executor.keeps_creations = True
-
-    world.create_topic("a", partitions=300)
-    told = [list(world.told_busy)]
-    while world.executor.pending:
-        world.executor.run()
-        world.clock.advance(1000)
-    told.append(list(world.told_busy))
-    world.metadata.apply_committed([ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="77")])
-    world.clock.advance(1000)
-    told.append(list(world.told_busy))
-    world.delete_topic("a")
-    told.append(list(world.told_busy))
-    world.clock.advance(1000)
-
-    assert True not in told_for_few
-    assert (told[0][-1], told[1][-1], told[3][-1], world.told_busy[-1]) == (True, False, True, False)
-
-
 def test_a_default_of_all_topics_is_taken_over_in_turns(tmp_path: Path) -> None:
     world = World(tmp_path)
     for number in range(300):

@@ -254,7 +254,6 @@ class World:
         self.clock = ManualClock()
         self.executor = ManualExecutor()
         self.proposals: list[SentProposal] = []
-        self.told_busy: list[bool] = []
         self.fetchers = NotedFetchers()
         self.failed_log_dirs: list[Path] = []
         self.misplaced: list[tuple[bytes, int, bytes]] = []
@@ -275,7 +274,6 @@ class World:
             alter_isr=None if is_alone else lambda proposal, on_answer: self.alter_isr(proposal, on_answer),
             on_log_dir_failure=lambda log_dir, error: self.failed_log_dirs.append(log_dir),
             assign_directory=self._note_assignment,
-            on_busy=lambda work, is_busy: self.told_busy.append(is_busy),
         )
         self.metadata.subscribe(self.replica_manager.apply)
         self._topics_count = 0
