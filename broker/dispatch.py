@@ -4,8 +4,8 @@ There is one KafkaApis for each kind of listener. Its table is filled at each (A
 and encoder and the handler. Whatever can't be answered by Kafka's rules closes the connection: unknown keys, APIs of other listeners,
 unsupported versions, malformed bodies. The one exception is ApiVersions, which answers an unknown version in the layout of version 0.
 
-What takes long goes in turns (broker/turns.py): the decoding of a large frame of many elements with what follows it, handlers that
-are generators, and the encoding of what came of either. Errors are answered as on the direct path.
+What takes long goes in turns (broker/turns.py): handlers that are generators, and the encoding of what they return. Errors are answered as
+on the direct path.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from broker.log_fields import Fields
 from broker.metrics import RequestMetrics
 from broker.network.request_pipeline import Chunks
 from broker.services import ControllerServices, Handler, Services
-from broker.turns import Turns, Work
+from broker.turns import Turns
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
-from protocol.codec_in_turns import chunks_encoder_in_turns, decoder_in_turns, records_of
+from protocol.codec_in_turns import chunks_encoder_in_turns, records_of
 from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
-from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, keep, skip_tags
+from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, skip_tags
 from protocol.templates import PreparedResponse
 
 log = logging.getLogger("barnabas.dispatch")
@@ -42,8 +42,7 @@ HANDLERS = {ListenerKind.CLIENT: "broker.handlers", ListenerKind.CONTROLLER: "br
 """Where the handlers of a listener's APIs are: a module each, by the API's stem."""
 
 LARGE_FRAME_SIZE = 16 * 1024
-"""Bytes; a smaller frame has at most 8,000 elements, two to three milliseconds of decoding. A larger one may still hold a single
-batch of records: it goes in turns if it has more elements than one piece of the decoding."""
+"""Bytes; the answer to a larger request may have as many elements, and is encoded in turns unless it is there at once."""
 
 _RESPONSE_HEADER_V0 = struct.Struct(">ii")  # size, correlation id
 _RESPONSE_HEADER_V1 = struct.Struct(">iib")  # … and an empty tag section
@@ -53,7 +52,6 @@ class _Route:
     """How requests of one API at one version are served."""
 
     __slots__ = (
-        "_decode_in_turns",
         "_encode_in_turns",
         "api",
         "api_key",
@@ -82,7 +80,6 @@ class _Route:
         # Each codec is compiled by the first request that needs it: all of a Fetch together take 8 ms. Most APIs never see a long request.
         self.decode: Callable[..., Any] = self._decode_first
         self.encode: Callable[[Any], Any] = self._encode_first
-        self._decode_in_turns: Callable[..., Any] | None = None
         self._encode_in_turns: Callable[..., Any] | None = None
         self.handler = handler
         self.encode_error = error_response
@@ -90,11 +87,6 @@ class _Route:
         self.has_response_tags = api.response_header_version(version) >= 1
         self.metrics = metrics
         self.measure = metrics.record  # called with each request's nanoseconds
-
-    def decode_in_turns(self, frame: memoryview, position: int, entries_max: int) -> Any:
-        if self._decode_in_turns is None:
-            self._decode_in_turns = decoder_in_turns(self.api.request_class, self.version)
-        return self._decode_in_turns(frame, position, entries_max)
 
     def encode_in_turns(self, response: Any) -> Generator[None, None, list[Any]]:
         if self._encode_in_turns is None:
@@ -138,7 +130,7 @@ class _Answering:
     def answered(self, value: Any) -> None:
         """The handler's answer is there: a message, a generator of one, None, or an exception."""
         if isinstance(value, DecodeError):
-            self.encoded.complete(without_frames(_named(value, self.route)))
+            self.encoded.complete(without_frames(value))
             return
         apis, route, context = self._apis, self.route, self.context
         try:
@@ -216,22 +208,11 @@ class KafkaApis:
             facts.client_id_bytes = bytes(client_id)
         if route.has_request_tags:
             position = skip_tags(frame, position)
-        decoding = None
         try:
-            if len(frame) > LARGE_FRAME_SIZE:
-                kept = keep(frame)
-                decoding = route.decode_in_turns(kept, position, self._entries_max)
-                try:
-                    next(decoding)
-                except StopIteration as few_elements:
-                    decoding, (request, _) = None, few_elements.value
-            else:
-                request, _ = route.decode(frame, position, self._entries_max)
+            request, _ = route.decode(frame, position, self._entries_max)
         except TooManyEntriesError as e:
-            raise _named(e, route) from None
+            raise RequestLimitError(api_key, RequestLimit.ENTRIES, str(e)) from None
         context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._clock.now_ms())
-        if decoding is not None:
-            return self._in_turns(route, context, decoding, started_ns)
         try:
             outcome = route.handler(context, request)
         except DecodeError:
@@ -243,7 +224,7 @@ class KafkaApis:
             route.measure(perf_counter_ns() - started_ns)
             return chunks
         if type(outcome) is Deferred:
-            return self._deferred(route, context, request, outcome, started_ns)
+            return self._deferred(route, context, request, outcome, started_ns, is_long=len(frame) > LARGE_FRAME_SIZE)
         if outcome is None:
             route.measure(perf_counter_ns() - started_ns)
             return None
@@ -251,7 +232,8 @@ class KafkaApis:
             outcome = self.turns.start(outcome)
             return self._deferred(route, context, request, outcome, started_ns, is_long=not outcome.is_done)
         if type(outcome) is CoroutineType:
-            return self._awaited(route, context, request, outcome, started_ns)
+            outcome = self._run_in_task(outcome)
+            return self._deferred(route, context, request, outcome, started_ns, is_long=len(frame) > LARGE_FRAME_SIZE)
         chunks = _framed(route, correlation_id, route.encode(outcome))
         route.measure(perf_counter_ns() - started_ns)
         return chunks
@@ -265,36 +247,15 @@ class KafkaApis:
 
     # -- ways of answering ----------------------------------------------------------------------------------------
 
-    def _in_turns(self, route: _Route, context: RequestContext, decoding: Any, started_ns: int) -> Deferred:
-        """Decode the rest of a large request, and run it."""
-        answering = _Answering(self, route, context, None, started_ns, is_long=True)
-        answering.follow(self.turns.start(self._decode_and_run(answering, decoding)), answering.answered)
-        return answering.encoded
-
-    def _decode_and_run(self, answering: _Answering, decoding: Any) -> Work:
-        context = answering.context
-        answering.request, _ = yield from decoding
-        del decoding  # and with it the views of the frame
-        context.now_ms = self._clock.now_ms()
-        outcome = answering.route.handler(context, answering.request)
-        if type(outcome) is GeneratorType:
-            outcome = yield from outcome
-        if type(outcome) is CoroutineType:
-            outcome = self._run_in_task(outcome)
-        return outcome
-
     def _deferred(
-        self, route: _Route, context: RequestContext, request: Any, outcome: Deferred, started_ns: int, *, is_long: bool = False
+        self, route: _Route, context: RequestContext, request: Any, outcome: Deferred, started_ns: int, *, is_long: bool
     ) -> Deferred:
         """A Deferred of the chunks of what `outcome` comes to, which may be a generator of it. `is_long`: encode in turns."""
-        if route.encode_error is None and not is_long:
+        if route.encode_error is None:
             request = None  # else its records keep a large frame in memory for as long as the answer waits
         answering = _Answering(self, route, context, request, started_ns, is_long)
         answering.follow(outcome, answering.answered)
         return answering.encoded
-
-    def _awaited(self, route: _Route, context: RequestContext, request: Any, outcome: Any, started_ns: int) -> Deferred:
-        return self._deferred(route, context, request, self._run_in_task(outcome), started_ns)
 
     def _run_in_task(self, outcome: Any) -> Deferred:
         """Run a handler's coroutine in a task that this object owns."""
@@ -367,13 +328,6 @@ class KafkaApis:
             module = importlib.import_module(f"{HANDLERS[self._kind]}.{api.stem}")
             found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
         return found
-
-
-def _named(error: DecodeError, route: _Route) -> DecodeError:
-    """`error`, with the limit that the request is beyond if that is what it says."""
-    if isinstance(error, TooManyEntriesError):
-        return RequestLimitError(route.api_key, RequestLimit.ENTRIES, str(error))
-    return error
 
 
 def _encode_in_turns(route: _Route, correlation_id: int, response: Any) -> Generator[None, None, list[Any]]:

@@ -100,8 +100,7 @@ class Decoding(Source):
     """Writes `decode(buffer, position=0, left=…) -> (message, end position)`.
 
     Its variables: `p` is the position, `end` the buffer's length, `left` what remains of the budget of entries, `n1`, `n2` … are
-    lengths and counts with -1 for null, `m1`, `m2` … the structs being filled. `begin`, `element` and `numbers` are what
-    `protocol.codec_in_turns` writes in another way.
+    lengths and counts with -1 for null, `m1`, `m2` … the structs being filled.
     """
 
     def __init__(self, cls: type[Any], version: int) -> None:
@@ -112,7 +111,6 @@ class Decoding(Source):
         budget = MAX_REQUEST_ENTRIES if schema_of(cls).is_request else MAX_OTHER_ENTRIES
         with self.block(f"def {self.function_name}(buffer, position=0, left={budget}):"):
             self.line("p, end = position, len(buffer)")
-            self.begin()
             if not self.is_flexible and not any(field.is_in(version) for field in schema_of(cls).fields):
                 # Nothing is read here that would find out that the header before it was cut.
                 self.line(f'if p > end: raise DecodeError("{self.title}: begins behind the end")')
@@ -196,14 +194,11 @@ class Decoding(Source):
             self.array(field_type.element, target, path, n)
             return
         value = {
-            Kind.STRING: 'str(buffer[p:e], "utf-8")', Kind.BYTES: self.bytes_value(), Kind.RECORDS: "memoryview(buffer)[p:e]",
+            Kind.STRING: 'str(buffer[p:e], "utf-8")', Kind.BYTES: "bytes(buffer[p:e])", Kind.RECORDS: "memoryview(buffer)[p:e]",
         }[field_type.kind]  # fmt: skip
         self.line(f"e = p + {n}")
         self.line(f'if not p <= e <= end: raise DecodeError("{path}: the length does not fit")')
         self.line(f"{target} = {value}; p = e")
-
-    def bytes_value(self) -> str:
-        return "bytes(buffer[p:e])"
 
     def nested_struct(self, field_type: FieldType, target: str, path: str, is_nullable: bool) -> None:
         assert field_type.cls is not None
@@ -229,13 +224,12 @@ class Decoding(Source):
         self.line(f'if {n} < 0 or {n} * {smallest} > end - p or {entries} > left: raise refused_count("{path}", {n}, {smallest}, end - p)')
         self.line(f"left -= {entries}")
         if are_numbers:
-            self.numbers(element, target, n, smallest)
+            self.line(f'{target} = [*unpack_from(f">{{{n}}}{element.code}", buffer, p)]; p += {smallest} * {n}')
             return
         items, add = self.name("a"), self.name("add")
         self.line(f"{target} = {items} = []")
         self.line(f"{add} = {items}.append")
         with self.block(f"for _ in range({n}):"):
-            self.element()
             item = self.name("m")
             if element.kind is Kind.STRUCT:
                 assert element.cls is not None
@@ -245,16 +239,6 @@ class Decoding(Source):
                 self.value(element, item, path, False, self.is_flexible)
             self.flush()
             self.line(f"{add}({item})")
-
-    def numbers(self, element: FieldType, target: str, n: str, size: int) -> None:
-        """Writes the decoding of `n` fixed-width elements of `size` bytes."""
-        self.line(f'{target} = [*unpack_from(f">{{{n}}}{element.code}", buffer, p)]; p += {size} * {n}')
-
-    def begin(self) -> None:
-        """Writes what comes before the message."""
-
-    def element(self) -> None:
-        """Writes what comes before each element of an array."""
 
     def tagged_fields(self, fields: list[Field], variable: str, path: str) -> None:
         count = self.name("n")
@@ -429,6 +413,8 @@ class Encoding(Source):
 
     def numbers(self, element: FieldType, items: str) -> None:
         self.line(f'write_{self.out}(pack(">" + "{element.code}" * len({items}), *{items}))')
+
+    # `begin`, `element`, `numbers` and `fold_loop` are what protocol/codec_in_turns.py writes in another way.
 
     def begin(self) -> None:
         """Writes what comes before the message."""

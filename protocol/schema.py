@@ -163,7 +163,6 @@ class Schema:
         "_fields",
         "cls",
         "decoders",
-        "decoders_in_turns",
         "encoders",
         "encoders_in_turns",
         "flexible_since",
@@ -190,7 +189,6 @@ class Schema:
         self.flexible_since = flexible
         self.decoders: dict[int, Callable[..., Any]] = {}
         self.encoders: dict[int, Callable[..., Any]] = {}
-        self.decoders_in_turns: dict[int, Callable[..., Any]] = {}
         self.encoders_in_turns: dict[int, Callable[..., Any]] = {}
 
     @property

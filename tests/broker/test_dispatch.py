@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,6 @@ from protocol import codec
 from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import keep
-from protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from storage.file_slice import FileSlice
@@ -91,7 +85,7 @@ def test_a_large_request_lets_others_be_served_and_is_answered_whole(tmp_path: P
     partitions = response.responses[0].partitions
     assert [partition.partition_index for partition in partitions] == list(range(MANY))
     assert {partition.error_code for partition in partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert turns_count > 3 * MANY // 64 // 4, "decoding, handler and encoding each take turns"
+    assert turns_count > 2 * MANY // 64 // 4, "handler and encoding each take turns"
 
 
 def test_its_answer_is_byte_for_byte_that_of_the_direct_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,19 +104,8 @@ def test_its_answer_is_byte_for_byte_that_of_the_direct_path(tmp_path: Path, mon
 def test_a_large_request_that_ends_too_early_closes_the_connection(tmp_path: Path) -> None:
     server = Server(tmp_path)
 
-    server.offer(large_fetch(), 12, cut=1)
-    server.loop.run()
-
-    assert [type(error) for error in server.errors] == [DecodeError]
-
-
-def large_create_topics() -> CreateTopicsRequest:
-    assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(MANY)]
-    return CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)])
-
-
-def assignments_alive() -> list[Any]:
-    return [found for found in gc.get_objects() if type(found) is CreatableReplicaAssignment]
+    with pytest.raises(DecodeError):
+        server.offer(large_fetch(), 12, cut=1)
 
 
 def test_a_bug_in_a_large_produce_closes_the_connection_as_in_a_small_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
