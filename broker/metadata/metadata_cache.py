@@ -35,6 +35,7 @@ class MetadataCache:
         """Where the state ends in the metadata log; the publisher sets it."""
         self._config = config
         self._log_configs: dict[str, LogConfig] = {}
+        self._shared_log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}  # by what is set for the topic; many have the same
         self._subscribers: list[Subscriber] = []
 
     @property
@@ -71,7 +72,11 @@ class MetadataCache:
         """The topic's effective settings: its own over the brokers' dynamic defaults over server.properties. Any name is accepted."""
         found = self._log_configs.get(name)
         if found is None:
-            found = log_config(self._config.topic_defaults, effective_overrides(self.state, self.node_id, name))
+            own = tuple(sorted(self.state.topic_overrides(name).items()))
+            found = self._shared_log_configs.get(own)
+            if found is None:
+                overrides = effective_overrides(self.state, self.node_id, name)
+                found = self._shared_log_configs[own] = log_config(self._config.topic_defaults, overrides)
             if name in self.topics:
                 self._log_configs[name] = found
         return found
@@ -101,5 +106,7 @@ class MetadataCache:
             self._log_configs.pop(topic.name, None)
         for name in delta.changed_topic_configs:
             self._log_configs.pop(name, None)
+        if delta.changed_topic_configs:
+            self._shared_log_configs.clear()
         for subscriber in self._subscribers:
             subscriber(delta)

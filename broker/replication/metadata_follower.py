@@ -19,7 +19,6 @@ from broker.replication.hosted_partitions import find_directory
 from broker.replication.leadership_log import LeadershipLog, standing
 from broker.replication.new_partitions import NewPartitions
 from broker.replication.removals import PartitionRemovals
-from broker.replication.settings_takeover import SettingsTakeover
 from storage.errors import StorageError
 from storage.log_creations import NewLog
 from storage.log_manager import is_log_of
@@ -78,7 +77,6 @@ class MetadataFollower:
         self._making = LoopJob(clock, self._make_new)
         self._on_demand_count = 0  # since the last turn
         self._on_demand_us = 0
-        self._settings_takeover = SettingsTakeover(clock, self._take_over_settings)
         self._removals = PartitionRemovals(
             clock,
             log_manager,
@@ -119,7 +117,8 @@ class MetadataFollower:
         self._unhost(moved_away)
         for added in delta.added_partitions:
             self._new.add_range(added.topic.name, added.start, added.stop)
-        self._settings_takeover.add(delta.changed_topic_configs)
+        for topic in delta.changed_topic_configs:
+            self._take_over_settings(topic)
         hosted.is_loading = hosted.is_loading and not delta.changed_partitions
         for partition in changed:
             self._waiting.wake(partition)
@@ -141,20 +140,18 @@ class MetadataFollower:
         self._new.clear()
         self._ready.clear()
         self._removals.stop()
-        self._settings_takeover.stop()
         self._making.stop()
 
     def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
         """Call `callback` once every partition of these new topics that this broker hosts is there, as far as its disks let it be."""
         self._new.when_none_of(topics, callback)
 
-    def _take_over_settings(self, topic: str) -> int:
+    def _take_over_settings(self, topic: str) -> None:
         self._quotas.take_over_topic(topic)
-        partitions = tuple(self._hosted.topics.get(topic, {}).values())
-        for partition in partitions:
-            partition.config_changed(self._metadata.log_config(topic))
+        config = self._metadata.log_config(topic)
+        for partition in tuple(self._hosted.topics.get(topic, {}).values()):
+            partition.config_changed(config)
             self._waiting.wake(partition)
-        return len(partitions)
 
     def _can_be_made(self) -> Iterator[tuple[str, int]]:
         """The partitions that wait, but for those that a deleted one of their name is in the way of: its end brings them on."""
