@@ -14,14 +14,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker.context import RequestContext
-from broker.handlers.told_counts import check_told
 from broker.services import Handler, Services
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 
 
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: AddRaftVoterRequest) -> Coroutine[Any, Any, Any]:
-        check_told(listeners=request.listeners)
         return services.controller.ask_quorum(request, context)
 
     return handle

@@ -12,14 +12,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker.context import RequestContext
-from broker.handlers.told_counts import check_told
 from broker.services import ControllerServices, Handler
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 
 
 def build(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: BrokerRegistrationRequest) -> Coroutine[Any, Any, Any]:
-        check_told(listeners=request.listeners, features=request.features, log_directories=request.log_dirs)
         return services.controller.register_broker(request, context)
 
     return handle

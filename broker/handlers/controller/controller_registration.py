@@ -12,14 +12,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker.context import RequestContext
-from broker.handlers.told_counts import check_told
 from broker.services import ControllerServices, Handler
 from protocol.messages.controller_registration import ControllerRegistrationRequest
 
 
 def build(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: ControllerRegistrationRequest) -> Coroutine[Any, Any, Any]:
-        check_told(listeners=request.listeners, features=request.features)
         return services.controller.register_controller(request)
 
     return handle

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.handlers.told_counts import check_told
 from broker.services import ControllerServices, Handler
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 def build(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: UpdateRaftVoterRequest) -> Deferred:
-        check_told(listeners=request.listeners)
         return services.ask_quorum(request, context.api_version, context.connection.listener.name)
 
     return handle
