@@ -23,30 +23,18 @@ from __future__ import annotations
 
 from broker.context import RequestContext
 from broker.deferred import Deferred
-from broker.groups.modern.imports import import_all
 from broker.groups.requester import Requester
 from broker.services import Handler, Services
-from broker.turns import Work
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
-    is_imported = False
 
-    def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred | Work:
+    def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
         if not coordinator.has_consumer_protocol:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        return heartbeat(context, request) if is_imported else import_first(context, request)
-
-    def import_first(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Work:
-        nonlocal is_imported
-        yield from import_all()
-        is_imported = True
-        return heartbeat(context, request)
-
-    def heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
         requester = Requester(context.api_version, context.client_id, context.connection.client_host)
         try:
             return coordinator.consumer_group_heartbeat(requester, request)
