@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from broker.cli.serve_arguments import ServeOptions
-from broker.cli.stand_ins import stand_ins
 from broker.version import VERSION
 from config.loading import load_server_config
 from config.properties import ConfigError
@@ -64,8 +63,7 @@ class Ephemeral:
         """Run the broker; returns its exit code. Raises ConfigError for a wrong setting."""
         options = self._options
         config = self._load_config(options.overrides)
-        with stand_ins():
-            from broker.process import run  # imported late: a wrong setting is reported 0.1 s sooner
+        from broker.process import run  # imported late: a wrong setting is reported 0.1 s sooner
 
         return run(
             config,

@@ -45,10 +45,8 @@ def main(arguments: list[str]) -> int:
 
 def _run(command: str, rest: list[str]) -> int:
     if command == "serve":
-        from broker.cli.stand_ins import stand_ins
+        from broker.cli.serve import serve
 
-        with stand_ins():
-            from broker.cli.serve import serve
         return serve(rest)
     if command == "cluster":
         from broker.cli.cluster import cluster

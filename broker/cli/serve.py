@@ -7,7 +7,6 @@ import os
 import sys
 
 from broker.cli.serve_arguments import USAGE, UsageError, parse_arguments
-from broker.cli.stand_ins import stand_ins
 from config.loading import load_server_config
 
 
@@ -23,14 +22,13 @@ def serve(arguments: list[str]) -> int:
         return 2
     gc.disable()  # until the broker sets its own thresholds: importing makes no garbage worth 5 ms of looking for it
     if options.ephemeral_directory is not None:
-        with stand_ins():
-            from broker.cli.ephemeral import Ephemeral
+        from broker.cli.ephemeral import Ephemeral
+
         with Ephemeral(options) as ephemeral:
             return ephemeral.serve()
     listeners = [] if options.port is None else [f"listeners=PLAINTEXT://localhost:{options.port}"]
     config = load_server_config(options.config_path, os.environ, [*listeners, *options.overrides])
-    with stand_ins():
-        from broker.process import run
+    from broker.process import run
 
     # CLUSTER_ID is what the official container image formats its directory with.
     cluster_id = options.cluster_id or os.environ.get("CLUSTER_ID", "")
