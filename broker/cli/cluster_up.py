@@ -97,8 +97,9 @@ class LocalCluster:
             return 0 if self._stop_asked.is_set() else 1
         finally:
             self._stop_asked.set()
-            for task in (stopping, *self._keepers):
-                task.cancel()
+            stopping.cancel()
+            for keeper in self._keepers:
+                keeper.cancel()
             await asyncio.gather(*self._keepers, return_exceptions=True)
             await self._stop()
 
