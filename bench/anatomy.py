@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from bench import cluster_anatomy
 from bench.clients.raw_produce import produce_request
-from broker.context import ConnectionFacts, ListenerFacts
 from broker.dispatch import KafkaApis
-from broker.handlers import fetch, produce
-from broker.turns import Turns
+from broker.handlers.produce_fetch import fetch, produce
+from broker.loop.turns import Turns
+from broker.network.context import ConnectionFacts, ListenerFacts
 from protocol import codec
 from protocol.apis import APIS
 from protocol.checksum import crc32c

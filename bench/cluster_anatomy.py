@@ -17,8 +17,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from bench.clients.raw_produce import produce_request
-from broker.context import ConnectionFacts, ListenerFacts
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
+from broker.network.context import ConnectionFacts, ListenerFacts
 from protocol.records import SimpleRecord, build_batch
 from tests.broker.replication.cluster import Cluster, Message
 from tests.support.clock import WALL_START_MS

@@ -4,8 +4,8 @@ There is one KafkaApis for each kind of listener. Its table is filled at each (A
 and encoder and the handler. Whatever can't be answered by Kafka's rules closes the connection: unknown keys, APIs of other listeners,
 unsupported versions, malformed bodies. The one exception is ApiVersions, which answers an unknown version in the layout of version 0.
 
-What takes long goes in turns (broker/turns.py): handlers that are generators, and the encoding of what they return. Errors are answered as
-on the direct path.
+What takes long goes in turns (broker/loop/turns.py): handlers that are generators, and the encoding of what they return. Errors are
+answered as on the direct path.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from time import perf_counter_ns
 from types import CoroutineType, GeneratorType
 from typing import Any
 
-from broker.context import CloseConnection, ConnectionFacts, RequestContext
-from broker.deferred import Deferred
-from broker.limited_log import LimitedLog
-from broker.log_fields import Fields
-from broker.metrics import RequestMetrics
+from broker.handlers.services import ControllerServices, Handler, Services
+from broker.loop.deferred import Deferred
+from broker.loop.turns import Turns
+from broker.network.context import CloseConnection, ConnectionFacts, RequestContext
 from broker.network.request_pipeline import Chunks
-from broker.services import ControllerServices, Handler, Services
-from broker.turns import Turns
+from broker.observability.limited_log import LimitedLog
+from broker.observability.log_fields import Fields
+from broker.observability.metrics import RequestMetrics
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, records_of
@@ -37,9 +37,6 @@ from protocol.templates import PreparedResponse
 log = logging.getLogger("barnabas.dispatch")
 
 PRODUCE_KEY = 0
-
-HANDLERS = {ListenerKind.CLIENT: "broker.handlers", ListenerKind.CONTROLLER: "broker.handlers.controller"}
-"""Where the handlers of a listener's APIs are: a module each, by the API's stem."""
 
 LARGE_FRAME_SIZE = 16 * 1024
 """Bytes; the answer to a larger request may have as many elements, and is encoded in turns unless it is there at once."""
@@ -325,7 +322,8 @@ class KafkaApis:
     def _handler(self, api: Api) -> tuple[Handler, Callable[[Any, KafkaError], Any] | None]:
         found = self._handlers.get(api.key)
         if found is None:
-            module = importlib.import_module(f"{HANDLERS[self._kind]}.{api.stem}")
+            family = api.family if self._kind is ListenerKind.CLIENT else "controller"
+            module = importlib.import_module(f"broker.handlers.{family}.{api.stem}")
             found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
         return found
 
@@ -356,7 +354,7 @@ def _framed(route: _Route, correlation_id: int, chunks: list[Any]) -> list[Any]:
 
 
 def _unsupported_api_versions(correlation_id: int) -> bytes:
-    from broker.handlers.api_versions import unsupported_version_response
+    from broker.handlers.cluster.api_versions import unsupported_version_response
 
     body = codec.encode(unsupported_version_response(), 0)
     return _RESPONSE_HEADER_V0.pack(4 + len(body), correlation_id) + body

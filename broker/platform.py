@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from broker.clock import Clock, SystemClock
 from broker.descriptors import raise_limit
+from broker.loop.clock import Clock, SystemClock
 from broker.network.sockets import Network, SystemNetwork
 from broker.worker.jobs import Worker
 from broker.worker.on_demand import WorkerOnDemand

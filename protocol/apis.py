@@ -1,4 +1,4 @@
-"""The one table of APIs: key, versions, where the messages are declared, and which kinds of listeners serve each.
+"""The one table of APIs: key, versions, where the messages and the handler are, and which kinds of listeners serve each.
 
 The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1), but those of 4.3 where its brokers and clients use them:
 Produce 13, Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, DescribeLogDirs 5, ListConfigResources 1.
@@ -27,14 +27,18 @@ BOTH = CLIENT + CONTROLLER
 
 
 class Api:
-    """One API. Versions are inclusive; `advertised_min_version` may be lower than what is served."""
+    """One API. Versions are inclusive; `advertised_min_version` may be lower than what is served.
 
-    __slots__ = ("advertised_min_version", "flexible_since", "key", "listeners", "max_version", "min_version", "name", "stem")
+    `family` and `stem` say where its handler is: broker/handlers/<family>/<stem>.py; its messages are in protocol/messages/<stem>.py.
+    Handlers for controller listeners have a folder of their own."""
+
+    __slots__ = ("advertised_min_version", "family", "flexible_since", "key", "listeners", "max_version", "min_version", "name", "stem")
 
     def __init__(
         self,
         key: int,
         name: str,
+        family: str,
         stem: str,
         versions: tuple[int, int],
         *,
@@ -44,6 +48,7 @@ class Api:
     ) -> None:
         self.key = key
         self.name = name
+        self.family = family
         self.stem = stem
         self.listeners = listeners
         self.min_version, self.max_version = versions
@@ -85,64 +90,64 @@ DECLARED: dict[int, Api] = {
     declared.key: declared
     for declared in (
         # librdkafka before 2.8 sends uncompressed, silently, to a broker that does not advertise Produce 0 (KAFKA-18659).
-        Api(0, "Produce", "produce", (3, 13), flexible=9, advertised_min_version=0),
-        Api(1, "Fetch", "fetch", (4, 18), flexible=12, listeners=BOTH),
-        Api(2, "ListOffsets", "list_offsets", (1, 11), flexible=6),
-        Api(3, "Metadata", "metadata", (0, 13), flexible=9),
-        Api(8, "OffsetCommit", "offset_commit", (2, 10), flexible=8),
-        Api(9, "OffsetFetch", "offset_fetch", (1, 10), flexible=6),
-        Api(10, "FindCoordinator", "find_coordinator", (0, 6), flexible=3),
-        Api(11, "JoinGroup", "join_group", (0, 9), flexible=6),
-        Api(12, "Heartbeat", "heartbeat", (0, 4), flexible=4),
-        Api(13, "LeaveGroup", "leave_group", (0, 5), flexible=4),
-        Api(14, "SyncGroup", "sync_group", (0, 5), flexible=4),
-        Api(15, "DescribeGroups", "describe_groups", (0, 6), flexible=5),
-        Api(16, "ListGroups", "list_groups", (0, 5), flexible=3),
-        Api(18, "ApiVersions", "api_versions", (0, 4), flexible=3, listeners=BOTH),
-        Api(19, "CreateTopics", "create_topics", (2, 7), flexible=5, listeners=BOTH),
-        Api(20, "DeleteTopics", "delete_topics", (1, 6), flexible=4, listeners=BOTH),
-        Api(21, "DeleteRecords", "delete_records", (0, 2), flexible=2),
-        Api(22, "InitProducerId", "init_producer_id", (0, 5), flexible=2),
-        Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), flexible=4),
-        Api(29, "DescribeAcls", "describe_acls", (1, 3), flexible=2, listeners=BOTH),
-        Api(30, "CreateAcls", "create_acls", (1, 3), flexible=2, listeners=BOTH),
-        Api(31, "DeleteAcls", "delete_acls", (1, 3), flexible=2, listeners=BOTH),
-        Api(32, "DescribeConfigs", "describe_configs", (1, 4), flexible=4, listeners=BOTH),
-        Api(33, "AlterConfigs", "alter_configs", (0, 2), flexible=2, listeners=BOTH),
-        Api(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", (1, 2), flexible=2),
-        Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), flexible=2),
-        Api(37, "CreatePartitions", "create_partitions", (0, 3), flexible=2, listeners=BOTH),
-        Api(42, "DeleteGroups", "delete_groups", (0, 2), flexible=2),
-        Api(43, "ElectLeaders", "elect_leaders", (0, 2), flexible=2, listeners=BOTH),
-        Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), flexible=1, listeners=BOTH),
-        Api(45, "AlterPartitionReassignments", "alter_partition_reassignments", (0, 1), flexible=0, listeners=BOTH),
-        Api(46, "ListPartitionReassignments", "list_partition_reassignments", (0, 0), flexible=0, listeners=BOTH),
-        Api(47, "OffsetDelete", "offset_delete", (0, 0)),
-        Api(52, "Vote", "vote", (0, 2), flexible=0, listeners=CONTROLLER),
-        Api(53, "BeginQuorumEpoch", "begin_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),
-        Api(54, "EndQuorumEpoch", "end_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),
-        Api(55, "DescribeQuorum", "describe_quorum", (0, 2), flexible=0, listeners=BOTH),
-        Api(56, "AlterPartition", "alter_partition", (2, 3), flexible=0, listeners=CONTROLLER),
-        Api(57, "UpdateFeatures", "update_features", (0, 2), flexible=0, listeners=BOTH),
-        Api(58, "Envelope", "envelope", (0, 0), flexible=0, listeners=CONTROLLER),
-        Api(59, "FetchSnapshot", "fetch_snapshot", (0, 1), flexible=0, listeners=CONTROLLER),
-        Api(60, "DescribeCluster", "describe_cluster", (0, 2), flexible=0, listeners=BOTH),
-        Api(61, "DescribeProducers", "describe_producers", (0, 0), flexible=0),
-        Api(62, "BrokerRegistration", "broker_registration", (0, 4), flexible=0, listeners=CONTROLLER),
-        Api(63, "BrokerHeartbeat", "broker_heartbeat", (0, 2), flexible=0, listeners=CONTROLLER),
-        Api(64, "UnregisterBroker", "unregister_broker", (0, 0), flexible=0, listeners=BOTH),
-        Api(67, "AllocateProducerIds", "allocate_producer_ids", (0, 0), flexible=0, listeners=CONTROLLER),
-        Api(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", (0, 1), flexible=0),
-        Api(69, "ConsumerGroupDescribe", "consumer_group_describe", (0, 1), flexible=0),
-        Api(70, "ControllerRegistration", "controller_registration", (0, 0), flexible=0, listeners=CONTROLLER),
-        Api(71, "GetTelemetrySubscriptions", "get_telemetry_subscriptions", (0, 0), flexible=0),
-        Api(72, "PushTelemetry", "push_telemetry", (0, 0), flexible=0),
-        Api(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", (0, 0), flexible=0, listeners=CONTROLLER),
-        Api(74, "ListConfigResources", "list_config_resources", (0, 1), flexible=0),
-        Api(75, "DescribeTopicPartitions", "describe_topic_partitions", (0, 0), flexible=0),
-        Api(80, "AddRaftVoter", "add_raft_voter", (0, 1), flexible=0, listeners=BOTH),
-        Api(81, "RemoveRaftVoter", "remove_raft_voter", (0, 0), flexible=0, listeners=BOTH),
-        Api(82, "UpdateRaftVoter", "update_raft_voter", (0, 0), flexible=0, listeners=CONTROLLER),
+        Api(0, "Produce", "produce_fetch", "produce", (3, 13), flexible=9, advertised_min_version=0),
+        Api(1, "Fetch", "produce_fetch", "fetch", (4, 18), flexible=12, listeners=BOTH),
+        Api(2, "ListOffsets", "produce_fetch", "list_offsets", (1, 11), flexible=6),
+        Api(3, "Metadata", "topics", "metadata", (0, 13), flexible=9),
+        Api(8, "OffsetCommit", "groups", "offset_commit", (2, 10), flexible=8),
+        Api(9, "OffsetFetch", "groups", "offset_fetch", (1, 10), flexible=6),
+        Api(10, "FindCoordinator", "groups", "find_coordinator", (0, 6), flexible=3),
+        Api(11, "JoinGroup", "groups", "join_group", (0, 9), flexible=6),
+        Api(12, "Heartbeat", "groups", "heartbeat", (0, 4), flexible=4),
+        Api(13, "LeaveGroup", "groups", "leave_group", (0, 5), flexible=4),
+        Api(14, "SyncGroup", "groups", "sync_group", (0, 5), flexible=4),
+        Api(15, "DescribeGroups", "groups", "describe_groups", (0, 6), flexible=5),
+        Api(16, "ListGroups", "groups", "list_groups", (0, 5), flexible=3),
+        Api(18, "ApiVersions", "cluster", "api_versions", (0, 4), flexible=3, listeners=BOTH),
+        Api(19, "CreateTopics", "topics", "create_topics", (2, 7), flexible=5, listeners=BOTH),
+        Api(20, "DeleteTopics", "topics", "delete_topics", (1, 6), flexible=4, listeners=BOTH),
+        Api(21, "DeleteRecords", "produce_fetch", "delete_records", (0, 2), flexible=2),
+        Api(22, "InitProducerId", "produce_fetch", "init_producer_id", (0, 5), flexible=2),
+        Api(23, "OffsetForLeaderEpoch", "produce_fetch", "offset_for_leader_epoch", (2, 4), flexible=4),
+        Api(29, "DescribeAcls", "cluster", "describe_acls", (1, 3), flexible=2, listeners=BOTH),
+        Api(30, "CreateAcls", "cluster", "create_acls", (1, 3), flexible=2, listeners=BOTH),
+        Api(31, "DeleteAcls", "cluster", "delete_acls", (1, 3), flexible=2, listeners=BOTH),
+        Api(32, "DescribeConfigs", "configs", "describe_configs", (1, 4), flexible=4, listeners=BOTH),
+        Api(33, "AlterConfigs", "configs", "alter_configs", (0, 2), flexible=2, listeners=BOTH),
+        Api(34, "AlterReplicaLogDirs", "cluster", "alter_replica_log_dirs", (1, 2), flexible=2),
+        Api(35, "DescribeLogDirs", "cluster", "describe_log_dirs", (1, 5), flexible=2),
+        Api(37, "CreatePartitions", "topics", "create_partitions", (0, 3), flexible=2, listeners=BOTH),
+        Api(42, "DeleteGroups", "groups", "delete_groups", (0, 2), flexible=2),
+        Api(43, "ElectLeaders", "cluster", "elect_leaders", (0, 2), flexible=2, listeners=BOTH),
+        Api(44, "IncrementalAlterConfigs", "configs", "incremental_alter_configs", (0, 1), flexible=1, listeners=BOTH),
+        Api(45, "AlterPartitionReassignments", "cluster", "alter_partition_reassignments", (0, 1), flexible=0, listeners=BOTH),
+        Api(46, "ListPartitionReassignments", "cluster", "list_partition_reassignments", (0, 0), flexible=0, listeners=BOTH),
+        Api(47, "OffsetDelete", "groups", "offset_delete", (0, 0)),
+        Api(52, "Vote", "controller", "vote", (0, 2), flexible=0, listeners=CONTROLLER),
+        Api(53, "BeginQuorumEpoch", "controller", "begin_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),
+        Api(54, "EndQuorumEpoch", "controller", "end_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),
+        Api(55, "DescribeQuorum", "cluster", "describe_quorum", (0, 2), flexible=0, listeners=BOTH),
+        Api(56, "AlterPartition", "controller", "alter_partition", (2, 3), flexible=0, listeners=CONTROLLER),
+        Api(57, "UpdateFeatures", "cluster", "update_features", (0, 2), flexible=0, listeners=BOTH),
+        Api(58, "Envelope", "controller", "envelope", (0, 0), flexible=0, listeners=CONTROLLER),
+        Api(59, "FetchSnapshot", "controller", "fetch_snapshot", (0, 1), flexible=0, listeners=CONTROLLER),
+        Api(60, "DescribeCluster", "cluster", "describe_cluster", (0, 2), flexible=0, listeners=BOTH),
+        Api(61, "DescribeProducers", "produce_fetch", "describe_producers", (0, 0), flexible=0),
+        Api(62, "BrokerRegistration", "controller", "broker_registration", (0, 4), flexible=0, listeners=CONTROLLER),
+        Api(63, "BrokerHeartbeat", "controller", "broker_heartbeat", (0, 2), flexible=0, listeners=CONTROLLER),
+        Api(64, "UnregisterBroker", "cluster", "unregister_broker", (0, 0), flexible=0, listeners=BOTH),
+        Api(67, "AllocateProducerIds", "controller", "allocate_producer_ids", (0, 0), flexible=0, listeners=CONTROLLER),
+        Api(68, "ConsumerGroupHeartbeat", "groups", "consumer_group_heartbeat", (0, 1), flexible=0),
+        Api(69, "ConsumerGroupDescribe", "groups", "consumer_group_describe", (0, 1), flexible=0),
+        Api(70, "ControllerRegistration", "controller", "controller_registration", (0, 0), flexible=0, listeners=CONTROLLER),
+        Api(71, "GetTelemetrySubscriptions", "cluster", "get_telemetry_subscriptions", (0, 0), flexible=0),
+        Api(72, "PushTelemetry", "cluster", "push_telemetry", (0, 0), flexible=0),
+        Api(73, "AssignReplicasToDirs", "controller", "assign_replicas_to_dirs", (0, 0), flexible=0, listeners=CONTROLLER),
+        Api(74, "ListConfigResources", "configs", "list_config_resources", (0, 1), flexible=0),
+        Api(75, "DescribeTopicPartitions", "topics", "describe_topic_partitions", (0, 0), flexible=0),
+        Api(80, "AddRaftVoter", "cluster", "add_raft_voter", (0, 1), flexible=0, listeners=BOTH),
+        Api(81, "RemoveRaftVoter", "cluster", "remove_raft_voter", (0, 0), flexible=0, listeners=BOTH),
+        Api(82, "UpdateRaftVoter", "controller", "update_raft_voter", (0, 0), flexible=0, listeners=CONTROLLER),
     )
 }
 

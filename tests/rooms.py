@@ -15,27 +15,12 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 COMMAND = "python -m tests.rooms"
 DRAWING = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 
-FILES_OF_BROKER = {
-    "server": "process server server_quorum server_clients node inter_broker background garbage unused_memory metrics_gauges metrics_http",
-    "dispatch": "dispatch",
-    "platform": "platform descriptors",
-    "services": "services new_partition_wait",
-    "formatting": "formatting",
-    "cold_reads": "cold_reads",
-    "requests": "context answer_size logger_levels",
-    "basics": "blocking clock deferred turns pieces loop_job limited_log log_fields logs metrics version",
-}
+FILES_OF_BROKER = {"dispatch": "dispatch", "platform": "platform descriptors"}
 """The files beside broker's folders, which stand in the drawing under these names."""
 
 LABELS = {
-    "broker_server": "broker/process.py, server….py<br>build and run all of it",
-    "broker_dispatch": "broker/dispatch.py",
+    "broker_dispatch": "broker/dispatch.py<br>KafkaApis",
     "broker_platform": "broker/platform.py<br>the machine",
-    "broker_services": "broker/services.py<br>what handlers are given",
-    "broker_formatting": "broker/formatting.py",
-    "broker_cold_reads": "broker/cold_reads.py",
-    "broker_requests": "broker/context.py<br>what a request comes with",
-    "broker_basics": "broker/clock.py, deferred.py,<br>turns.py, metrics.py …",
 }
 
 

@@ -53,16 +53,16 @@ PATH_METHODS = (
 DISK_NAMES = ("disk", "_disk")
 
 ADAPTERS = {
-    "broker/cleaner/job.py",
-    "broker/clock.py",
+    "broker/background/cleaning_job.py",
+    "broker/loop/clock.py",
     "broker/descriptors.py",
-    "broker/logs.py",
+    "broker/observability/logs.py",
     "broker/network/listening_sockets.py",
     "broker/network/sockets.py",
     "broker/network/transport_layer.py",
     "broker/platform.py",
-    "broker/process.py",
-    "broker/unused_memory.py",
+    "broker/server/process.py",
+    "broker/server/unused_memory.py",
     "storage/disk.py",
 }
 OTHER_PROCESSES = ("broker/cli/", "broker/worker/")  # what a broker calls of them itself takes a disk, or has an implementation inline

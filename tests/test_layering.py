@@ -23,9 +23,23 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.codec",
 )
 REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker.telemetry", "broker.transactions")
-TURNS = ("broker.turns", "broker.pieces", "broker.loop_job", "broker.answer_size")
-STATE_MACHINE_FACTS = ("broker.clock", "broker.deferred", "broker.limited_log", "broker.log_fields", *TURNS)
-FACTS = (*STATE_MACHINE_FACTS, "broker.blocking", "broker.context", "broker.logger_levels", "broker.metrics")
+STATE_MACHINE_FACTS = (
+    "broker.loop.clock",
+    "broker.loop.deferred",
+    "broker.loop.loop_job",
+    "broker.loop.pieces",
+    "broker.loop.turns",
+    "broker.observability.limited_log",
+    "broker.observability.log_fields",
+    "broker.network.answer_size",
+)
+FACTS = (
+    *STATE_MACHINE_FACTS,
+    "broker.loop.blocking",
+    "broker.network.context",
+    "broker.observability.logger_levels",
+    "broker.observability.metrics",
+)
 READING = ("storage.file_slice", "storage.page_cache")
 
 # Folder or module → what of our own it may import. The most specific entry counts; a name covers what is inside it.
@@ -36,33 +50,20 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "pipeline": ("pipeline", "config"),
     "barnabas": (),  # what users import runs in their process, without our folders; its own modules are imported relatively
     "barnabas.__main__": ("broker.cli.main",),  # the launcher runs in a process of its own
-    "broker": (*FACTS, "storage", "protocol", "config"),  # what the files of server….py build beside the rooms
-    "broker.blocking": (),
-    "broker.clock": (),
-    "broker.deferred": (),
-    "broker.metrics": (),
-    "broker.limited_log": ("broker.clock",),
-    "broker.log_fields": (),
-    "broker.logs": ("broker.log_fields",),
-    "broker.turns": ("broker.deferred",),
-    "broker.pieces": ("broker.turns", "broker.deferred"),
-    "broker.loop_job": ("broker.clock",),
-    "broker.answer_size": ("protocol.errors",),
-    "broker.logger_levels": ("protocol.errors",),
-    "broker.metrics_gauges": ("broker.metrics", "broker.quorum.raft_state", "protocol.errors"),
-    "broker.metrics_http": ("broker.clock", "broker.limited_log", "broker.metrics", "broker.network.listening_sockets", "protocol"),
-    "broker.context": ("protocol.apis",),
-    "broker.services": ("broker.blocking", "broker.context", "broker.deferred"),
-    "broker.new_partition_wait": ("broker.services",),
-    "broker.cold_reads": ("broker.blocking", "broker.deferred", "storage.page_cache"),
-    "broker.cleaner": ("broker.cleaner", "broker.worker.jobs", *FACTS, "storage", "protocol.errors", "config"),
-    "broker.worker": ("broker.worker", "broker.clock", "broker.deferred"),  # a job's module is imported by its name
+    "broker.loop": ("broker.loop",),
+    "broker.loop.cold_reads": ("broker.loop", "storage.page_cache"),
+    "broker.observability": ("broker.observability", "broker.loop.clock", "protocol.errors"),
+    "broker.network.answer_size": ("protocol.errors",),
+    "broker.network.context": ("protocol.apis",),
+    "broker.handlers.services": ("broker.loop.blocking", "broker.network.context", "broker.loop.deferred"),
+    "broker.descriptors": (),
+    "broker.background": ("broker.background", "broker.replication", "broker.worker.jobs", *FACTS, "storage", "protocol.errors", "config"),
+    "broker.worker": ("broker.worker", "broker.loop.clock", "broker.loop.deferred"),  # a job's module is imported by its name
     "broker.replication": (
         "broker.replication",
         "broker.worker.jobs",
         "broker.metadata",
-        "broker.turns",
-        "broker.cold_reads",
+        "broker.loop.cold_reads",
         *FACTS,
         "storage",
         "protocol",
@@ -72,7 +73,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.coordination",
         "broker.replication",
         "broker.metadata",
-        "broker.cold_reads",
+        "broker.loop.cold_reads",
         *STATE_MACHINE_FACTS,
         "storage",
         "protocol",
@@ -80,21 +81,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *STATE_MACHINE_FACTS, "protocol", "config"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
-    # What a broker asks of the controller goes through the channel, and nothing else of it is known.
-    "broker.lifecycle": (
-        "broker.lifecycle",
-        "broker.controller.channel",
-        "broker.metadata",
-        *FACTS,
-        "protocol",
-        "config",
-    ),
-    # Other nodes: how this one reaches them.
+    # What this node asks of others. What a broker asks of the controller goes through the channel, and nothing else of it is known.
     "broker.cluster": (
         "broker.cluster",
         "broker.controller.channel",
+        "broker.metadata",
         "broker.network.client",
         "broker.network.sockets",
+        "broker.platform",
         "broker.quorum",
         *FACTS,
         "protocol",
@@ -104,12 +98,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",
-        "broker.services",
         *REPLICATION,
         *FACTS,
-        "broker.cold_reads",
-        "broker.new_partition_wait",
-        "broker.turns",
+        "broker.loop.cold_reads",
         "storage.errors",
         *READING,
         "storage.log",
@@ -119,7 +110,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # Network is given dispatch as a callback and never imports it; dispatch answers in network's terms.
     "broker.dispatch": (
         "broker.handlers",
-        "broker.services",
         "broker.network.request_pipeline",
         *FACTS,
         "storage.errors",
@@ -127,45 +117,47 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     "broker.network": ("broker.network", *FACTS, *READING, "protocol", "config"),
-    "broker.platform": ("broker.blocking", "broker.clock", "broker.descriptors", "broker.network.sockets", "broker.worker", "storage.disk"),
-    # What server_clients.py makes only where there are other brokers.
-    "broker.inter_broker": (
-        "broker.controller.channel",
-        "broker.metadata",
-        "broker.network.client",
-        "broker.platform",
-        "broker.replication",
-        *FACTS,
-        "protocol",
-        "config",
+    "broker.platform": (
+        "broker.loop.blocking",
+        "broker.loop.clock",
+        "broker.descriptors",
+        "broker.network.sockets",
+        "broker.worker",
+        "storage.disk",
     ),
     # What builds the collaborators: nothing else may import them all. The quorum's part knows of no client and no partition.
-    "broker.node": ("broker.descriptors", "broker.garbage", "broker.platform", *FACTS, "protocol", "config"),
-    "broker.server_quorum": (
+    "broker.server": ("broker", "storage", "protocol", "config"),
+    "broker.server.formatting": ("storage", "protocol", "config"),
+    "broker.server.gauges": ("broker.observability.metrics", "broker.quorum.raft_state", "protocol.errors"),
+    "broker.server.metrics_http": (
+        "broker.loop.clock",
+        "broker.network.listening_sockets",
+        "broker.observability.limited_log",
+        "broker.observability.metrics",
+        "protocol",
+    ),
+    "broker.server.node": ("broker.descriptors", "broker.platform", *FACTS, "protocol", "config"),
+    "broker.server.quorum_server": (
         "broker.cluster",
         "broker.controller",
         "broker.dispatch",
-        "broker.formatting",
-        "broker.lifecycle.controller_registration",
+        "broker.handlers.services",
         "broker.metadata",
         "broker.network.listeners",
-        "broker.node",
         "broker.quorum",
-        "broker.services",
+        "broker.server.formatting",
+        "broker.server.node",
         *FACTS,
         "protocol",
         "config",
     ),
-    "broker.server_clients": ("broker", "storage", "protocol", "config"),
-    "broker.server": ("broker", "storage", "protocol", "config"),
-    "broker.process": ("broker", "protocol", "config"),
-    "broker.cli.formatter": ("broker.formatting", "broker.metadata", "broker.quorum", "storage", "protocol", "config"),
+    "broker.cli.formatter": ("broker.server.formatting", "broker.metadata", "broker.quorum", "storage", "protocol", "config"),
     "broker.cli": (
         "broker.cli",
-        "broker.formatting",
-        "broker.process",
-        "broker.server",
-        "broker.version",
+        "broker.server.formatting",
+        "broker.server.process",
+        "broker.server.server",
+        "broker.server.version",
         "pipeline.cli",
         "storage.errors",
         "storage.files",

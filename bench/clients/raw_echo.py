@@ -22,7 +22,7 @@ from time import perf_counter
 import uvloop
 
 from bench.clients.raw_produce import connect
-from broker.clock import SystemClock
+from broker.loop.clock import SystemClock
 from broker.network.busy_poll import BusyPoll
 from config.server import ServerConfig
 

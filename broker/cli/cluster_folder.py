@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.formatting import FormatError, format_directories, new_id
+from broker.server.formatting import FormatError, format_directories, new_id
 from config.loading import load_server_config
 from config.properties import ConfigError
 from protocol.uuids import uuid_to_text

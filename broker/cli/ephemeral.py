@@ -22,13 +22,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from broker.cli.serve_arguments import ServeOptions
-from broker.version import VERSION
+from broker.server.version import VERSION
 from config.loading import load_server_config
 from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES, ServerConfig
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from broker.server.server import Broker
 
 # For a test as for the shipped server.properties; a group's first consumer makes one partition of the internal topic instead of 50.
 SETTINGS = ("barnabas.auto.format=true", "offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
@@ -63,7 +63,7 @@ class Ephemeral:
         """Run the broker; returns its exit code. Raises ConfigError for a wrong setting."""
         options = self._options
         config = self._load_config(options.overrides)
-        from broker.process import run  # imported late: a wrong setting is reported 0.1 s sooner
+        from broker.server.process import run  # imported late: a wrong setting is reported 0.1 s sooner
 
         return run(
             config,

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from broker.formatting import FormatError, new_id
+from broker.server.formatting import FormatError, new_id
 from config.loading import load_server_config
 from protocol.uuids import uuid_to_text
 from storage.errors import StorageError

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.formatting import FormatError, format_directories, new_id
 from broker.metadata.feature_levels import FEATURES, METADATA_VERSIONS, MetadataVersion, default_level, find_dependency, find_release
 from broker.metadata.features import (
     KRAFT_VERSION_FEATURE,
@@ -32,6 +31,7 @@ from broker.metadata.snapshot_writer import snapshot_batches, write_snapshot
 from broker.quorum.opening import BOOTSTRAP_FILE, BOOTSTRAP_KEY
 from broker.quorum.raft_log import METADATA_TOPIC, PARTITION, OffsetAndEpoch
 from broker.quorum.voters import ReplicaKey, Voter, VoterSet
+from broker.server.formatting import FormatError, format_directories, new_id
 from config.endpoints import PORT_MAX
 from config.server import ServerConfig
 from protocol.messages.stored.control_records import KRaftVersionRecord

@@ -69,7 +69,7 @@ def _run(command: str, rest: list[str]) -> int:
 
         return run_pipeline(rest)
     if command in ("--version", "-V"):
-        from broker.version import VERSION
+        from broker.server.version import VERSION
 
         print(f"barnabas {VERSION}")
         return 0

@@ -28,7 +28,7 @@ def serve(arguments: list[str]) -> int:
             return ephemeral.serve()
     listeners = [] if options.port is None else [f"listeners=PLAINTEXT://localhost:{options.port}"]
     config = load_server_config(options.config_path, os.environ, [*listeners, *options.overrides])
-    from broker.process import run
+    from broker.server.process import run
 
     # CLUSTER_ID is what the official container image formats its directory with.
     cluster_id = options.cluster_id or os.environ.get("CLUSTER_ID", "")

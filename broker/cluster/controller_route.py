@@ -16,11 +16,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from broker.clock import Clock, pause
 from broker.cluster.envelope import in_envelope, take_out
 from broker.cluster.peer_connections import PeerConnections
-from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
+from broker.loop.clock import Clock, pause
+from broker.network.context import RequestContext
 from broker.quorum.driver import QuorumDriver
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock, pause
+from broker.loop.clock import Clock, pause
 from broker.network.sockets import Network, connect_within
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from broker.context import CloseConnection, RequestContext
+from broker.network.context import CloseConnection, RequestContext
 from protocol import codec
 from protocol.apis import DECLARED
 from protocol.errors import DecodeError, ErrorCode, KafkaError

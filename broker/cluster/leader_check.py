@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from broker.clock import Clock
-from broker.deferred import Deferred
+from broker.loop.clock import Clock
+from broker.loop.deferred import Deferred
 from broker.network.sockets import Network, connect_within
 from broker.quorum.voters import Address
 

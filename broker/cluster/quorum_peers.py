@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.clock import Clock
 from broker.cluster.peer_connections import PeerConnections
+from broker.loop.clock import Clock
 from broker.network.client import State
 from broker.quorum.raft import Outgoing
 from broker.quorum.voters import Address

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.context import ConnectionFacts
     from broker.controller.heartbeats import BrokerHeartbeats
     from broker.metadata.cluster_state import ClusterState
     from broker.metadata.image import BrokerImage
+    from broker.network.context import ConnectionFacts
 
 Prove = Callable[[tuple[str, int], Callable[[], None]], None]
 """Calls back once it is proven that the process at that address (host and port) is gone."""

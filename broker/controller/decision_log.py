@@ -12,9 +12,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from broker.metadata.image import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, PartitionImage
 from broker.metadata.prepared_records import PreparedRecords
+from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from protocol.messages.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -25,8 +25,8 @@ from protocol.messages.stored.metadata_records import (
 )
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
     from broker.controller.elections import Elections
+    from broker.loop.clock import Clock
     from broker.metadata.cluster_state import ClusterState
 
 logger = logging.getLogger("barnabas.controller")

@@ -12,9 +12,9 @@ from broker.controller.controller_result import Steps
 from broker.controller.elections import Elections
 from broker.controller.partition_change import Election
 from broker.controller.topic_selection import check_partitions_count
+from broker.loop.pieces import Pace
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER, PartitionImage
-from broker.pieces import Pace
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,

@@ -20,19 +20,19 @@ from broker.controller.controller_result import ControllerResult, Steps
 from broker.controller.controller_writes import ControllerWrites, ignore_outcome
 from broker.controller.crash_watch import CrashWatch, Prove
 from broker.controller.periodic_elections import PeriodicElections
-from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from broker.metadata.change_log import ChangeLog, LogSteps
+from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from broker.clock import Clock, Timer
-    from broker.context import RequestContext
     from broker.controller.config_control import ConfigControl
     from broker.controller.controller import Controller
     from broker.controller.decision_log import DecisionLog
-    from broker.deferred import Deferred
+    from broker.loop.clock import Clock, Timer
+    from broker.loop.deferred import Deferred
+    from broker.network.context import RequestContext
     from broker.quorum.quorum import Quorum, SnapshotReader
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from broker.controller.controller_result import Steps
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS
+from broker.loop.pieces import pieces
 from broker.metadata.image import BrokerImage
-from broker.pieces import pieces
 from protocol.errors import ErrorCode, KafkaError
 
 

@@ -12,10 +12,10 @@ from broker.controller.broker_control import BrokerControl
 from broker.controller.controller_result import Steps
 from broker.controller.elections import Elections
 from broker.controller.partition_change import Election
-from broker.limited_log import LimitedLog
+from broker.loop.pieces import Pace
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
-from broker.pieces import Pace
+from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.clock import Clock, Timer
 from broker.controller.controller_result import Steps
+from broker.loop.clock import Clock, Timer
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller

@@ -17,9 +17,9 @@ from broker.controller.elections import Elections
 from broker.controller.manual_assignment import check_replicas
 from broker.controller.partition_change import Election
 from broker.controller.topic_selection import check_partitions_count
+from broker.loop.pieces import Pace
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import PartitionImage, TopicImage
-from broker.pieces import Pace
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -19,12 +19,12 @@ from broker.controller.elections import Elections, default_directory
 from broker.controller.manual_assignment import active, check_assignment
 from broker.controller.placement import place_replicas
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, failed_deletion, find_duplicates, topics_to_delete, without
+from broker.loop.pieces import PIECE_ELEMENTS, Pace, pieces
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
 from broker.metadata.image import CLUSTER_METADATA_TOPIC, BrokerImage
 from broker.metadata.prepared_records import PreparedRecords
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
-from broker.pieces import PIECE_ELEMENTS, Pace, pieces
 from config.server import ServerConfig
 from config.topic import TOPIC_PROPERTIES
 from protocol.errors import ErrorCode, KafkaError

@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.cold_reads import read_in_turns
 from broker.coordination.records import batch_of
-from broker.deferred import Deferred
+from broker.loop.cold_reads import read_in_turns
+from broker.loop.deferred import Deferred
 from broker.replication.delayed_produce import PartitionAppendResult
-from broker.replication.isr_state import ALL_IN_SYNC
+from broker.replication.isr.isr_state import ALL_IN_SYNC
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, iterate_headers
@@ -21,7 +21,7 @@ from storage.file_slice import take_bytes
 from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
-    from broker.blocking import RunBlocking
+    from broker.loop.blocking import RunBlocking
     from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.replica_manager import ReplicaManager
     from storage.log import Log

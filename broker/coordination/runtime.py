@@ -15,18 +15,18 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic
 
-from broker.clock import Clock
 from broker.coordination.coordinator_log import CoordinatorLog
 from broker.coordination.java_hash import positive_java_hash
 from broker.coordination.records import RecordTable
 from broker.coordination.shard import Load, Machine, Shard, ShardState
 from broker.coordination.timers import DueTimers
-from broker.limited_log import LimitedLog
-from broker.loop_job import LoopJob
+from broker.loop.clock import Clock
+from broker.loop.loop_job import LoopJob
+from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.deferred import Deferred
+    from broker.loop.deferred import Deferred
     from broker.metadata.image import MetadataDelta
 
 log = logging.getLogger("barnabas.coordination")

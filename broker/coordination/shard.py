@@ -24,7 +24,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from broker.clock import Clock, Timer
 from broker.coordination.coordinator_log import Buffer, CoordinatorLog, LogChunks, OnCommitted
 from broker.coordination.records import (
     NO_PRODUCER_ID,
@@ -36,8 +35,9 @@ from broker.coordination.records import (
 )
 from broker.coordination.timeline import Change, Timeline
 from broker.coordination.timers import CoordinatorTimers, DueTimers, Operation
-from broker.deferred import Deferred
-from broker.limited_log import LimitedLog
+from broker.loop.clock import Clock, Timer
+from broker.loop.deferred import Deferred
+from broker.observability.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records import BatchHeader, ControlRecordType, SimpleRecord, iterate_headers, iterate_records, read_end_transaction_marker
 

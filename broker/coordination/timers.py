@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.clock import Clock, Timer
 from broker.coordination.records import CoordinatorResult
-from broker.loop_job import LoopJob
+from broker.loop.clock import Clock, Timer
+from broker.loop.loop_job import LoopJob
 
 OPERATIONS_PER_TURN = 10
 """A session's end takes 0.2 ms: the group rebalances, which is a record."""

@@ -19,37 +19,37 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.runtime import CoordinatorRuntime
-from broker.deferred import Deferred
-from broker.groups.member_answers import MemberAnswers
+from broker.groups.classic.member_answers import MemberAnswers
 from broker.groups.record_table import GROUP_RECORDS
-from broker.limited_log import EVENT_LINES_MAX, LimitedLog
-from broker.log_fields import Fields
+from broker.loop.deferred import Deferred
+from broker.loop.pieces import pieces
 from broker.metadata.cluster_state import RESOURCE_GROUP
 from broker.metadata.features import GROUP_VERSION_FEATURE
 from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
-from broker.pieces import pieces
+from broker.observability.limited_log import EVENT_LINES_MAX, LimitedLog
+from broker.observability.log_fields import Fields
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol.uuids import ZERO_UUID, random_uuid_text
 
 if TYPE_CHECKING:
-    from broker.answer_size import AnswerSize
-    from broker.clock import Clock, Timer
     from broker.coordination.coordinator_log import CoordinatorLog
     from broker.coordination.shard import Shard
-    from broker.groups.classic_group import ClassicGroup
+    from broker.groups.classic.classic_group import ClassicGroup
+    from broker.groups.consumer.jobs import GroupJobs
+    from broker.groups.consumer.outcome import Outcome
+    from broker.groups.consumer.topics import GroupTopics
     from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
     from broker.groups.group_config import GroupConfig
-    from broker.groups.modern.jobs import GroupJobs
-    from broker.groups.modern.outcome import Outcome
-    from broker.groups.modern.topics import GroupTopics
     from broker.groups.offset_reads import OffsetReads
     from broker.groups.requester import Requester
     from broker.groups.shard import GroupCoordinatorShard
+    from broker.loop.clock import Clock, Timer
+    from broker.loop.turns import Work
     from broker.metadata.metadata_cache import MetadataCache
-    from broker.turns import Work
+    from broker.network.answer_size import AnswerSize
     from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
     from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -142,14 +142,14 @@ class GroupCoordinator:
 
     def _group_topics(self) -> GroupTopics:
         if self._topics is None:
-            from broker.groups.modern.topics import GroupTopics
+            from broker.groups.consumer.topics import GroupTopics
 
             self._topics = GroupTopics(self._metadata, self._group_jobs())
         return self._topics
 
     def _group_jobs(self) -> GroupJobs:
         if self._jobs is None:
-            from broker.groups.modern.jobs import GroupJobs
+            from broker.groups.consumer.jobs import GroupJobs
 
             self._jobs = GroupJobs(self._clock)
         return self._jobs
@@ -260,7 +260,7 @@ class GroupCoordinator:
         self, requester: Requester, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed, and an assignment that is being made is done."""
-        from broker.groups.modern.requests import check_request, refused
+        from broker.groups.consumer.requests import check_request, refused
 
         check_request(requester, request, self._config.consumer_assignors)
         conversions = self._member_shard(request.group_id).machine.consumer_group_manager.conversions
@@ -272,7 +272,7 @@ class GroupCoordinator:
     def _consumer_group_heartbeat(
         self, requester: Requester, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
-        from broker.groups.modern.requests import error_response
+        from broker.groups.consumer.requests import error_response
 
         shard = self._member_shard(request.group_id)
         manager = shard.machine.consumer_group_manager
@@ -334,7 +334,7 @@ class GroupCoordinator:
 
     def describe_consumer_group(self, group_id: str) -> Work:
         """DescribedConsumerGroup. KafkaError, GROUP_ID_NOT_FOUND among others, for one that this broker does not know."""
-        from broker.groups.modern.descriptions import described, not_described
+        from broker.groups.consumer.descriptions import described, not_described
 
         shard = self._member_shard(group_id)
         group = shard.machine.find_committed_consumer_group(group_id)

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import Shard
-from broker.deferred import Deferred
-from broker.groups.classic_group import ClassicGroup
+from broker.groups.classic.classic_group import ClassicGroup
 from broker.groups.shard import GroupCoordinatorShard
-from broker.limited_log import LimitedLog
-from broker.log_fields import Fields
+from broker.loop.deferred import Deferred
+from broker.observability.limited_log import LimitedLog
+from broker.observability.log_fields import Fields
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.groups.modern.group import ConsumerGroup
+    from broker.groups.consumer.group import ConsumerGroup
 
 log = logging.getLogger("barnabas.groups")
 

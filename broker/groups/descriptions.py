@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
-from broker.groups.classic_group import ClassicGroup, GroupState
-from broker.groups.classic_group_member import ClassicGroupMember
-from broker.pieces import PIECE_ELEMENTS, pieces
+from broker.groups.classic.classic_group import ClassicGroup, GroupState
+from broker.groups.classic.classic_group_member import ClassicGroupMember
+from broker.loop.pieces import PIECE_ELEMENTS, pieces
 
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"

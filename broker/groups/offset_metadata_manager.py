@@ -13,15 +13,15 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from broker.answer_size import AnswerSize
-from broker.clock import Clock
 from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord
 from broker.coordination.timeline import Timeline
-from broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
+from broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
+from broker.groups.classic.group_metadata_manager import GroupMetadataManager
 from broker.groups.group_config import GroupConfig
-from broker.groups.group_metadata_manager import GroupMetadataManager
 from broker.groups.records import group_tombstone, offset_tombstone
-from broker.pieces import Pace, pieces
+from broker.loop.clock import Clock
+from broker.loop.pieces import Pace, pieces
+from broker.network.answer_size import AnswerSize
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,7 +39,7 @@ from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommit
 from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.groups.modern.group import ConsumerGroup
+    from broker.groups.consumer.group import ConsumerGroup
 
 NO_OFFSET = -1
 LATEST_EXPIRY_MS = (1 << 63) - 1  # the field's largest value; in Kafka a longer retention wraps round and ends at once
@@ -141,7 +141,7 @@ class OffsetMetadataManager:
         group = self._group_manager.groups.get(request.group_id)
         generation = request.generation_id_or_member_epoch
         if group is None and (consumer_group := self._find_consumer_group(request.group_id)) is not None:
-            from broker.groups.modern.offsets import check_commit
+            from broker.groups.consumer.offsets import check_commit
 
             check_commit(consumer_group, request, api_version, self._topic_id_of)
             return
@@ -168,7 +168,7 @@ class OffsetMetadataManager:
         group_id = request.group_id
         consumer_group = self._find_committed_consumer_group(group_id)
         if consumer_group is not None:
-            from broker.groups.modern.offsets import check_fetch
+            from broker.groups.consumer.offsets import check_fetch
 
             check_fetch(self._timeline.committed(consumer_group.members), request)
         response = OffsetFetchResponseGroup(group_id=group_id)
@@ -345,7 +345,7 @@ def _tombstones_if_empty(group: ClassicGroup | ConsumerGroup) -> list[Coordinato
         return []
     if isinstance(group, ClassicGroup):
         return [] if group.pending_join_members else [group_tombstone(group.group_id)]
-    from broker.groups.modern.records import group_tombstones
+    from broker.groups.consumer.records import group_tombstones
 
     return group_tombstones(group)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from broker.answer_size import AnswerSize
 from broker.coordination.records import CoordinatorResult
 from broker.coordination.shard import Shard
-from broker.deferred import Deferred
 from broker.groups.shard import GroupCoordinatorShard
+from broker.loop.deferred import Deferred
+from broker.network.answer_size import AnswerSize
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 

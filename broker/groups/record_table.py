@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from broker.coordination.records import Replay
-    from broker.groups.modern.store import ConsumerGroupStore
+    from broker.groups.consumer.store import ConsumerGroupStore
     from broker.groups.shard import GroupCoordinatorShard
 
 LEGACY_OFFSET_COMMIT = 0

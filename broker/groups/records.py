@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.coordination.records import CoordinatorRecord
-from broker.groups.classic_group import ClassicGroup
+from broker.groups.classic.classic_group import ClassicGroup
 from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 
 
 def mapped(reply: Deferred, change: Callable[[Any], Any]) -> Deferred:

@@ -11,26 +11,26 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.clock import Clock
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import Shard
+from broker.groups.classic.group_metadata_manager import GroupMetadataManager
 from broker.groups.group_config import GroupConfig
-from broker.groups.group_metadata_manager import GroupMetadataManager
 from broker.groups.offset_metadata_manager import OffsetMetadataManager
 from broker.groups.records import group_tombstone
-from broker.limited_log import LimitedLog
-from broker.pieces import pieces
+from broker.loop.clock import Clock
+from broker.loop.pieces import pieces
+from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.groups.classic_group import ClassicGroup
+    from broker.groups.classic.classic_group import ClassicGroup
+    from broker.groups.classic.member_answers import MemberAnswers
+    from broker.groups.consumer.group import ConsumerGroup
+    from broker.groups.consumer.jobs import GroupJobs
+    from broker.groups.consumer.manager import ConsumerGroupManager
+    from broker.groups.consumer.store import ConsumerGroupStore
+    from broker.groups.consumer.topics import GroupTopics
     from broker.groups.descriptions import GroupListing
-    from broker.groups.member_answers import MemberAnswers
-    from broker.groups.modern.group import ConsumerGroup
-    from broker.groups.modern.jobs import GroupJobs
-    from broker.groups.modern.manager import ConsumerGroupManager
-    from broker.groups.modern.store import ConsumerGroupStore
-    from broker.groups.modern.topics import GroupTopics
 
 EXPIRED_RECORDS_PER_BATCH = 1000
 """Tombstones in one append: a batch far below max.message.bytes."""
@@ -76,7 +76,7 @@ class GroupCoordinatorShard:
     def consumer_groups(self) -> ConsumerGroupStore:
         """The KIP-848 groups."""
         if self._consumer_groups is None:
-            from broker.groups.modern.store import ConsumerGroupStore
+            from broker.groups.consumer.store import ConsumerGroupStore
 
             self._consumer_groups = ConsumerGroupStore(
                 self._shard.timeline, self.group_manager.forget_simple_group, self.group_manager.conversions.note_ended
@@ -92,7 +92,7 @@ class GroupCoordinatorShard:
     def consumer_group_manager(self) -> ConsumerGroupManager:
         """What is done to the KIP-848 groups."""
         if self._consumer_group_manager is None:
-            from broker.groups.modern.manager import ConsumerGroupManager
+            from broker.groups.consumer.manager import ConsumerGroupManager
 
             self._consumer_group_manager = ConsumerGroupManager(
                 self.consumer_groups,
@@ -133,7 +133,7 @@ class GroupCoordinatorShard:
         group = self.find_consumer_group(group_id)
         if group is None:
             return [group_tombstone(group_id)]
-        from broker.groups.modern.records import group_tombstones
+        from broker.groups.consumer.records import group_tombstones
 
         return group_tombstones(group)
 
@@ -147,7 +147,7 @@ class GroupCoordinatorShard:
 
     def list_consumer_groups(self) -> Iterator[list[GroupListing]]:
         """The KIP-848 groups as far as they are committed, a piece at a time."""
-        from broker.groups.modern.descriptions import listing
+        from broker.groups.consumer.descriptions import listing
 
         timeline = self._shard.timeline
         for piece in pieces(timeline.committed_values(self.consumer_groups.groups)):

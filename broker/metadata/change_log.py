@@ -12,16 +12,16 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.limited_log import EVENT_LINES_MAX, LimitedLog
-from broker.log_fields import Fields
+from broker.loop.pieces import pieces
 from broker.metadata.cluster_state import RESOURCE_TOPIC
-from broker.pieces import pieces
+from broker.observability.limited_log import EVENT_LINES_MAX, LimitedLog
+from broker.observability.log_fields import Fields
 from protocol.errors import ErrorCode, KafkaError
 from protocol.uuids import uuid_to_text
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from broker.context import RequestContext
+    from broker.loop.clock import Clock
+    from broker.network.context import RequestContext
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

@@ -150,7 +150,7 @@ class ConfigDescriber:
 
     def logger_entries(self) -> Iterator[ConfigEntry]:
         """The level of every logger of this broker."""
-        from broker.logger_levels import levels
+        from broker.observability.logger_levels import levels
 
         for name, level in levels():
             yield ConfigEntry(name, level, ConfigSource.BROKER_LOGGER, False, False, UNKNOWN_TYPE, (), lambda name: "")

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from broker.blocking import RunBlocking
-from broker.clock import Clock
+from broker.loop.blocking import RunBlocking
+from broker.loop.clock import Clock
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.snapshot import SnapshotFile, list_snapshots
 from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot

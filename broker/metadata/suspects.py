@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from broker.clock import Clock
-from broker.deferred import Deferred
+from broker.loop.clock import Clock
+from broker.loop.deferred import Deferred
 from broker.metadata.image import BrokerImage, MetadataDelta
 
 SUSPICION_MS = 500

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.clock import Clock
+from broker.loop.clock import Clock
 
 SKIPPED_MAX = 63  # reads without polling after polling found nothing
 

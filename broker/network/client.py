@@ -19,10 +19,10 @@ from concurrent.futures import Executor
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
-from broker.clock import Clock, Timer
-from broker.limited_log import LimitedLog
+from broker.loop.clock import Clock, Timer
 from broker.network.outbox import Chunk, Outbox
 from broker.network.sockets import Network, connect_within
+from broker.observability.limited_log import LimitedLog
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, DECLARED, Api
 from protocol.errors import DecodeError, ErrorCode

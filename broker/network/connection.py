@@ -14,16 +14,16 @@ from concurrent.futures import Executor
 from enum import Enum, IntEnum
 from typing import Any, Protocol, cast
 
-from broker.clock import Timer
-from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
-from broker.deferred import Deferred
-from broker.limited_log import LimitedLog
+from broker.loop.clock import Timer
+from broker.loop.deferred import Deferred
 from broker.network.busy_poll import BusyPoll
+from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.frame_turn import FrameTurn
 from broker.network.outbox import Outbox
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks, RequestPipeline
 from broker.network.sockets import Network
+from broker.observability.limited_log import LimitedLog
 from protocol.apis import DECLARED
 from protocol.errors import DecodeError, RequestLimitError
 from protocol.foreign_protocols import ForeignProtocolError

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from types import MappingProxyType
 
-from broker.clock import Clock, Timer
-from broker.context import ListenerFacts
-from broker.limited_log import LimitedLog
+from broker.loop.clock import Clock, Timer
 from broker.network.busy_poll import BusyPoll
 from broker.network.connection import Connection, Handle
+from broker.network.context import ListenerFacts
 from broker.network.frame_turn import FrameTurn
 from broker.network.listening_sockets import resolve
 from broker.network.request_memory import RequestMemory
 from broker.network.sockets import Network, SocketOptions
+from broker.observability.limited_log import LimitedLog
 from protocol.framing import BufferPool
 
 REFUSED_CONNECTIONS = "refused connections"  # a kind of log line

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from protocol.framing import keep
 
 PARKED_PRODUCES_MAX = 64

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from broker.clock import Clock
+from broker.loop.clock import Clock
 from broker.network.listening_sockets import BACKLOG, ListeningSockets
 from broker.network.transport_layer import DescriptorLayer, TransportLayer
 

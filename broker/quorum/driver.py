@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from broker.blocking import RunBlocking
-from broker.clock import Clock, Timer
-from broker.deferred import Deferred
+from broker.loop.blocking import RunBlocking
+from broker.loop.clock import Clock, Timer
+from broker.loop.deferred import Deferred
 from broker.quorum.listening import BatchReader, ListenerContext
 from broker.quorum.log import QuorumLog
 from broker.quorum.quorum import Batch, QuorumListener

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.blocking import RunBlocking
-from broker.clock import Clock
+from broker.loop.blocking import RunBlocking
+from broker.loop.clock import Clock
 from broker.quorum.driver import NoPeers, Peers, QuorumDriver
 from broker.quorum.listening import BatchReader, DecodeBatches
 from broker.quorum.log import EncodeBatch, QuorumLog, log_config

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.quorum.raft_log import OffsetAndEpoch
 
 

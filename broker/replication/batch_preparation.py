@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.worker.jobs import CHECK_BATCHES, Outcome, Worker
 from protocol.framing import has_own_buffer, keep
 from protocol.records import HEADER_SIZE, unpack_header

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from broker.replication.fetch_data import NO_EPOCH
+from broker.replication.fetch.fetch_data import NO_EPOCH
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import INVALID_LOW_WATERMARK, DeleteRecordsPartitionResult

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from broker.replication.isr_state import ALL_IN_SYNC
+from broker.replication.isr.isr_state import ALL_IN_SYNC
 from broker.replication.partition_role import LEADER
 from broker.replication.purgatory import DelayedOperation
 from protocol.errors import ErrorCode

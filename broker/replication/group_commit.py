@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.blocking import BlockingResult, RunBlocking
+from broker.loop.blocking import BlockingResult, RunBlocking
 from storage.errors import StorageError
 
 if TYPE_CHECKING:

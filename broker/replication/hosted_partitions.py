@@ -18,10 +18,10 @@ from storage.errors import StorageError
 from storage.log_manager import is_log_of
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
+    from broker.loop.clock import Clock
     from broker.metadata.image import PartitionChange, PartitionImage
     from broker.metadata.metadata_cache import MetadataCache
-    from broker.metrics import Metrics
+    from broker.observability.metrics import Metrics
     from broker.replication.partition import Partition, PartitionEnvironment
     from storage.log_manager import LogManager
 

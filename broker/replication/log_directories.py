@@ -15,8 +15,8 @@ from broker.replication.group_commit import GroupCommitter
 from storage.errors import StorageError, is_descriptor_shortage
 
 if TYPE_CHECKING:
-    from broker.blocking import RunBlocking
-    from broker.clock import Clock
+    from broker.loop.blocking import RunBlocking
+    from broker.loop.clock import Clock
     from broker.replication.hosted_partitions import HostedPartitions
     from broker.replication.partition import Partition
     from broker.replication.waiting_requests import WaitingRequests

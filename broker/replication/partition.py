@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.metadata.image import NO_LEADER
-from broker.replication.fetch_data import (
+from broker.replication.fetch.fetch_data import (
     NO_EPOCH,
     FetchIsolation,
     FetchParams,
@@ -22,11 +22,11 @@ from broker.replication.fetch_data import (
     PartitionRead,
     PartitionWatcher,
 )
-from broker.replication.fetcher_control import FetcherControl, InitialFetch
-from broker.replication.follower import Follower
-from broker.replication.in_sync_replicas import InSyncReplicas, ReplicaFacts
-from broker.replication.isr_state import ALL_IN_SYNC, IsrProposal, OnIsrAnswer, PendingIsr
-from broker.replication.log_reads import find_diverging_epoch, segment_end_offset
+from broker.replication.fetch.log_reads import find_diverging_epoch, segment_end_offset
+from broker.replication.fetcher.fetcher_control import FetcherControl, InitialFetch
+from broker.replication.isr.follower import Follower
+from broker.replication.isr.in_sync_replicas import InSyncReplicas, ReplicaFacts
+from broker.replication.isr.isr_state import ALL_IN_SYNC, IsrProposal, OnIsrAnswer, PendingIsr
 from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
 from config.topic import LONG_MAX
 from protocol.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ from storage.validation import AppendOrigin, PreparedBatch
 
 if TYPE_CHECKING:
     from broker.metadata.image import PartitionImage
-    from broker.metrics import BrokerTopicMetrics
+    from broker.observability.metrics import BrokerTopicMetrics
     from config.topic import LogConfig
     from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
     from storage.leader_epochs import EpochEndOffset

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.replication.follower import NO_BROKER_EPOCH
-from broker.replication.isr_state import IsrCounts
+from broker.replication.isr.follower import NO_BROKER_EPOCH
+from broker.replication.isr.isr_state import IsrCounts
 
 if TYPE_CHECKING:
-    from broker.limited_log import LimitedLog
     from broker.metadata.metadata_cache import MetadataCache
-    from broker.replication.fetcher_control import FetcherControl
-    from broker.replication.isr_state import IsrProposal, OnIsrAnswer
+    from broker.observability.limited_log import LimitedLog
+    from broker.replication.fetcher.fetcher_control import FetcherControl
+    from broker.replication.isr.isr_state import IsrProposal, OnIsrAnswer
     from broker.replication.partition import Partition
     from broker.replication.waiting_requests import WaitingRequests
 

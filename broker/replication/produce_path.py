@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
 from broker.replication.early_batches import CAUSES, EarlyBatches
-from broker.replication.isr_state import ALL_IN_SYNC
+from broker.replication.isr.isr_state import ALL_IN_SYNC
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.validation import AppendOrigin, NotOneBatchError, PreparedBatch, RecordValidationError
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from broker.metrics import Metrics
+    from broker.loop.clock import Clock
+    from broker.observability.metrics import Metrics
     from broker.replication.hosted_partitions import HostedPartitions
     from broker.replication.log_directories import LogDirectories
     from broker.replication.partition import Partition

@@ -16,7 +16,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 
-from broker.clock import Clock, Timer
+from broker.loop.clock import Clock, Timer
 
 log = logging.getLogger("barnabas.replication")
 

@@ -21,7 +21,7 @@ from broker.metadata.dynamic_configs import find_dynamic_value
 from config.server import DYNAMIC_ONLY_PROPERTIES, LONG_MAX
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
+    from broker.loop.clock import Clock
     from broker.metadata.metadata_cache import MetadataCache
     from config.server import ServerConfig
 

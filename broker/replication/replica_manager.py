@@ -13,15 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
-from broker.replication.fetch_reader import FetchReader
-from broker.replication.fetcher_control import FetcherControl, NoFetchers
+from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
+from broker.replication.fetch.fetch_reader import FetchReader
+from broker.replication.fetcher.fetcher_control import FetcherControl, NoFetchers
 from broker.replication.hosted_partitions import HostedPartitions
-from broker.replication.isr_expiration import IsrExpiration
-from broker.replication.leadership_log import LeadershipLog
-from broker.replication.log_cuts import LogCuts
+from broker.replication.isr.isr_expiration import IsrExpiration
 from broker.replication.log_directories import LogDirectories
-from broker.replication.metadata_follower import MetadataFollower
+from broker.replication.metadata.leadership_log import LeadershipLog
+from broker.replication.metadata.metadata_follower import MetadataFollower
+from broker.replication.moves.log_cuts import LogCuts
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
 from broker.replication.produce_path import AppendEntry, ProducePath
 from broker.replication.quotas import ReplicationQuotas
@@ -30,19 +30,19 @@ from config.server import RACK_AWARE_SELECTOR
 from storage.validation import AppendOrigin
 
 if TYPE_CHECKING:
-    from broker.blocking import RunBlocking
-    from broker.clock import Clock
+    from broker.loop.blocking import RunBlocking
+    from broker.loop.clock import Clock
     from broker.metadata.image import MetadataDelta
     from broker.metadata.metadata_cache import MetadataCache
-    from broker.metrics import Metrics
-    from broker.replication.delayed_fetch import DelayedFetch, OnFetched
+    from broker.observability.metrics import Metrics
     from broker.replication.delayed_produce import DelayedProduce, OnAppended
-    from broker.replication.directory_moves import DirectoryMoves
-    from broker.replication.fetch_data import FetchParams, FetchTarget
+    from broker.replication.fetch.delayed_fetch import DelayedFetch, OnFetched
+    from broker.replication.fetch.fetch_data import FetchParams, FetchTarget
+    from broker.replication.fetch.replica_selector import RackAwareReplicaSelector
+    from broker.replication.moves.directory_moves import DirectoryMoves
+    from broker.replication.moves.replica_move import AssignDirectory
     from broker.replication.partition import Partition
     from broker.replication.quotas import ReplicationQuota
-    from broker.replication.replica_move import AssignDirectory
-    from broker.replication.replica_selector import RackAwareReplicaSelector
     from config.server import ServerConfig
     from storage.errors import StorageError
     from storage.log_manager import LogManager
@@ -289,8 +289,8 @@ def _make_moves(
     run_blocking: RunBlocking,
     assign_directory: AssignDirectory | None,
 ) -> DirectoryMoves:
-    from broker.replication.directory_moves import DirectoryMoves  # few brokers have several log directories
-    from broker.replication.replica_move import MoveTools
+    from broker.replication.moves.directory_moves import DirectoryMoves  # few brokers have several log directories
+    from broker.replication.moves.replica_move import MoveTools
 
     tools = MoveTools(
         clock=clock,
@@ -310,6 +310,6 @@ def _make_moves(
 def _make_selector(config: ServerConfig, metadata: MetadataCache) -> RackAwareReplicaSelector | None:
     if config.replica_selector_class != RACK_AWARE_SELECTOR:
         return None  # the leader serves all, which is what Kafka's LeaderSelector says too
-    from broker.replication.replica_selector import RackAwareReplicaSelector
+    from broker.replication.fetch.replica_selector import RackAwareReplicaSelector
 
     return RackAwareReplicaSelector(metadata)

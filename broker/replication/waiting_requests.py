@@ -5,9 +5,9 @@ Code that changes what they may see calls `wake`. Owner: the ReplicaManager.
 
 from __future__ import annotations
 
-from broker.clock import Clock
-from broker.replication.awaited_followers import AwaitedFollowers
-from broker.replication.fetch_data import FetchablePartition
+from broker.loop.clock import Clock
+from broker.replication.fetch.fetch_data import FetchablePartition
+from broker.replication.isr.awaited_followers import AwaitedFollowers
 from broker.replication.partition_role import DELETED
 from broker.replication.purgatory import Purgatory
 

@@ -16,14 +16,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.context import RequestContext
+from broker.loop.pieces import pieces
+from broker.loop.turns import Work
 from broker.metadata.cluster_state import RESOURCE_CLIENT_METRICS, ClusterState
-from broker.metrics import GaugeSample
-from broker.pieces import pieces
+from broker.network.context import RequestContext
+from broker.observability.metrics import GaugeSample
 from broker.telemetry.instance import ClientInstance, SeriesByName, Subscription
 from broker.telemetry.otlp import Point, read_points
 from broker.telemetry.unpacking import Line, Unpacking
-from broker.turns import Work
 from config.client_metrics import CLIENT_METRICS_PROPERTIES, parse_match
 from config.properties import ConfigError
 from protocol.compression import Compression
@@ -31,7 +31,7 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
+    from broker.loop.clock import Clock
     from broker.worker.jobs import Worker
     from protocol.messages.push_telemetry import PushTelemetryRequest
 

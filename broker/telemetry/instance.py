@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.context import RequestContext
+from broker.network.context import RequestContext
 from broker.telemetry.otlp import Point
 from config.safe_patterns import SafePattern
 from protocol.errors import ErrorCode

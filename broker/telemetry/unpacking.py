@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.worker.jobs import Outcome, Worker
 from protocol.compression import Buffer, Compression, decompress
 from protocol.errors import DecodeError, OversizedError

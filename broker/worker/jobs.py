@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 
 Buffer = bytes | bytearray | memoryview
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.worker.jobs import Worker
 
 

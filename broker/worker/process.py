@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.clock import Clock, Timer
-from broker.deferred import Deferred
+from broker.loop.clock import Clock, Timer
+from broker.loop.deferred import Deferred
 from broker.worker.channel import Channel, spawn
 from broker.worker.jobs import Outcome
 from broker.worker.messages import INLINE_BYTES_MAX, Message, encode_message, memory_file

@@ -13,7 +13,7 @@ import pytest
 from broker.cli.formatter import parse_voters
 from broker.cli.main import main
 from broker.cli.serve_arguments import ServeOptions, UsageError, parse_arguments
-from broker.formatting import FormatError, format_directories, new_id
+from broker.server.formatting import FormatError, format_directories, new_id
 from config.server_rules import server_config
 from protocol.uuids import uuid_from_text, uuid_to_text
 from storage.meta_properties import read_meta_properties

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.dispatch import LARGE_FRAME_SIZE, KafkaApis
+from broker.loop.turns import Work
+from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.request_pipeline import RequestPipeline
-from broker.turns import Work
 from protocol import codec
 from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode
@@ -19,8 +19,8 @@ from protocol.framing import keep
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from storage.file_slice import FileSlice
+from tests.broker.loop.turn_loop import TurnLoop
 from tests.broker.replication.world import World, batch
-from tests.broker.turn_loop import TurnLoop
 from tests.support.wire import frame
 
 FETCH_KEY, PRODUCE_KEY = 1, 0
@@ -173,8 +173,8 @@ def test_two_large_requests_take_turns(tmp_path: Path) -> None:
 
 def test_a_connection_that_closes_gives_the_segments_back_whatever_its_fetch_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.dispatch.LARGE_FRAME_SIZE", 100)
-    monkeypatch.setattr("broker.handlers.fetch.PARTITIONS_AT_ONCE", 20)
-    monkeypatch.setattr("broker.handlers.fetch.PARTITIONS_PER_PIECE", 8)
+    monkeypatch.setattr("broker.handlers.produce_fetch.fetch.PARTITIONS_AT_ONCE", 20)
+    monkeypatch.setattr("broker.handlers.produce_fetch.fetch.PARTITIONS_PER_PIECE", 8)
     server = Server(tmp_path)
     server.world.create_topic("a", partitions=100)
     for index in range(100):

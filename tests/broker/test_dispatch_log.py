@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.context import ConnectionFacts, ListenerFacts
 from broker.dispatch import KafkaApis
-from broker.turns import Turns
+from broker.loop.turns import Turns
+from broker.network.context import ConnectionFacts, ListenerFacts
 from protocol import codec
 from protocol.messages.metadata import MetadataRequest
 from tests.broker.replication.world import World

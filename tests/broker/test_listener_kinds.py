@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from broker.dispatch import KafkaApis
-from broker.handlers.api_versions import TELEMETRY_KEYS
-from broker.services import ControllerServices
-from broker.turns import Turns
+from broker.handlers.cluster.api_versions import TELEMETRY_KEYS
+from broker.handlers.services import ControllerServices
+from broker.loop.turns import Turns
 from protocol import codec
 from protocol.apis import APIS, DECLARED, ListenerKind, apis_of
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -11,7 +11,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.stored.metadata_records import PartitionChangeRecord, PartitionRecord
 from storage.meta_properties import read_meta_properties
 from tests.broker.metadata.room import CLUSTER_ID
-from tests.broker.test_server import one_line, serve
+from tests.broker.server.test_server import one_line, serve
 from tests.clients.topics import create_topic, eventually
 from tests.faults.test_full_disk import PARTITIONS, TOPIC, count_records, produce
 from tests.support.broker import BrokerProcess

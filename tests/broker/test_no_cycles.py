@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.server import Broker
+from broker.server.server import Broker
 from config.loading import load_server_config
 from protocol.apis import ListenerKind
 from protocol.codec import encode

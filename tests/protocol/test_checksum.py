@@ -40,7 +40,9 @@ def test_the_package_is_imported_where_its_extension_is_not_found(monkeypatch: p
 
 def test_a_start_does_not_look_through_the_installed_packages() -> None:
     modules = "importlib.metadata argparse ctypes uuid prometheus_client construct"
-    program = f"import sys, broker.cli.main, broker.cli.serve, broker.process; print([m for m in '{modules}'.split() if m in sys.modules])"
+    program = (
+        f"import sys, broker.cli.main, broker.cli.serve, broker.server.process; print([m for m in '{modules}'.split() if m in sys.modules])"
+    )
 
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 

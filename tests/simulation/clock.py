@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.clock import Clock
+from broker.loop.clock import Clock
 from tests.simulation.loop import SimulatedLoop
 from tests.support.clock import WALL_START_MS
 from tests.support.doubles import stands_for

@@ -12,20 +12,20 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from broker import server_clients
 from broker.controller.partition_change import PartitionChange
 from broker.metadata.metadata_cache import MetadataCache
 from broker.quorum import opening
 from broker.quorum.raft_requests import RaftRequests
 from broker.quorum.raft_state import RaftState
 from broker.replication import hosted_partitions
+from broker.replication.fetcher.fetcher_control import InitialFetch
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
-from broker.replication.fetcher_control import InitialFetch
-from broker.replication.follower import NO_BROKER_EPOCH
-from broker.replication.in_sync_replicas import InSyncReplicas
-from broker.replication.metadata_follower import MetadataFollower
+from broker.replication.isr.follower import NO_BROKER_EPOCH
+from broker.replication.isr.in_sync_replicas import InSyncReplicas
+from broker.replication.metadata.metadata_follower import MetadataFollower
 from broker.replication.partition import Partition
 from broker.replication.partition_environment import ClusterEnvironment
+from broker.server.server import client_server
 from config.topic import LogConfig
 from storage.compaction import selection
 from storage.log import Log
@@ -178,7 +178,7 @@ def take_logs_by_their_names() -> Iterator[None]:
         self._hosted.is_loading = False
 
     with (
-        patch.object(server_clients, "_topic_ids", topic_ids),
+        patch.object(client_server, "_topic_ids", topic_ids),
         patch.object(hosted_partitions, "is_log_of", lambda log, topic_id: True),
         patch.object(MetadataFollower, "end_loading", end_loading),
     ):

@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from broker.lifecycle.broker_lifecycle import BrokerLifecycle
+from broker.cluster.broker_lifecycle import BrokerLifecycle
 from broker.metadata.publisher import MetadataPublisher
 from broker.quorum.raft_state import RaftState
 from broker.replication.partition import Partition

@@ -13,10 +13,10 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from broker.formatting import new_id
 from broker.metadata.features import ELR_FEATURE
 from broker.metadata.image import PartitionImage
 from broker.metadata.snapshot_writer import state_records
+from broker.server.formatting import new_id
 from protocol.uuids import uuid_to_text
 from tests.simulation.admin import Admin
 from tests.simulation.clients import Client, Producer

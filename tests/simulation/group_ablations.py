@@ -8,9 +8,9 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination.shard import Shard
-from broker.groups.modern.member import NO_PARTITIONS
-from broker.groups.modern.migration import Migration
-from broker.groups.modern.reconciliation import Reconciliation
+from broker.groups.consumer.member import NO_PARTITIONS
+from broker.groups.consumer.migration import Migration
+from broker.groups.consumer.reconciliation import Reconciliation
 
 
 @contextmanager

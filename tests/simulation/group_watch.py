@@ -14,9 +14,9 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination.shard import Shard, ShardState
-from broker.groups.modern import assignments, jobs
-from broker.groups.modern.group import ConsumerGroup
-from broker.groups.modern.member import ConsumerGroupMember, Owned
+from broker.groups.consumer import assignments, jobs
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ConsumerGroupMember, Owned
 from broker.groups.shard import GroupCoordinatorShard
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from tests.simulation.history import History

@@ -1,7 +1,7 @@
 """One simulated machine with a broker on it: its disk and wall clock outlive the broker's processes.
 
-The broker is `broker.server.Broker`, unchanged. It is started, killed, paused and cut off from power as a process on a machine is; one
-that ends by itself, because its disk failed, is started again, as a supervisor does.
+The broker is `broker.server.server.Broker`, unchanged. It is started, killed, paused and cut off from power as a process on a machine
+is; one that ends by itself, because its disk failed, is started again, as a supervisor does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import count
 from typing import Any
 
 from broker.cli.formatter import FormatOptions, format_node
-from broker.node import StartError
 from broker.platform import Platform
-from broker.server import Broker
+from broker.server.node import StartError
+from broker.server.server import Broker
 from broker.worker.inline import InlineWorker
 from broker.worker.lines import SLICE_NS, Lines
 from config.loading import load_server_config

@@ -1,6 +1,6 @@
 """A clock that tests step by hand: `advance(ms)` moves both clocks and fires the timers that fall due, in due order.
 
-It satisfies `broker.clock.Clock`. Nothing runs behind the test's back: a callback fires inside `advance`, with
+It satisfies `broker.loop.clock.Clock`. Nothing runs behind the test's back: a callback fires inside `advance`, with
 `monotonic_ms()` and `now_ms()` standing at that timer's own due time, and timers armed by callbacks fire too when they
 fall due before the end of the step. Two timers due at the same moment fire in the order they were armed.
 """
@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from broker.clock import Clock, Timer
+from broker.loop.clock import Clock, Timer
 from tests.support.doubles import stands_for
 
 WALL_START_MS = 1_750_000_000_000  # June 2025: a plausible wall clock, so that timestamp windows behave as in production

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from broker.formatting import new_id
 from broker.metadata.features import ELR_FEATURE
+from broker.server.formatting import new_id
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import (
     CreatableReplicaAssignment,

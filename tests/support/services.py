@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from broker.context import ConnectionFacts, ListenerFacts, RequestContext
-from broker.metrics import Metrics
-from broker.services import Services
+from broker.handlers.services import Services
+from broker.network.context import ConnectionFacts, ListenerFacts, RequestContext
+from broker.observability.metrics import Metrics
 from config.server import ServerConfig
 from tests.support.clock import WALL_START_MS, ManualClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import GeneratorType
 from typing import Any
 
-from broker.turns import Turns
+from broker.loop.turns import Turns
 
 
 def finished(outcome: Any) -> Any:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.worker.inline import InlineWorker
 from broker.worker.lines import Lines
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT, Assigning, GroupSpecification, MemberSpecification, Partitions
-from broker.pieces import Pace
+from broker.loop.pieces import Pace
 
 NAME = "range"
 

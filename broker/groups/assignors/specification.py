@@ -35,7 +35,7 @@ target that is unchanged may be the very object it was."""
 Assignor = Callable[[GroupSpecification], Assigning]
 
 PARTITIONS_PER_ELEMENT = 10
-"""Partitions that count as one element of a piece (broker/pieces.py)."""
+"""Partitions that count as one element of a piece (broker/loop/pieces.py)."""
 
 PARTITIONS_PER_PIECE = 1_000
 """Partitions of a topic that are looked at between two yields, at 0.1 to 0.2 µs each."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 
 from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT, PARTITIONS_PER_PIECE, Assigning, GroupSpecification, Partitions
-from broker.pieces import Pace
+from broker.loop.pieces import Pace
 
 NAME = "uniform"
 

@@ -7,9 +7,9 @@ Source: AddVoterHandler.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.services import ControllerServices, Handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.loop.deferred import Deferred
+from broker.network.context import RequestContext
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 
 

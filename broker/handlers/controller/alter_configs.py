@@ -8,6 +8,6 @@ Source: ControllerApis.handleLegacyAlterConfigs.
 
 from __future__ import annotations
 
-from broker.handlers.alter_configs import build, error_response
+from broker.handlers.configs.alter_configs import build, error_response
 
 __all__ = ["build", "error_response"]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers.alter_partition_reassignments import error_response
-from broker.services import ControllerServices, Handler
+from broker.handlers.cluster.alter_partition_reassignments import error_response
+from broker.handlers.services import ControllerServices, Handler
+from broker.network.context import RequestContext
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 __all__ = ["build", "error_response"]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.context import RequestContext
-from broker.services import ControllerServices, Handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.network.context import RequestContext
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 

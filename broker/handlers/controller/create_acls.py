@@ -5,6 +5,6 @@ Behaviour: as on client listeners.
 
 from __future__ import annotations
 
-from broker.handlers.create_acls import build
+from broker.handlers.cluster.create_acls import build
 
 __all__ = ["build"]

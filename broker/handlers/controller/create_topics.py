@@ -8,10 +8,10 @@ Source: ControllerApis.handleCreateTopics.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from broker.handlers.create_topics import answer, error_response
-from broker.services import ControllerServices, Handler
-from broker.turns import Work
+from broker.handlers.services import ControllerServices, Handler
+from broker.handlers.topics.create_topics import answer, error_response
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 __all__ = ["build", "error_response"]

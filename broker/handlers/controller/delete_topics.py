@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers.delete_topics import error_response
-from broker.services import ControllerServices, Handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.handlers.topics.delete_topics import error_response
+from broker.network.context import RequestContext
 from protocol.messages.delete_topics import DeleteTopicsRequest
 
 __all__ = ["build", "error_response"]

@@ -5,6 +5,6 @@ Behaviour: as on client listeners.
 
 from __future__ import annotations
 
-from broker.handlers.describe_acls import build
+from broker.handlers.cluster.describe_acls import build
 
 __all__ = ["build"]

@@ -10,9 +10,9 @@ Source: ControllerApis.handleDescribeCluster, ControllerRegistrationsPublisher (
 
 from __future__ import annotations
 
-from broker.context import RequestContext
+from broker.handlers.services import ControllerServices, Handler
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
-from broker.services import ControllerServices, Handler
+from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 

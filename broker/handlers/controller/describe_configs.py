@@ -7,8 +7,8 @@ Source: ControllerApis.handleDescribeConfigsRequest (KIP-919).
 
 from __future__ import annotations
 
-from broker.handlers.describe_configs import error_response, handler
-from broker.services import ControllerServices, Handler
+from broker.handlers.configs.describe_configs import error_response, handler
+from broker.handlers.services import ControllerServices, Handler
 
 __all__ = ["build", "error_response"]
 

@@ -8,10 +8,10 @@ Source: ControllerApis.handleElectLeaders.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from broker.handlers.elect_leaders import answered, error_response
-from broker.services import ControllerServices, Handler
-from broker.turns import Work
+from broker.handlers.cluster.elect_leaders import answered, error_response
+from broker.handlers.services import ControllerServices, Handler
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 __all__ = ["build", "error_response"]

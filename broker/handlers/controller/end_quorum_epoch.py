@@ -7,9 +7,9 @@ Source: KafkaRaftClient.handleEndQuorumEpochRequest.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.services import ControllerServices, Handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.loop.deferred import Deferred
+from broker.network.context import RequestContext
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from broker.context import CloseConnection, ConnectionFacts, RequestContext
-from broker.deferred import Deferred
-from broker.services import ControllerServices, Handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.loop.deferred import Deferred
+from broker.network.context import CloseConnection, ConnectionFacts, RequestContext
 from protocol import codec
 from protocol.apis import DECLARED, FORWARDABLE_KEYS, Api, ListenerKind
 from protocol.errors import DecodeError, ErrorCode, KafkaError

@@ -11,9 +11,9 @@ Source: ControllerApis.handleIncrementalAlterConfigs.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from broker.handlers.incremental_alter_configs import error_response, handler
-from broker.services import ControllerServices, Handler
+from broker.handlers.configs.incremental_alter_configs import error_response, handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.network.context import RequestContext
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 __all__ = ["build", "error_response"]
@@ -23,7 +23,7 @@ def build(services: ControllerServices) -> Handler:
     controller = services.controller
 
     async def with_loggers(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-        from broker.handlers.logger_changes import changed_loggers_of_controller, without_loggers
+        from broker.handlers.configs.logger_changes import changed_loggers_of_controller, without_loggers
 
         changed = changed_loggers_of_controller(request, services.metadata.node_id)
         rest = without_loggers(request)

@@ -8,10 +8,10 @@ Source: ControllerApis.handleListPartitionReassignments.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from broker.handlers.list_partition_reassignments import answer, error_response
-from broker.services import ControllerServices, Handler
-from broker.turns import Work
+from broker.handlers.cluster.list_partition_reassignments import answer, error_response
+from broker.handlers.services import ControllerServices, Handler
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 
 __all__ = ["build", "error_response"]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers.unregister_broker import error_response
-from broker.services import ControllerServices, Handler
+from broker.handlers.cluster.unregister_broker import error_response
+from broker.handlers.services import ControllerServices, Handler
+from broker.network.context import RequestContext
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 __all__ = ["build", "error_response"]

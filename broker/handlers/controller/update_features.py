@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57) on controller listeners. Serves v0–v2.
 
-Behaviour: as on client listeners (broker/handlers/update_features.py). NOT_CONTROLLER where this node does not lead the metadata quorum;
-the answer comes once the records are committed.
+Behaviour: as on client listeners (broker/handlers/cluster/update_features.py). NOT_CONTROLLER where this node does not
+lead the metadata quorum; the answer comes once the records are committed.
 
 Source: ControllerApis.handleUpdateFeatures.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers.update_features import check_updates_count
-from broker.services import ControllerServices, Handler
+from broker.handlers.cluster.update_features import check_updates_count
+from broker.handlers.services import ControllerServices, Handler
+from broker.network.context import RequestContext
 from protocol.messages.update_features import UpdateFeaturesRequest
 
 

@@ -8,9 +8,9 @@ Source: KafkaRaftClient.handleVoteRequest.
 
 from __future__ import annotations
 
-from broker.context import RequestContext
-from broker.deferred import Deferred
-from broker.services import ControllerServices, Handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.loop.deferred import Deferred
+from broker.network.context import RequestContext
 from protocol.messages.vote import VoteRequest
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from broker.replication.fetch_data import UNKNOWN_OFFSET
-from broker.replication.fetcher_control import FollowedPartition, InitialFetch
+from broker.replication.fetch.fetch_data import UNKNOWN_OFFSET
+from broker.replication.fetcher.fetcher_control import FollowedPartition, InitialFetch
 
 PartitionKey = tuple[bytes, int]
 """Topic id and partition index."""

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.limited_log import LimitedLog
-from broker.replication.fetch_data import NO_EPOCH, NO_REPLICA
+from broker.observability.limited_log import LimitedLog
+from broker.replication.fetch.fetch_data import NO_EPOCH, NO_REPLICA
 from broker.replication.fetcher.fetch_of_one import FetchOfOne, find_of_one
 from broker.replication.fetcher.fetch_state import NOT_DELAYED, FetchState, PartitionKey, Phase
+from broker.replication.fetcher.fetcher_control import FollowedPartition, InitialFetch
 from broker.replication.fetcher.leader_session import LeaderSession, SessionStep, is_session_error
 from broker.replication.fetcher.look_ups import list_offsets_of
 from broker.replication.fetcher.truncation import find_truncation_offset
-from broker.replication.fetcher_control import FollowedPartition, InitialFetch
 from broker.replication.quotas import ReplicationQuota
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
-from broker.clock import Clock, Timer
-from broker.limited_log import LimitedLog
-from broker.loop_job import LoopJob
+from broker.loop.clock import Clock, Timer
+from broker.loop.loop_job import LoopJob
 from broker.metadata.dynamic_configs import find_dynamic_value
 from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from broker.observability.limited_log import LimitedLog
+from broker.replication.fetcher.fetcher_control import FollowedPartition, InitialFetch, ReplicaLag
 from broker.replication.fetcher.leader_fetcher import FetcherSettings, LeaderFetcher
 from broker.replication.fetcher.replica_fetcher import Connect, Endpoint, ReplicaFetcher
 from broker.replication.fetcher.versions import LeaderVersions, leader_versions
-from broker.replication.fetcher_control import FollowedPartition, InitialFetch, ReplicaLag
 from broker.replication.partition import Partition
 from broker.replication.quotas import ReplicationQuotas
 from config.server import SERVER_PROPERTIES

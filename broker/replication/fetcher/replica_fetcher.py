@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from broker.clock import Clock, Timer
+from broker.loop.clock import Clock, Timer
+from broker.replication.fetcher.fetcher_control import FollowedPartition, InitialFetch
 from broker.replication.fetcher.leader_fetcher import ALL_TAKEN, LeaderFetcher
 from broker.replication.fetcher.versions import LeaderVersions
-from broker.replication.fetcher_control import FollowedPartition, InitialFetch
 from protocol.framing import keep
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from broker.cluster.envelope import in_envelope, take_out
-from broker.context import CloseConnection, ConnectionFacts, ListenerFacts, RequestContext
 from broker.dispatch import KafkaApis
 from broker.handlers.controller import envelope
-from broker.metrics import Metrics
-from broker.services import ControllerServices
-from broker.turns import Turns
+from broker.handlers.services import ControllerServices
+from broker.loop.turns import Turns
+from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts, RequestContext
+from broker.observability.metrics import Metrics
 from protocol import codec
 from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError

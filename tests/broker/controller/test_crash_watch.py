@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.context import ConnectionFacts, ListenerFacts
 from broker.controller.crash_watch import CrashWatch
+from broker.network.context import ConnectionFacts, ListenerFacts
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tests.broker.controller.cluster import EMBEDDED, Cluster, registration_request
 from tests.broker.metadata.room import CLUSTER_ID, context, open_room

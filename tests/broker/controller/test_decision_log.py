@@ -9,8 +9,8 @@ import pytest
 
 from broker.controller.decision_log import DecisionLog
 from broker.controller.election_requests import elect_leaders
-from broker.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX
 from broker.metadata.image import RECOVERING
+from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.stored.metadata_records import PartitionChangeRecord
 from tests.broker.controller.cluster import SESSION_MS, TOPIC_ID, directory

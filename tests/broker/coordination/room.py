@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from broker.clock import Timer
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult, RecordTable, RecordType
 from broker.coordination.runtime import CoordinatorRuntime
 from broker.coordination.shard import Shard
 from broker.coordination.timers import Operation
-from broker.limited_log import LimitedLog
+from broker.loop.clock import Timer
+from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.schema import Int64, String, message
 from tests.broker.coordination.memory_log import MemoryLog

@@ -21,7 +21,7 @@ from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from broker.coordination.records import CoordinatorResult
 from broker.coordination.runtime import CoordinatorRuntime
 from broker.coordination.shard import Shard
-from broker.limited_log import LimitedLog
+from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 from tests.broker.coordination.room import TOTALS, Totals
 from tests.broker.replication.cluster import NODE_IDS, Cluster, Node

@@ -9,7 +9,7 @@ import pytest
 from broker.coordination.coordinator_log import LogChunks
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import LOAD_RECORDS_PER_STEP, ShardState
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import ControlRecordType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
 from tests.broker.coordination.memory_log import MemoryLog

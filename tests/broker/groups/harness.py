@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.deferred import Deferred
-from broker.lifecycle.controller_client import ControllerClient
+from broker.cluster.controller_client import ControllerClient
+from broker.loop.deferred import Deferred
 from protocol.apis import APIS
 from protocol.codec import decode, encode
 from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBrokerRecord

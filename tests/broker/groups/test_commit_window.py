@@ -1,6 +1,6 @@
 """Requests between an append and its commit: they are computed on what was appended, and show nobody what is not committed."""
 
-from broker.handlers import describe_groups, list_groups
+from broker.handlers.groups import describe_groups, list_groups
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.list_groups import ListGroupsRequest

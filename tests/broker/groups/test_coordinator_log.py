@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from broker.answer_size import AnswerSize
-from broker.blocking import RunBlocking
 from broker.coordination.coordinator_log import LOAD_CHUNK_BYTES, ReplicatedCoordinatorLog
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
+from broker.loop.blocking import RunBlocking
+from broker.loop.pieces import at_once_or_in_turns
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metrics import Metrics
-from broker.pieces import at_once_or_in_turns
-from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget
+from broker.network.answer_size import AnswerSize
+from broker.observability.metrics import Metrics
+from broker.replication.fetch.fetch_data import FetchIsolation, FetchParams, FetchTarget
 from broker.replication.replica_manager import ReplicaManager
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError

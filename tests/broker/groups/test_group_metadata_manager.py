@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.groups import group_metadata_manager
+from broker.groups.classic import group_metadata_manager
 from protocol.errors import ErrorCode
 from tests.broker.groups.transcript import Transcript, stable_group
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionFacts, ListenerFacts
-from broker.deferred import Deferred
 from broker.dispatch import KafkaApis
-from broker.pieces import PIECE_ELEMENTS, PIECES_AT_ONCE
+from broker.loop.deferred import Deferred
+from broker.loop.pieces import PIECE_ELEMENTS, PIECES_AT_ONCE
+from broker.network.context import ConnectionFacts, ListenerFacts
 from protocol.apis import APIS
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
@@ -20,7 +20,7 @@ from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.broker.groups.harness import GroupHandlers
 from tests.broker.groups.transcript import Transcript
-from tests.broker.turn_loop import TurnLoop
+from tests.broker.loop.turn_loop import TurnLoop
 
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 AT_ONCE = PIECE_ELEMENTS * PIECES_AT_ONCE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups import member_answers
-from broker.groups.classic_group import GroupState
-from broker.groups.member_answers import ANSWERS_AT_ONCE
+from broker.groups.classic import member_answers
+from broker.groups.classic.classic_group import GroupState
+from broker.groups.classic.member_answers import ANSWERS_AT_ONCE
 from tests.broker.groups.test_random_histories import STEPS, History, check
 from tests.broker.groups.transcript import Transcript
 

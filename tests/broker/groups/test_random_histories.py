@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from broker.groups.classic_group import ClassicGroup, GroupState
+from broker.groups.classic.classic_group import ClassicGroup, GroupState
 from protocol.errors import ErrorCode
 from protocol.records import read_header
 from tests.broker.groups.transcript import Transcript

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.coordination.records import CoordinatorRecord, UnknownRecordTypeError
-from broker.groups.classic_group import ClassicGroup
+from broker.groups.classic.classic_group import ClassicGroup
 from broker.groups.record_table import GROUP_RECORDS
 from broker.groups.records import empty_group_record, group_metadata_record, offset_tombstone
 from protocol.errors import DecodeError

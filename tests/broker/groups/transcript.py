@@ -16,16 +16,16 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from broker.answer_size import AnswerSize
-from broker.deferred import Deferred
-from broker.groups.classic_group import ClassicGroup
+from broker.groups.classic.classic_group import ClassicGroup
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.groups.record_table import GROUP_RECORDS
 from broker.groups.requester import Requester
+from broker.loop.deferred import Deferred
+from broker.loop.pieces import at_once_or_in_turns
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
-from broker.pieces import at_once_or_in_turns
+from broker.network.answer_size import AnswerSize
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.context import RequestContext
 from broker.controller.channel import ControllerChannel
-from broker.handlers import create_topics, list_partition_reassignments
+from broker.handlers.cluster import list_partition_reassignments
 from broker.handlers.controller import create_topics as create_topics_of_controller
 from broker.handlers.controller import list_partition_reassignments as list_moves_of_controller
-from broker.services import ControllerServices, Handler
+from broker.handlers.services import ControllerServices, Handler
+from broker.handlers.topics import create_topics
+from broker.network.context import RequestContext
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from broker.answer_size import ANSWER_BYTES_MAX
 from broker.handlers import (
     create_partitions,
     create_topics,
@@ -29,7 +28,8 @@ from broker.handlers import (
     offset_for_leader_epoch,
     produce,
 )
-from broker.pieces import PIECES_AT_ONCE
+from broker.loop.pieces import PIECES_AT_ONCE
+from broker.network.answer_size import ANSWER_BYTES_MAX
 from protocol.apis import APIS
 from protocol.codec import encode
 from protocol.errors import ErrorCode, KafkaError

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.context import RequestContext
+from broker.cluster.broker_lifecycle import BrokerLifecycle
+from broker.cluster.controller_client import ControllerClient
 from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
-from broker.lifecycle.broker_lifecycle import BrokerLifecycle
-from broker.lifecycle.controller_client import ControllerClient
+from broker.handlers.services import Services
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.prepared_records import BatchEncoder
@@ -22,13 +22,13 @@ from broker.metadata.publisher import MetadataPublisher
 from broker.metadata.record_format import read_metadata_batches
 from broker.metadata.snapshot import read_bootstrap_records
 from broker.metadata.snapshot_generator import SnapshotGenerator
+from broker.network.context import RequestContext
 from broker.quorum.driver import QuorumDriver
 from broker.quorum.log import QuorumLog
 from broker.quorum.opening import RecordFormats, open_quorum
 from broker.quorum.replica import RaftReplica
 from broker.quorum.voters import ReplicaKey
 from broker.replication.replica_manager import ReplicaManager
-from broker.services import Services
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -79,7 +79,7 @@ class NoReplicas:
 
 @dataclass
 class Room:
-    """The collaborators, wired as server_quorum.py and server_clients.py wire them."""
+    """The collaborators, wired as quorum_server.py and client_server.py wire them."""
 
     config: ServerConfig
     cache: MetadataCache

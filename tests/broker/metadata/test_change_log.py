@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import create_partitions, create_topics, delete_topics, incremental_alter_configs, metadata
-from broker.limited_log import EVENT_LINES_MAX
+from broker.handlers.configs import incremental_alter_configs
+from broker.handlers.topics import create_partitions, create_topics, delete_topics, metadata
 from broker.metadata.change_log import LOOKED_AT_CONFIGS_MAX, ChangeLog
+from broker.observability.limited_log import EVENT_LINES_MAX
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import create_partitions, create_topics, delete_topics, describe_configs, incremental_alter_configs
+from broker.handlers.configs import describe_configs, incremental_alter_configs
+from broker.handlers.topics import create_partitions, create_topics, delete_topics
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.snapshot import read_newest_snapshot
 from config.loading import load_server_config

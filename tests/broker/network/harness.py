@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from broker.context import ConnectionFacts, ListenerFacts
+from broker.network.context import ConnectionFacts, ListenerFacts
 from broker.network.listeners import ConnectionRegistry, Listener
 from broker.network.sockets import SocketOptions, SystemNetwork
 from protocol.apis import ListenerKind

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionFacts
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
+from broker.network.context import ConnectionFacts
 from tests.broker.network.harness import framed, run, serving
 
 PRODUCE = framed(b"\x00\x00")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionFacts
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.network.busy_poll import SKIPPED_MAX, BusyPoll
+from broker.network.context import ConnectionFacts
 from tests.broker.network.harness import echo, framed, run, serving
 from tests.support.clock import ManualClock
 

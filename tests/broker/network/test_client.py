@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker.clock import SystemClock
 from broker.dispatch import KafkaApis
+from broker.loop.clock import SystemClock
+from broker.loop.turns import Turns
 from broker.network.client import CONNECT_TIMEOUTS_MS, PeerConnection, State
 from broker.network.sockets import SystemNetwork
-from broker.turns import Turns
 from protocol import codec
 from protocol.apis import DECLARED
 from protocol.framing import BufferPool

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.context import CloseConnection, ConnectionFacts, ListenerFacts
+from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.listeners import Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
 from broker.network.outbox import INLINE_SIZE, RUN_SIZE, TURN_SIZE

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from broker.context import CloseConnection, ConnectionFacts
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.network.connection import Connection
+from broker.network.context import CloseConnection, ConnectionFacts
 from broker.network.listeners import SWEEP_INTERVAL_MS
 from broker.network.outbox import Outbox
 from broker.network.request_pipeline import RequestPipeline

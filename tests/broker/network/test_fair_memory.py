@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionFacts
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
+from broker.network.context import ConnectionFacts
 from broker.network.listeners import SWEEP_INTERVAL_MS
 from protocol.framing import POOLED_BUFFER_SIZE, FrameAssembler
 from tests.broker.network.harness import Harness, framed, run, serving

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import Any
 
-from broker.context import ConnectionFacts
+from broker.network.context import ConnectionFacts
 from broker.network.frame_turn import TURN_US, FrameTurn
 from protocol.framing import FRAMES_PER_QUESTION
 from tests.broker.network.harness import Harness, framed, run, serving

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.limited_log import EVENT_LINES_MAX, LINES_MAX
+from broker.observability.limited_log import EVENT_LINES_MAX, LINES_MAX
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.broker import BrokerProcess

@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from broker.context import ConnectionFacts
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.network.connection import Connection, State
+from broker.network.context import ConnectionFacts
 from storage.file_slice import FileSlice, SegmentFile
 from tests.broker.network.harness import Harness, framed, run, serving
 

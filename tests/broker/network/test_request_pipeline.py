@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.deferred import Deferred
+from broker.loop.deferred import Deferred
 from broker.network.request_pipeline import PARKED_PRODUCES_MAX, Chunks, RequestPipeline
 
 PRODUCE = b"\x00\x00"

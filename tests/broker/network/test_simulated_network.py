@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionFacts, ListenerFacts
 from broker.dispatch import KafkaApis
+from broker.loop.turns import Turns
 from broker.network.client import PeerConnection
+from broker.network.context import ConnectionFacts, ListenerFacts
 from broker.network.listeners import ConnectionRegistry, Listener
 from broker.network.listening_sockets import ListenError
-from broker.turns import Turns
 from protocol.framing import BufferPool
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -18,21 +18,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.context import ConnectionFacts, ListenerFacts
 from broker.controller.controller import Controller
 from broker.controller.partition_change import Election, PartitionChange
-from broker.deferred import Deferred
 from broker.dispatch import KafkaApis
+from broker.loop.deferred import Deferred
+from broker.loop.turns import Turns
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metrics import Metrics
 from broker.network.client import api_of
+from broker.network.context import ConnectionFacts, ListenerFacts
+from broker.observability.metrics import Metrics
+from broker.replication.fetcher.fetcher_control import FetchersOnDemand
 from broker.replication.fetcher.manager import ReplicaFetcherManager
 from broker.replication.fetcher.replica_fetcher import Endpoint, LeaderConnection
-from broker.replication.fetcher_control import FetchersOnDemand
-from broker.replication.isr_state import IsrProposal, OnIsrAnswer
+from broker.replication.isr.isr_state import IsrProposal, OnIsrAnswer
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from broker.turns import Turns
 from config.server import ServerConfig
 from config.topic import LogConfig
 from protocol import codec

@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import replace
 
 from broker.metadata.image import PartitionImage
-from broker.replication.isr_changes import AlterPartitionChannel
+from broker.replication.isr.isr_changes import AlterPartitionChannel
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -18,10 +18,10 @@ import pytest
 
 from broker.metadata.image import NO_LEADER
 from broker.replication.fetcher.fetch_state import FetchState
+from broker.replication.fetcher.fetcher_control import InitialFetch
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
-from broker.replication.fetcher_control import InitialFetch
-from broker.replication.in_sync_replicas import InSyncReplicas
-from broker.replication.isr_state import PendingExpandIsr
+from broker.replication.isr.in_sync_replicas import InSyncReplicas
+from broker.replication.isr.isr_state import PendingExpandIsr
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from tests.broker.replication.cluster import NODE_IDS, Cluster, Node, Stored, stored

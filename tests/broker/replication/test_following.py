@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.fetch_data import FetchTarget
-from broker.replication.fetcher_control import InitialFetch
+from broker.replication.fetch.fetch_data import FetchTarget
+from broker.replication.fetcher.fetcher_control import InitialFetch
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.isr_state import ALL_IN_SYNC
+from broker.replication.isr.isr_state import ALL_IN_SYNC
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from storage.log import Log

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from broker.replication.fetch_data import FetchIsolation, FetchTarget
-from broker.replication.isr_state import CommittedIsr, PendingExpandIsr
+from broker.replication.fetch.fetch_data import FetchIsolation, FetchTarget
+from broker.replication.isr.isr_state import CommittedIsr, PendingExpandIsr
 from protocol.errors import ErrorCode
 from tests.broker.replication.world import World, batch, values
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.fetch_data import FetchTarget
-from broker.replication.metadata_follower import NEW_LOGS_AT_ONCE, NEW_PARTITIONS_SLICE_US, ON_DEMAND_PER_TURN
+from broker.replication.fetch.fetch_data import FetchTarget
+from broker.replication.metadata.metadata_follower import NEW_LOGS_AT_ONCE, NEW_PARTITIONS_SLICE_US, ON_DEMAND_PER_TURN
 from protocol.errors import ErrorCode, KafkaError
 from storage.disk import SYSTEM_DISK
 from storage.log_manager import LogManager

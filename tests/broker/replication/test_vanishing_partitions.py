@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.fetch_data import FetchTarget
+from broker.replication.fetch.fetch_data import FetchTarget
 from config.topic import LogConfig
 from protocol.errors import ErrorCode
 from storage.errors import StorageError

@@ -14,18 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from broker.context import RequestContext
-from broker.deferred import Deferred
+from broker.handlers.services import Services
+from broker.loop.deferred import Deferred
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metrics import Metrics
+from broker.network.context import RequestContext
+from broker.observability.metrics import Metrics
 from broker.replication.delayed_produce import PartitionAppendResult
-from broker.replication.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
-from broker.replication.fetcher_control import FetcherControl, FollowedPartition, InitialFetch
-from broker.replication.isr_state import IsrProposal, OnIsrAnswer
+from broker.replication.fetch.fetch_data import FetchIsolation, FetchParams, FetchTarget, PartitionRead
+from broker.replication.fetcher.fetcher_control import FetcherControl, FollowedPartition, InitialFetch
+from broker.replication.isr.isr_state import IsrProposal, OnIsrAnswer
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from broker.services import Services
 from config.server import ServerConfig
 from config.topic import LogConfig
 from protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.deferred import Deferred
-from broker.handlers import api_versions, get_telemetry_subscriptions, push_telemetry
+from broker.handlers.cluster import api_versions, get_telemetry_subscriptions, push_telemetry
+from broker.loop.deferred import Deferred
 from broker.metadata.cluster_state import RESOURCE_CLIENT_METRICS, ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.telemetry import client_metrics

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from broker.clock import SystemClock
-from broker.deferred import Deferred
+from broker.loop.clock import SystemClock
+from broker.loop.deferred import Deferred
 from broker.worker import process as worker_process
 from broker.worker.jobs import NICENESS, Outcome
 from broker.worker.main import JobError

@@ -1,0 +1,258 @@
+"""LogCleaner: which log is compacted next, by a worker process of its own, and how the outcome gets into the log.
+
+Each of log.cleaner.threads cleaners has a process, which comes about at its first log and goes when it has long been idle. It reads
+closed segments and writes `.cleaned` files; here, on the loop, they take the place of the old ones if the log is still as it was. A log
+that was truncated, moved or deleted meanwhile ends its compaction. One whose compaction fails is set aside until the broker's next
+start; a disk that fails takes its directory offline. Owner: client_server.py; Background runs `clean` as a chore.
+
+Sources: org.apache.kafka.storage.internals.log.LogCleaner, LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.background.cleaner_stats import CleanerStats, LastCompaction
+from broker.worker.jobs import Outcome
+from protocol.errors import DecodeError
+from storage.errors import CorruptFileError, StorageError
+
+if TYPE_CHECKING:
+    from broker.loop.clock import Clock
+    from broker.worker.jobs import Worker
+    from storage.compaction.plan import CompactionPlan, CompactionResult
+    from storage.compaction.selection import CleanableLog
+    from storage.disk import Disk
+    from storage.log import Log
+    from storage.log_manager import LogManager
+
+logger = logging.getLogger("barnabas.cleaner")
+
+CHECK_INTERVAL_MS = 1_000  # how often a compaction that is under way is compared with its log
+LOGS_PER_TURN = 50  # looked at before others are served: 2 µs for each segment of a compacted one
+BUFFERS = 2  # log.cleaner.io.buffer.size is for one to read and one to write
+
+NextTurn = Callable[[], Awaitable[None]]
+
+
+class LogCleaner:
+    """See the module's docstring. `workers` has one for each cleaner; `setting` tells what a property is now."""
+
+    def __init__(self, setting: Callable[[str], float], clock: Clock, log_manager: LogManager, workers: list[Worker], disk: Disk) -> None:
+        self._setting = setting
+        self._clock = clock
+        self._log_manager = log_manager
+        self._workers = workers
+        self._disk = disk
+        self._in_progress: dict[Log, int] = {}  # to the cleaner that has it
+        self._withdrawn: dict[Log, int] = {}  # the same, for what must not go to another cleaner: its process may not be done with it
+        self._uncleanable: set[Log] = set()
+        self._stopping = asyncio.Event()
+        self.stats = CleanerStats(clock.now_ms())
+
+    @property
+    def cleaners_count(self) -> int:
+        return len(self._workers)
+
+    def is_cleaning(self, log: Log) -> bool:
+        """Whether retention has to wait: the segments are being read."""
+        return log in self._in_progress
+
+    def uncleanable_logs(self) -> list[Log]:
+        """Logs that are set aside because their compaction failed."""
+        return list(self._uncleanable)
+
+    def cleanable_bytes(self, log: Log) -> int:
+        """How much of it could be compacted; 0 if it cannot be looked at."""
+        from storage.compaction.selection import find_cleanable  # here and below: few brokers ever have a log to compact
+
+        try:
+            return find_cleanable(log, self._clock.now_ms()).cleanable_bytes
+        except (StorageError, OSError):
+            return 0
+
+    def stop(self) -> None:
+        """End what is under way and begin nothing more."""
+        self._stopping.set()
+
+    async def clean(self, cleaner: int, next_turn: NextTurn) -> None:
+        """Compact one log after the other, the dirtiest first, until none is due. `next_turn` waits while others are served.
+
+        StorageError when the disk fails."""
+        while not self._stopping.is_set() and (cleanable := await self._find_dirtiest(cleaner, next_turn)) is not None:
+            log = cleanable.log
+            self._in_progress[log] = cleaner
+            try:
+                await self._clean(cleanable, cleaner, next_turn)
+            except CorruptFileError as error:
+                self._set_aside(log, error)
+            except StorageError as error:
+                if self._is_here(log):  # else it was deleted, or its directory failed, and its files are not where they were
+                    raise StorageError(str(error), path=log.directory) from error
+            except OSError as error:  # no process could be started, or it lacks descriptors
+                logger.warning("compaction not begun, it is tried again topic=%s partition=%d error=%s", log.topic, log.partition, error)
+                return
+            except Exception as error:
+                self._set_aside(log, error)
+            finally:
+                del self._in_progress[log]
+
+    async def _find_dirtiest(self, cleaner: int, next_turn: NextTurn) -> CleanableLog | None:
+        now_ms = self.stats.last_run_ms = self._clock.now_ms()
+        self._forget_the_gone()
+        best: CleanableLog | None = None
+        max_dirty_ratio, max_overdue_ms = 0.0, 0
+        for count, log in enumerate(self._log_manager.each_log(), 1):
+            if count % LOGS_PER_TURN == 0:
+                await next_turn()
+            if not log.config.is_compacted or len(log.segments) == 1 or not self._may_clean(log, cleaner):
+                continue
+            from storage.compaction.selection import find_cleanable
+
+            try:
+                found = find_cleanable(log, now_ms)
+            except (StorageError, OSError) as error:
+                self._set_aside(log, error)  # as Kafka does; where the disk is at fault, others find that out
+                continue
+            max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
+            max_overdue_ms = max(max_overdue_ms, found.overdue_ms)
+            if found.is_due and (best is None or found.dirty_ratio > best.dirty_ratio):
+                best = found
+        self.stats.max_dirty_ratio, self.stats.max_overdue_ms = max_dirty_ratio, max_overdue_ms
+        return best if best is not None and self._may_clean(best.log, cleaner) else None
+
+    def _may_clean(self, log: Log, cleaner: int) -> bool:
+        return (
+            log not in self._in_progress
+            and log not in self._uncleanable
+            and self._withdrawn.get(log, cleaner) == cleaner
+            and self._is_here(log)
+            and not self._is_moving(log)
+        )
+
+    def _is_here(self, log: Log) -> bool:
+        return self._log_manager.find_log(log.topic, log.partition) is log
+
+    def _is_moving(self, log: Log) -> bool:
+        """Whether it is being copied to another log directory: compacted meanwhile, the copy would be neither the one nor the other."""
+        return self._log_manager.futures.find(log.topic, log.partition) is not None
+
+    def _forget_the_gone(self) -> None:
+        self._uncleanable = {log for log in self._uncleanable if self._is_here(log)}
+        self._withdrawn = {log: cleaner for log, cleaner in self._withdrawn.items() if self._is_here(log)}
+
+    async def _clean(self, cleanable: CleanableLog, cleaner: int, next_turn: NextTurn) -> None:
+        from broker.background.cleaning_job import NAME, CompactionJob
+        from storage.compaction.selection import find_cleanable, make_plan, swap_in
+
+        log = cleanable.log
+        map_bytes = self._setting("log.cleaner.dedupe.buffer.size") * self._setting("log.cleaner.io.buffer.load.factor")
+        now_ms, begun_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        plan = make_plan(
+            find_cleanable(log, now_ms),  # others were served since it was chosen
+            now_ms=now_ms,
+            map_limit_bytes=map_bytes / self.cleaners_count,
+            read_bytes=int(self._setting("log.cleaner.io.buffer.size")) // self.cleaners_count // BUFFERS,
+            disk=self._disk,
+        )
+        if not plan.first_dirty_offset < plan.end_offset:
+            return
+        outcome = await self._run(log, plan, cleaner, NAME, CompactionJob(plan, self._rate()))
+        if outcome is None:
+            return
+        result: CompactionResult = outcome.value
+        are_in = []
+        for cleaned in result.cleaned:
+            await next_turn()
+            may_swap = self._is_here(log) and not self._is_moving(log)
+            are_in.append(may_swap and swap_in(log, plan, cleaned, self._clock.now_ms()))
+        if not all(are_in):
+            logger.info("compaction came to nothing, for the log has changed topic=%s partition=%d", log.topic, log.partition)
+            return
+        if not await self._make_durable(log, plan, cleaner):
+            return
+        log.clean_end_offset = result.clean_end_offset
+        self._withdrawn.pop(log, None)
+        last = self.stats.last[cleaner] = LastCompaction(result.stats, self._clock.monotonic_ms() - begun_ms)
+        _tell(log, plan, result, last)
+
+    async def _make_durable(self, log: Log, plan: CompactionPlan, cleaner: int) -> bool:
+        """Synchronise the renames of the swap, as LocalLog.replaceSegments does; False if the log has changed meanwhile.
+
+        A power cut may undo them until then. The checkpoint must not call clean what it brings back: such a part would never be compacted,
+        and when one of its tombstones goes, what that one hides would be read again."""
+        from broker.background.cleaning_job import SYNC_NAME, SyncJob
+
+        outcome = await self._run(log, plan, cleaner, SYNC_NAME, SyncJob(plan.directory, self._disk))
+        return outcome is not None and self._is_as_planned(log, plan)
+
+    async def _run(self, log: Log, plan: CompactionPlan, cleaner: int, job: str, arguments: Any) -> Outcome | None:
+        """What a job of this plan comes to; None if the log has changed meanwhile, or the broker stops. Raises what the job raised."""
+        answer = self._workers[cleaner].submit(job, arguments, (), is_short=False)
+        outcomes: list[Any] = []
+        wake = asyncio.Event()
+
+        def done(outcome: Any) -> None:
+            outcomes.append(outcome)
+            wake.set()
+
+        answer.when_done(done)
+        while not outcomes:
+            timer = self._clock.call_later(CHECK_INTERVAL_MS, wake.set)
+            await self._wait(wake)
+            timer.cancel()
+            wake.clear()
+            if not outcomes and (self._stopping.is_set() or not self._is_as_planned(log, plan)):
+                self._withdrawn[log] = cleaner
+                answer.abandon()
+                return None
+        outcome = outcomes.pop()
+        if isinstance(outcome, Outcome):
+            return outcome
+        try:
+            raise outcome
+        finally:
+            del outcome  # the traceback holds this frame: a cycle
+
+    def _is_as_planned(self, log: Log, plan: CompactionPlan) -> bool:
+        return self._is_here(log) and log.truncations_count == plan.truncations_count and not self._is_moving(log)
+
+    def _rate(self) -> float | None:
+        """How many bytes one cleaner may move in a second; None for no limit."""
+        rate = self._setting("log.cleaner.io.max.bytes.per.second")
+        return None if rate == sys.float_info.max else rate / self.cleaners_count
+
+    async def _wait(self, wake: asyncio.Event) -> None:
+        """Until `wake` is set or the broker stops."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (wake, self._stopping)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _set_aside(self, log: Log, error: Exception) -> None:
+        is_bug = not isinstance(error, (StorageError, DecodeError, OSError))
+        logger.error(
+            "compaction failed, tried again after a restart only topic=%s partition=%d error=%s",
+            log.topic, log.partition, error, exc_info=error if is_bug else None,
+        )  # fmt: skip
+        self._uncleanable.add(log)
+
+
+def _tell(log: Log, plan: CompactionPlan, result: CompactionResult, last: LastCompaction) -> None:
+    stats = result.stats
+    logger.info(
+        "log compacted topic=%s partition=%d dirty_from=%d dirty_to=%d "
+        "read_bytes=%d written_bytes=%d read_records=%d written_records=%d elapsed_ms=%d",
+        log.topic, log.partition, plan.first_dirty_offset, result.clean_end_offset,
+        stats.read_bytes, stats.written_bytes, stats.read_records, stats.written_records, last.elapsed_ms,
+    )  # fmt: skip
+    if stats.keyless_records:
+        logger.warning(
+            "compaction dropped records without keys topic=%s partition=%d records=%d", log.topic, log.partition, stats.keyless_records
+        )

@@ -1,0 +1,513 @@
+"""The group APIs of one shard: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups (Kafka's class of this name).
+
+Owns `groups`. An operation checks, changes the soft state of a rebalance in flight (who joined, who waits), and returns the
+records it wants stored as a CoordinatorResult. Which groups there are comes from `replay`. What a stored generation says of its
+members is known here already, but for their assignment: members get it, and the group is stable, when the record is committed.
+
+No clock but the injected one, no randomness but the injected source, no I/O. Called by GroupCoordinatorShard.
+
+Source: GroupMetadataManager.classicGroup*, KIP-62, 134, 345, 394, 559, 814.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord, CoordinatorResult
+from broker.coordination.timeline import Timeline
+from broker.coordination.timers import CoordinatorTimers
+from broker.groups.classic.classic_group import Answer, ClassicGroup, GroupState
+from broker.groups.classic.classic_group_member import (
+    ClassicGroupMember,
+    Reply,
+    is_too_large,
+    protocols_size_bytes,
+    rebalance_timeout_ms,
+    requires_member_id,
+)
+from broker.groups.classic.interrupted_conversions import InterruptedConversions
+from broker.groups.classic.member_answers import MemberAnswers
+from broker.groups.classic.rebalance import Rebalance
+from broker.groups.group_config import (
+    MAX_ASSIGNMENTS_SIZE_BYTES,
+    MAX_MEMBERSHIP_SIZE_BYTES,
+    MAX_PENDING_MEMBERS,
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    GroupConfig,
+)
+from broker.groups.records import empty_group_record, group_metadata_record
+from broker.groups.requester import Requester
+from broker.loop.clock import Clock
+from broker.loop.pieces import pieces
+from broker.observability.limited_log import LimitedLog
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity, MemberResponse
+from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetadataValue
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.uuids import random_uuid_text
+
+log = logging.getLogger("barnabas.groups")
+
+MEMBER_ID_PREFIX_MAX = 1000
+"""Characters of a client or instance id that go into a member id. Ours: with all of it an id could be too long for any response."""
+
+JOIN_VERSION_SKIPS_ASSIGNMENT = 9
+"""From this version on a returning static leader can be told to lead without computing an assignment (KIP-814)."""
+
+
+class GroupMetadataManager:
+    """All classic groups whose offsets partition is this shard's."""
+
+    def __init__(
+        self,
+        timers: CoordinatorTimers,
+        timeline: Timeline,
+        clock: Clock,
+        random_source: random.Random,
+        config: GroupConfig,
+        limited_log: LimitedLog,
+        answers: MemberAnswers,
+    ) -> None:
+        self._answers = answers
+        self.groups: dict[str, ClassicGroup] = {}
+        self._timeline = timeline
+        self._is_loading = True
+        self.conversions = InterruptedConversions()
+        self._timers = timers
+        self._clock = clock
+        self._random = random_source
+        self._config = config
+        self._rebalance = Rebalance(timers, clock, config, limited_log, answers)
+
+    # JoinGroup.
+
+    def join(
+        self, requester: Requester, request: JoinGroupRequest, reply: Reply, replaced: Sequence[CoordinatorRecord] = ()
+    ) -> CoordinatorResult | None:
+        """Take a member into the group. `reply` gets the answer now, or when the join phase ends.
+
+        `replaced` are the tombstones of a KIP-848 group without members that a new group takes the place of. They are one write with the
+        new group's record: offsets of a group that is not there are not told."""
+        group = self.groups.get(request.group_id)
+        is_new_group = group is None
+        if group is None:
+            if request.member_id:
+                reply.complete(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                return None
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._clock.now_ms())
+        result = None
+        if not self._accepts(group, request):
+            self._rebalance.remove_member(group, request.member_id)
+            reply.complete(_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            # It may have been the one the others waited for.
+            result = self._rebalance.maybe_complete_join(group)
+        elif not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
+            reply.complete(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        elif request.member_id:
+            result = self._join_existing_member(requester, request, group, reply)
+        else:
+            result = self._join_new_member(requester, request, group, reply)
+        if not is_new_group:
+            return result
+        assert result is None, "the first member of a group waits for others"
+        # So that the group is still known, with generation 0, to a coordinator that takes over now.
+        return CoordinatorResult([*replaced, empty_group_record(group)], self._new_group_stored(group, reply))
+
+    def _new_group_stored(self, group: ClassicGroup, reply: Reply) -> Callable[[ErrorCode], None]:
+        def on_committed(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE or self.groups.get(group.group_id) is not group:
+                return
+            self._discard(group, error)
+            if group.is_appended:
+                # The log has the group, and so has this shard if it stays loaded: without members.
+                self.groups[group.group_id] = ClassicGroup(group.group_id, self._clock.now_ms(), is_appended=True)
+            if not reply.is_done:
+                reply.complete(_join_error(error))
+
+        return on_committed
+
+    def _accepts(self, group: ClassicGroup, request: JoinGroupRequest) -> bool:
+        """Whether the group has room (KIP-389), or the member is in it already.
+
+        In the join phase those that wait count, not the members: the size may be above a limit that was lowered, and it is
+        the last to rejoin who must go.
+        """
+        if is_too_large(request) or group.metadata_size_bytes + protocols_size_bytes(request) > MAX_MEMBERSHIP_SIZE_BYTES:
+            return False
+        if not request.member_id and len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
+            return False
+        if group.is_empty:
+            return True
+        member = group.members.get(request.member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return (member is not None and member.is_awaiting_join) or group.awaiting_join_count < self._config.max_size
+        return member is not None or len(group.members) < self._config.max_size
+
+    def _join_new_member(
+        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+    ) -> CoordinatorResult | None:
+        instance_id = request.group_instance_id
+        member_id = self._generate_member_id(requester.client_id if instance_id is None else instance_id)
+        if instance_id is not None:
+            old_member_id = group.static_members.get(instance_id)
+            if old_member_id is not None:
+                return self._rejoin_static_member(requester, request, group, old_member_id, member_id, reply)
+        elif requires_member_id(request, requester.api_version):
+            group.pending_join_members[member_id] = None
+            self._rebalance.schedule_session(group, member_id, request.session_timeout_ms)
+            reply.complete(_join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            return None
+        return self._add_member(requester, request, group, member_id, reply)
+
+    def _join_existing_member(
+        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+    ) -> CoordinatorResult | None:
+        member_id = request.member_id
+        if member_id in group.pending_join_members and request.group_instance_id is None:
+            return self._add_member(requester, request, group, member_id, reply)
+        try:
+            group.validate_member(member_id, request.group_instance_id)
+        except KafkaError as e:
+            reply.complete(_join_error(e.code, member_id))
+            return None
+        member = group.members[member_id]
+        protocols = _protocols(request)
+        is_unchanged = member.matches(protocols)
+        # Case A: a rebalance waits for this member. Case B: its offer changed. Case C: the leader asks for a rebalance by
+        # joining again, for a change that only it sees, such as new partitions.
+        if (
+            group.state is GroupState.PREPARING_REBALANCE
+            or not is_unchanged
+            or (group.state is GroupState.STABLE and group.is_leader(member_id))
+        ):
+            group.update_member(member, protocols, rebalance_timeout_ms(request), request.session_timeout_ms)
+            group.await_join(member, reply)
+            return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {_reason(request.reason)}")
+        # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
+        is_told_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
+        reply.complete(group.join_answer(member_id, with_members=is_told_members))
+        return None
+
+    def _add_member(
+        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, member_id: str, reply: Reply
+    ) -> CoordinatorResult | None:
+        member = ClassicGroupMember(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=requester.client_id,
+            # Java's InetAddress.toString(), which is what tools show for every other broker.
+            client_host="/" + requester.client_host,
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
+            session_timeout_ms=request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=_protocols(request),
+        )
+        member.is_new = True
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member)
+        group.await_join(member, reply)
+        # It cannot send heartbeats before it is answered, so its session is not what ends the waiting of a client that is gone.
+        self._rebalance.reschedule_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!a}: {_reason(request.reason)}")
+
+    def _rejoin_static_member(
+        self,
+        requester: Requester,
+        request: JoinGroupRequest,
+        group: ClassicGroup,
+        old_member_id: str,
+        new_member_id: str,
+        reply: Reply,
+    ) -> CoordinatorResult | None:
+        """A static member came back without its member id: it gets a new one and its old place (KIP-345)."""
+        old_leader_id = group.leader_id
+        old_member = group.members[old_member_id]
+        assert request.group_instance_id is not None, "only static members rejoin without a member id"
+        member = group.replace_static_member(request.group_instance_id, old_member_id, new_member_id)
+        self._timers.cancel(("session", group.group_id, old_member_id))
+        group.update_member(member, _protocols(request), rebalance_timeout_ms(request), request.session_timeout_ms)
+        group.await_join(member, reply)
+        self._rebalance.reschedule_heartbeat(group, member)
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+            # Same place, same protocol: no need for a rebalance, only the new member id must be stored.
+            assignments = {member.member_id: member.assignment for member in group.members.values()}
+            return CoordinatorResult(
+                [group_metadata_record(group, assignments)],
+                lambda error: self._static_member_stored(requester, group, member, old_member, old_leader_id, error),
+            )
+        # In the sync phase the leader may be computing with the old id already: that generation cannot be used.
+        return self._rebalance.maybe_prepare_or_complete_join(group, f"static member {member.group_instance_id!a} is back")
+
+    def _static_member_stored(
+        self,
+        requester: Requester,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        old_member: ClassicGroupMember,
+        old_leader_id: str | None,
+        error: ErrorCode,
+    ) -> None:
+        if group.members.get(member.member_id) is not member:
+            return
+        if error is not ErrorCode.NONE:
+            group.complete_join(member, _join_error(error))
+            assert member.group_instance_id is not None, "only static members are replaced"
+            group.update_member(member, old_member.protocols, old_member.rebalance_timeout_ms, old_member.session_timeout_ms)
+            reverted = group.replace_static_member(member.group_instance_id, member.member_id, old_member.member_id)
+            self._timers.cancel(("session", group.group_id, member.member_id))
+            self._rebalance.reschedule_heartbeat(group, reverted)
+            return
+        if group.state is not GroupState.STABLE:
+            return  # A rebalance began meanwhile; the member waits in its join phase like the others.
+        skips_assignment = requester.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
+        response = group.join_response(member.member_id)
+        response.skip_assignment = skips_assignment
+        if requester.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
+            # Older clients would compute an assignment when told that they lead, so they are told the old leader.
+            response.leader = old_leader_id or ""
+        group.complete_join(member, group.with_members(response) if skips_assignment else response)
+
+    def _generate_member_id(self, prefix: str) -> str:
+        return f"{prefix[:MEMBER_ID_PREFIX_MAX]}-{random_uuid_text(self._random.getrandbits)}"
+
+    # SyncGroup.
+
+    def sync(self, request: SyncGroupRequest, reply: Reply) -> CoordinatorResult | None:
+        """The leader hands in the assignment, the others ask for theirs; `reply` gets it once it is stored."""
+        group = self.groups.get(request.group_id)
+        if group is None or group.is_empty:
+            reply.complete(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            return None
+        error = _sync_error(group, request)
+        if error is not ErrorCode.NONE:
+            reply.complete(SyncGroupResponse(error_code=error))
+            return None
+        member = group.members[request.member_id]
+        self._rebalance.sync_received(group, request.member_id)
+        if group.state is GroupState.STABLE:
+            reply.complete(self._rebalance.sync_response(group, member))
+            return None
+        group.await_sync(member, reply)
+        if not group.is_leader(request.member_id):
+            return None
+        generation = group.generation
+        if sum(len(assigned.assignment) for assigned in request.assignments) > MAX_ASSIGNMENTS_SIZE_BYTES:
+            self._assignment_stored(group, generation, {}, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return None
+        given = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        return CoordinatorResult(
+            [group_metadata_record(group, assignments)], lambda error: self._assignment_stored(group, generation, assignments, error)
+        )
+
+    def _assignment_stored(self, group: ClassicGroup, generation: int, assignments: dict[str, bytes], error: ErrorCode) -> None:
+        """Hand the assignments out, unless the group has moved on to another rebalance meanwhile, which answered the syncs."""
+        if group.generation != generation:
+            return
+        if error is not ErrorCode.NONE:
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                self._rebalance.reset_assignment(group, error)
+                self._rebalance.prepare(group, f"the assignment could not be stored: {error.name}")
+        elif group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            for member_id, assignment in assignments.items():
+                if member_id in group.members:
+                    group.members[member_id].assignment = assignment
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                group.transition_to(GroupState.STABLE, self._clock.now_ms())
+            self._rebalance.answer_syncs(group, ErrorCode.NONE)
+
+    # Heartbeat and LeaveGroup.
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        try:
+            group.validate_member(request.member_id, request.group_instance_id)
+        except KafkaError as e:
+            return e.code
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalance.reschedule_heartbeat(group, group.members[request.member_id])
+        # In the sync phase a member that has its JoinGroup answer is in order already.
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+
+    def keep_session(self, group: ClassicGroup, member_id: str) -> None:
+        """An offset commit shows that the member lives; in the sync phase commits are refused and show nothing."""
+        member = group.members.get(member_id)
+        if member is not None:
+            self._rebalance.reschedule_heartbeat(group, member)
+
+    def leave(self, request: LeaveGroupRequest) -> tuple[CoordinatorResult | None, list[MemberResponse]]:
+        """Remove the members that ask, or that a tool names by instance id alone; each gets its own answer."""
+        group = self.groups.get(request.group_id)
+        responses = [
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_member(group, member),
+            )
+            for member in request.members
+        ]
+        result = None
+        if group is not None and any(response.error_code == ErrorCode.NONE for response in responses) and not group.is_empty:
+            result = self._rebalance.maybe_prepare_or_complete_join(group, "members left")
+        return result, responses
+
+    def _leave_member(self, group: ClassicGroup, leaving: MemberIdentity) -> ErrorCode:
+        member_id = leaving.member_id
+        if not member_id:
+            if leaving.group_instance_id not in group.static_members:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = group.static_members[leaving.group_instance_id]
+        elif member_id not in group.pending_join_members:
+            try:
+                group.validate_member(member_id, leaving.group_instance_id)
+            except KafkaError as e:
+                return e.code
+        log.debug("group %a: member %a leaves: %s", group.group_id, member_id, _reason(leaving.reason))
+        self._rebalance.remove_member(group, member_id)
+        return ErrorCode.NONE
+
+    # Durable state, loading and unloading.
+
+    def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None, _producer_id: int = NO_PRODUCER_ID) -> None:
+        """Make a record true.
+
+        Case A, a tombstone: the group is gone. It was empty. Case B, loading: the group is what the record says; there is
+        no rebalance on top of it. Case C, a new group's first record: it is there, as far as the record is committed.
+        Case D, a group that was there already: what was stored for it takes effect when it is committed.
+        """
+        if self._is_loading:
+            self.conversions.note_classic(key.group, is_tombstone=value is None)
+        group = self.groups.get(key.group)
+        if value is None:
+            self._timeline.remove(self.groups, key.group)
+        elif group is None or self._is_loading:
+            self._timeline.put(self.groups, key.group, ClassicGroup.from_record(key.group, value))
+        elif not group.is_appended:
+            group.is_appended = True
+            self._timeline.note_added(self.groups, key.group)
+
+    def create_simple_group(self, group_id: str) -> None:
+        """The group under which offsets without membership are kept; replaying an offset makes it."""
+        self._timeline.put(self.groups, group_id, ClassicGroup(group_id, self._clock.now_ms(), is_appended=True))
+
+    def forget_simple_group(self, group_id: str) -> None:
+        """A KIP-848 group comes to be under the id, whose offsets may have been replayed before it."""
+        self._timeline.remove(self.groups, group_id)
+
+    # Groups that change their protocol, when the records that do it are replayed, inside a write.
+
+    def adopt(self, group: ClassicGroup) -> None:
+        """Take in a group that is what its record makes it."""
+        self._timeline.put(self.groups, group.group_id, group)
+
+    def drop(self, group: ClassicGroup) -> None:
+        """The group is gone, as by its tombstone."""
+        self._timeline.remove(self.groups, group.group_id)
+
+    def retire(self, group: ClassicGroup) -> None:
+        """A KIP-848 group has the id now. Members that wait here are to join again; they are told in a later turn of the loop."""
+        self._rebalance.cancel_timers(group)
+        waiting = self._end(group)
+        if waiting:
+            self._answers.send_later(_end_answers(waiting, ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def take_over(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
+        """A KIP-848 group goes on as the classic `group`, which was just adopted. Its members' `sessions` come after."""
+        if rebalance_reason is not None:
+            result = self._rebalance.prepare(group, rebalance_reason)
+            assert result is None, "a rebalance that nobody has joined yet stores nothing"
+
+    def sessions(self, group: ClassicGroup) -> Generator[None, None, None]:
+        """Begin those of the members that the group has now, with a yield after each piece."""
+        for piece in pieces(list(group.members.values())):
+            for member in piece:
+                if self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member:
+                    self._rebalance.reschedule_heartbeat(group, member)
+            yield
+
+    def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
+        """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""
+        self._is_loading = False
+        converted = self.conversions.take()
+        for group in list(self.groups.values()):
+            for member in group.members.values():
+                self._rebalance.reschedule_heartbeat(group, member)
+            if len(group.members) > self._config.max_size:
+                # The limit was lowered. The rebalance lets everyone commit before the last ones are turned away.
+                run(self._rebalance.prepare(group, "more members than group.max.size"))
+            elif group.group_id in converted and group.members:
+                run(self._rebalance.prepare(group, "the group became classic before this coordinator had it"))
+
+    def on_unloaded(self) -> None:
+        """Another broker has the shard now: members that wait here must look for it."""
+        for group in list(self.groups.values()):
+            self._discard(group, ErrorCode.NOT_COORDINATOR)
+        self._timers.cancel_all()
+
+    def _discard(self, group: ClassicGroup, error: ErrorCode) -> None:
+        waiting = self._end(group)
+        self.groups.pop(group.group_id, None)
+        self._answers.send(_end_answers(waiting, error), len(waiting))
+
+    def _end(self, group: ClassicGroup) -> list[_Waiting]:
+        """Nothing acts on the group any more. The members that are still to be told so."""
+        waiting = [_Waiting(member.member_id, group.release_join(member), group.release_sync(member)) for member in group.members.values()]
+        group.transition_to(GroupState.DEAD, self._clock.now_ms())
+        return [member for member in waiting if member.join is not None or member.sync is not None]
+
+
+class _Waiting(NamedTuple):
+    """Who has to be given the answers to a member's JoinGroup and SyncGroup, where they wait."""
+
+    member_id: str
+    join: Reply | None
+    sync: Reply | None
+
+
+def _end_answers(waiting: list[_Waiting], error: ErrorCode) -> Iterator[Answer]:
+    for member_id, join, sync in waiting:
+        if join is not None:
+            yield join, _join_error(error, member_id)
+        if sync is not None:
+            yield sync, SyncGroupResponse(error_code=error)
+
+
+def _protocols(request: JoinGroupRequest) -> dict[str, bytes]:
+    protocols: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        protocols.setdefault(protocol.name, bytes(protocol.metadata))
+    return protocols
+
+
+def _join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id)
+
+
+def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    try:
+        group.validate_member(request.member_id, request.group_instance_id)
+    except KafkaError as e:
+        return e.code
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    # Version 5 says which protocol the member thinks was chosen (KIP-559).
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _reason(reason: str | None) -> str:
+    """A member's reason for the log; older versions of the requests have none (KIP-800)."""
+    return ascii(reason) if reason else "reason not provided"

@@ -1,0 +1,80 @@
+"""Members that leave KIP-848 groups, or are made to: because they were silent for too long, or a tool says so."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.coordination.records import CoordinatorRecord, CoordinatorResult
+from broker.groups.consumer.group import ConsumerGroup
+from broker.groups.consumer.member import ConsumerGroupMember
+from broker.groups.consumer.outcome import Outcome
+from broker.groups.consumer.records import group_epoch_record, member_tombstones, regular_expression_tombstone
+from broker.groups.consumer.subscriptions import expression_topics, left_expressions
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.groups.consumer.member_timers import MemberTimers
+    from broker.groups.consumer.migration import Migration
+    from broker.groups.consumer.store import ConsumerGroupStore
+    from broker.groups.consumer.topics import GroupTopics
+    from broker.observability.limited_log import LimitedLog
+
+log = logging.getLogger("barnabas.groups")
+
+
+class Departures:
+    """See the module's docstring."""
+
+    def __init__(
+        self, store: ConsumerGroupStore, topics: GroupTopics, timers: MemberTimers, migration: Migration, limited_log: LimitedLog
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._timers = timers
+        self._migration = migration
+        self._limited_log = limited_log
+
+    def fence(self, group: ConsumerGroup, members: Collection[ConsumerGroupMember]) -> Outcome:
+        """Remove the members; the next request of any other one gets the group a new assignment. A group that is left with none that
+        speak the consumer protocol becomes a classic one."""
+        if not members:
+            return Outcome([])
+        downgraded = self._migration.maybe_downgrade_without(group, members)
+        if downgraded is not None:
+            return downgraded
+        records: list[CoordinatorRecord] = []
+        names = Counter(group.name_counts)
+        for member in members:
+            records += member_tombstones(group.group_id, member.member_id)
+            names.subtract(member.subscribed_topic_names)
+        left = left_expressions(group, members)
+        records += [regular_expression_tombstone(group.group_id, regex) for regex in left]
+        found = self._topics.find_hash((+names).keys() | expression_topics(group, group.regex_subscribers.keys() - set(left)))
+        if found is None:
+            group.refresh_soon()
+        metadata_hash = group.metadata_hash if found is None else found
+        records.append(group_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        return Outcome(records, on_replayed=partial(self._cancel_timers, group.group_id, [member.member_id for member in members]))
+
+    def _cancel_timers(self, group_id: str, member_ids: list[str]) -> None:
+        """Not before they are gone: where that cannot be written, they are to be fenced later. (In Kafka they stay for ever then.)"""
+        for member_id in member_ids:
+            self._timers.cancel(group_id, member_id)
+
+    def fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
+        """Remove a member, if it is there still, and in `epoch` if that is given."""
+        group = self._store.groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None or (epoch is not None and member.member_epoch != epoch):
+            return None
+        log.debug("group %a fences member %a: %s", group_id, member_id, reason)
+        outcome = self.fence(group, [member])
+        return CoordinatorResult(outcome.records, self._warn_not_stored, outcome.on_replayed, outcome.encoded, outcome.beside)
+
+    def _warn_not_stored(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._limited_log.warning("unfenced member", "that a member of a group is gone could not be stored: %s", error.name)

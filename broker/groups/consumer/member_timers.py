@@ -1,0 +1,97 @@
+"""The timers of the members of KIP-848 groups. Each ends in the same way: the member is fenced.
+
+Every member has a session. One that speaks the consumer protocol has its rebalance timeout to give partitions up; one that speaks the
+classic protocol has it to come with the JoinGroup that it was asked for, and again with the SyncGroup after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from broker.coordination.timers import TimerKey
+from broker.groups.consumer.member import ConsumerGroupMember
+
+if TYPE_CHECKING:
+    from broker.coordination.records import CoordinatorResult
+    from broker.coordination.timers import CoordinatorTimers
+    from broker.groups.consumer.settings import GroupSettings
+
+
+class Fence(Protocol):
+    """Removes a member of a group, if it is there, and in `epoch` if that is given, because the timer `key` fell due."""
+
+    def __call__(self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None: ...
+
+
+class MemberTimers:
+    """See the module's docstring."""
+
+    def __init__(self, timers: CoordinatorTimers, settings: GroupSettings, fence: Fence) -> None:
+        self._timers = timers
+        self._settings = settings
+        self._fence = fence
+
+    def keep_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        """The member is alive: it has `timeout_ms`, the group's session timeout by default, to say so again."""
+        if timeout_ms is None:
+            timeout_ms = self._settings.session_timeout_ms(group_id)
+        key = _session_key(group_id, member_id)
+        self._timers.schedule(key, timeout_ms, self._operation(key, group_id, member_id, "its session expired"), is_retried=True)
+
+    def await_revocation(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """The member, in this epoch, was told to give partitions up."""
+        reason = "it gave up no partitions within its rebalance timeout"
+        key = _revocation_key(group_id, member.member_id)
+        operation = self._operation(key, group_id, member.member_id, reason, member.member_epoch)
+        self._timers.schedule(key, member.rebalance_timeout_ms, operation, is_retried=True)
+
+    def revoked(self, group_id: str, member_id: str) -> None:
+        self._timers.cancel(_revocation_key(group_id, member_id))
+
+    def await_join(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """The member was told to join again, perhaps not for the first time."""
+        key = _join_key(group_id, member.member_id)
+        operation = self._operation(key, group_id, member.member_id, "it did not join again within its rebalance timeout")
+        self._timers.schedule_if_absent(key, member.rebalance_timeout_ms, operation, is_retried=True)
+
+    def joined(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """The member was told that it has joined, and that its SyncGroup is next."""
+        self._timers.cancel(_join_key(group_id, member.member_id))
+        key = _sync_key(group_id, member.member_id)
+        operation = self._operation(key, group_id, member.member_id, "it sent no SyncGroup within its rebalance timeout")
+        self._timers.schedule(key, member.rebalance_timeout_ms, operation, is_retried=True)
+
+    def synced(self, group_id: str, member_id: str) -> None:
+        self._timers.cancel(_sync_key(group_id, member_id))
+
+    def cancel(self, group_id: str, member_id: str) -> None:
+        """All of them: the member is gone, or another state machine has it now."""
+        for key in (_session_key, _revocation_key, _join_key, _sync_key):
+            self._timers.cancel(key(group_id, member_id))
+
+    def fence_again(self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None) -> None:
+        """What the timer `key` has led to was not written: try again, unless the member has been heard of."""
+        self._timers.try_again(key, self._operation(key, group_id, member_id, reason, epoch))
+
+    def _operation(
+        self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None = None
+    ) -> Callable[[], CoordinatorResult | None]:
+        return partial(self._fence, key, group_id, member_id, reason, epoch)
+
+
+def _session_key(group_id: str, member_id: str) -> TimerKey:
+    return ("consumer session", group_id, member_id)
+
+
+def _revocation_key(group_id: str, member_id: str) -> TimerKey:
+    return ("consumer rebalance", group_id, member_id)
+
+
+def _join_key(group_id: str, member_id: str) -> TimerKey:
+    return ("consumer join", group_id, member_id)
+
+
+def _sync_key(group_id: str, member_id: str) -> TimerKey:
+    return ("consumer sync", group_id, member_id)

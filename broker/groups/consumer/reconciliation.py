@@ -1,0 +1,107 @@
+"""A member's next step on the way from what it owns to what it is to own (Kafka's CurrentAssignmentBuilder).
+
+A partition changes its owner in two steps: the member that has it is told to give it up, in its old epoch; when it has, the next one is
+given it. So no two members ever read the same partition, and the others read on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.groups.consumer.member import ConsumerGroupMember, MemberState, Owned, Partitions
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from protocol.messages.consumer_group_heartbeat import HeartbeatTopicPartitions
+
+
+class Target(NamedTuple):
+    """Where a member is to go."""
+
+    epoch: int
+    partitions: Partitions
+
+
+class Reconciliation(NamedTuple):
+    """One step of one member.
+
+    `subscribed` are the ids of the existing topics that it reads now; `owned` is what it says it has, None if it did not say;
+    `find_owner` tells who has a partition or has yet to give it up."""
+
+    member: ConsumerGroupMember
+    target: Target
+    subscribed: Collection[bytes]
+    has_subscription_changed: bool
+    owned: Sequence[HeartbeatTopicPartitions] | None
+    find_owner: Callable[[bytes, int], str | None]
+
+    def next(self) -> ConsumerGroupMember:
+        """The member after the step; the same object if there is nothing to do yet."""
+        member = self.member
+        if member.state is MemberState.STABLE:
+            if member.member_epoch != self.target.epoch:
+                return self._next_assignment(member.member_epoch)
+            return self._without_unsubscribed() if self.has_subscription_changed else member
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            if self._owns_any(member.pending_revocation):
+                return self._without_unsubscribed() if self.has_subscription_changed else member
+            return self._next_assignment(member.member_epoch)
+        if member.state is MemberState.UNRELEASED_PARTITIONS:
+            return self._next_assignment(member.member_epoch)
+        # A state of a later version: it starts over from nothing.
+        if self.owned is None or self.owned:
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+            )
+        return self._next_assignment(self.target.epoch)
+
+    def _owns_any(self, partitions: Owned) -> bool:
+        """Whether it still has any of them. As long as it does not say, it may."""
+        if self.owned is None:
+            return True
+        return any(partition in partitions.get(topic.topic_id, {}) for topic in self.owned for partition in topic.partitions)
+
+    def _without_unsubscribed(self) -> ConsumerGroupMember:
+        """It gives up what it does not subscribe to any more, without waiting for a new target."""
+        member = self.member
+        dropped = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in self.subscribed}
+        if not dropped:
+            return member
+        assigned = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in dropped}
+        pending = dict(member.pending_revocation)
+        for topic_id, partitions in dropped.items():
+            pending[topic_id] = {**pending.get(topic_id, {}), **partitions}
+        if self._owns_any(pending):
+            return member.moved_to(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, pending)
+        return member._replace(previous_member_epoch=member.member_epoch, assigned=assigned)
+
+    def _next_assignment(self, member_epoch: int) -> ConsumerGroupMember:
+        member = self.member
+        kept: dict[bytes, dict[int, int]] = {}
+        revoked: dict[bytes, dict[int, int]] = {}
+        added: dict[bytes, list[int]] = {}
+        has_unreleased = False
+        for topic_id in sorted(self.target.partitions.keys() | member.assigned.keys()):
+            target = self.target.partitions.get(topic_id, frozenset()) if topic_id in self.subscribed else frozenset()
+            current = member.assigned.get(topic_id, {})
+            if kept_here := {partition: epoch for partition, epoch in current.items() if partition in target}:
+                kept[topic_id] = kept_here
+            if revoked_here := {partition: epoch for partition, epoch in current.items() if partition not in target}:
+                revoked[topic_id] = revoked_here
+            missing = sorted(target.difference(current))
+            free = [partition for partition in missing if self._is_free(topic_id, partition)]
+            has_unreleased |= len(free) < len(missing)
+            if free:
+                added[topic_id] = free
+        if revoked and self._owns_any(revoked):
+            return member.moved_to(MemberState.UNREVOKED_PARTITIONS, member_epoch, kept, revoked)
+        for topic_id, partitions in added.items():
+            kept.setdefault(topic_id, {}).update(dict.fromkeys(partitions, self.target.epoch))
+        state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
+        return member.moved_to(state, self.target.epoch, kept, {})
+
+    def _is_free(self, topic_id: bytes, partition: int) -> bool:
+        """Whether nobody has the partition, but for the member itself, which had to give it up and is given it back."""
+        return self.find_owner(topic_id, partition) is None or partition in self.member.pending_revocation.get(topic_id, {})

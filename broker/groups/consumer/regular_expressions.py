@@ -1,0 +1,173 @@
+"""The topics that KIP-848 groups read by regular expressions: when these are resolved anew, and what comes of it.
+
+The expressions of a group are resolved together, so that new topics cost it one rebalance, in pieces on the loop, and at most every
+REFRESH_MIN_INTERVAL_MS. A heartbeat begins it: when an expression is new, when topics were created, and every
+`group.consumer.regex.refresh.interval.ms`. What matched is stored, and if it changed the group's epoch is bumped.
+
+Source: GroupMetadataManager.maybeUpdateRegularExpressions, refreshRegularExpressions and handleRegularExpressionsResult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.coordination.records import CoordinatorRecord, CoordinatorResult
+from broker.groups.consumer.group import METADATA_REFRESH_INTERVAL_MS, ConsumerGroup, ResolvedRegularExpression
+from broker.groups.consumer.records import group_epoch_record, regular_expression_record
+from broker.groups.consumer.subscriptions import MemberUpdate, expressions_after
+from broker.groups.consumer.topic_patterns import PatternError, TopicPattern
+from broker.observability.log_fields import Fields
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.groups.consumer.jobs import GroupJobs
+    from broker.groups.consumer.outcome import RecordWriter
+    from broker.groups.consumer.store import ConsumerGroupStore
+    from broker.groups.consumer.topics import GroupTopics
+    from broker.groups.group_config import GroupConfig
+    from broker.loop.clock import Clock
+    from broker.observability.limited_log import LimitedLog
+
+REFRESH_MIN_INTERVAL_MS = 10_000
+"""REGEX_BATCH_REFRESH_MIN_INTERVAL_MS."""
+
+NAMES_PER_PIECE = 200
+STEPS_PER_PIECE = 200_000
+"""Characters times instructions: a millisecond at most, and that only for patterns that are meant to be slow."""
+
+
+class RegularExpressions:
+    """Of the groups of one shard. `writer` writes what came of a resolution."""
+
+    def __init__(
+        self,
+        store: ConsumerGroupStore,
+        topics: GroupTopics,
+        jobs: GroupJobs,
+        clock: Clock,
+        config: GroupConfig,
+        writer: RecordWriter,
+        limited_log: LimitedLog,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._jobs = jobs
+        self._clock = clock
+        self._config = config
+        self._writer = writer
+        self._limited_log = limited_log
+
+    def on_unloaded(self) -> None:
+        self._jobs.cancel(self)
+
+    def maybe_refresh(self, update: MemberUpdate) -> None:
+        """Begin to resolve the group's expressions if that is due. INVALID_REGULAR_EXPRESSION for one that nobody had before and that
+        is none."""
+        group, regex = update.group, update.after.subscribed_topic_regex
+        is_new = bool(regex) and regex != update.before.subscribed_topic_regex and regex not in group.regex_subscribers
+        if is_new:
+            _check(regex or "")
+        elif not group.regex_subscribers:
+            return
+        key = (self, "regular expressions", group.group_id)
+        if self._jobs.is_running(key) or not self._is_due(group, expressions := expressions_after(update), is_new=is_new):
+            return
+        work = self._resolve(list(expressions), self._topics.version, self._clock.now_ms())
+        self._jobs.start(key, work, partial(self._store_resolved, group.group_id))
+
+    def _is_due(self, group: ConsumerGroup, expressions: Mapping[str, int], *, is_new: bool) -> bool:
+        if not expressions:
+            return False
+        resolved = group.regular_expressions.values()
+        if not resolved:
+            return True
+        last_ms = max(expression.timestamp_ms for expression in resolved)
+        now_ms = self._clock.now_ms()
+        if last_ms <= now_ms <= last_ms + REFRESH_MIN_INTERVAL_MS:
+            return False
+        return (
+            now_ms < last_ms  # the clock was set back, or it was another coordinator's
+            or is_new
+            or len(expressions) != len(resolved)
+            or max(expression.version for expression in resolved) < self._topics.last_creation_version
+            or now_ms > last_ms + self._config.regex_refresh_interval_ms
+        )
+
+    def _resolve(
+        self, expressions: Sequence[str], version: int, timestamp_ms: int
+    ) -> Generator[None, None, dict[str, ResolvedRegularExpression]]:
+        """One that cannot be compiled, which another coordinator may have taken, is left as it was."""
+        names = list(self._topics.names())
+        resolved = {}
+        for regex in expressions:
+            try:
+                pattern = TopicPattern(regex)
+            except PatternError as e:
+                self._limited_log.warning("unserved regular expression", "a group's regular expression is not served: %s", e)
+                continue
+            found = yield from _matching(pattern, names)
+            resolved[regex] = ResolvedRegularExpression(frozenset(found), version, timestamp_ms)
+        return resolved
+
+    def _store_resolved(self, group_id: str, resolved: Mapping[str, ResolvedRegularExpression]) -> None:
+        group = self._store.groups.get(group_id)
+        if group is None:
+            return
+        expressions = dict(group.regular_expressions)
+        records: list[CoordinatorRecord] = []
+        has_changed = False
+        for regex, expression in resolved.items():
+            if regex not in group.regex_subscribers:
+                continue
+            before = expressions.get(regex)
+            has_changed |= expression.topics != (frozenset() if before is None else before.topics)
+            expressions[regex] = expression
+            records.append(regular_expression_record(group_id, regex, expression))
+        if not records:
+            return
+        found = self._topics.find_hash(group.name_counts.keys() | _topics_of(expressions.values()))
+        metadata_hash = group.metadata_hash if found is None else found
+        if has_changed or metadata_hash != group.metadata_hash:
+            epoch = group.epoch + 1
+            records.append(group_epoch_record(group_id, epoch, metadata_hash))
+            if found is None:
+                group.refresh_soon()
+            else:
+                group.refresh_later(self._clock.now_ms() + METADATA_REFRESH_INTERVAL_MS, epoch)
+            facts = Fields(group=group_id, epoch=epoch, topics=len(_topics_of(expressions.values())))
+            self._limited_log.info("group matched topics", "group matched topics %s", facts)
+        self._writer.run(CoordinatorResult(records, self._warn_not_stored))
+
+    def _warn_not_stored(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._limited_log.warning("unstored topics", "the topics that a group reads could not be stored: %s", error.name)
+
+
+def _check(regex: str) -> None:
+    try:
+        TopicPattern(regex)
+    except PatternError as e:
+        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {e}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from e
+
+
+def _matching(pattern: TopicPattern, names: Sequence[str]) -> Generator[None, None, list[str]]:
+    """The names that the pattern describes."""
+    found: list[str] = []
+    count = steps = 0
+    for name in names:
+        if pattern.matches(name):
+            found.append(name)
+        count += 1
+        steps += len(name) * pattern.program_size
+        if count >= NAMES_PER_PIECE or steps >= STEPS_PER_PIECE:
+            count = steps = 0
+            yield
+    yield  # compiling the next one is a piece of its own
+    return found
+
+
+def _topics_of(expressions: Iterable[ResolvedRegularExpression]) -> set[str]:
+    return {topic for expression in expressions for topic in expression.topics}

@@ -1,0 +1,56 @@
+"""AlterPartitionReassignments (key 45). Serves v0–v1.
+
+Behaviour:
+- The replicas of each partition move to the brokers that are given; with null a move that goes on is cancelled. Each partition is
+  answered on its own, once its move has begun: ListPartitionReassignments tells when it has ended.
+- UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT (no broker, one twice or one that is not registered; or a cancellation would
+  need an unclean election), NO_REASSIGNMENT_IN_PROGRESS.
+- v1: a move that changes the number of replicas is refused with INVALID_REPLICATION_FACTOR unless allow_replication_factor_change,
+  which v0 takes for granted (KIP-860). Kafka serves v1 since 4.1.
+- More than 10,000 partitions: POLICY_VIOLATION.
+
+Not done: the request's timeout. Kafka appends the records of all partitions together, this in steps.
+
+Source: ControllerApis.handleAlterPartitionReassignments, ReplicationControlManager.alterPartitionReassignments (KIP-455, KIP-860).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.network.context import RequestContext
+from protocol.errors import KafkaError
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Coroutine[Any, Any, Any]:
+        return controller.alter_partition_reassignments(request, context)
+
+    return handle
+
+
+def error_response(request: AlterPartitionReassignmentsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: AlterPartitionReassignmentsRequest, error: KafkaError) -> Generator[None, None, AlterPartitionReassignmentsResponse]:
+    def failed(partition: ReassignablePartition) -> ReassignablePartitionResponse:
+        return ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=error.code, error_message=error.message)
+
+    responses = []
+    for topic in request.topics:
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=(yield from make_in_pieces(failed, topic.partitions))))
+        yield
+    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, responses=responses)

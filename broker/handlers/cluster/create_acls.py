@@ -1,0 +1,36 @@
+"""CreateAcls (key 30): add rules of who may do what. Serves v1–v3.
+
+Behaviour: SECURITY_DISABLED for each rule, for there is no authorizer. A request with the code for "unknown" closes the
+connection.
+
+Source: AclApis.handleCreateAcls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.cluster.describe_acls import check_known
+from broker.handlers.services import ControllerServices, Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+NO_AUTHORIZER = "No Authorizer is configured."
+
+
+def build(services: Services | ControllerServices) -> Handler:
+    def handle(context: RequestContext, request: CreateAclsRequest) -> Any:
+        return at_once_or_in_turns(_refused(request))
+
+    return handle
+
+
+def _refused(request: CreateAclsRequest) -> Work:
+    def refused(rule: AclCreation) -> AclCreationResult:
+        check_known(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
+        return AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+
+    return CreateAclsResponse(results=(yield from make_in_pieces(refused, request.creations)))

@@ -1,0 +1,35 @@
+"""DeleteAcls (key 31): remove rules of who may do what. Serves v1–v3.
+
+Behaviour: SECURITY_DISABLED for each filter, for there is no authorizer. A request with the code for "unknown" closes the
+connection.
+
+Source: AclApis.handleDeleteAcls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.cluster.create_acls import NO_AUTHORIZER
+from broker.handlers.cluster.describe_acls import check_known
+from broker.handlers.services import ControllerServices, Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+
+def build(services: Services | ControllerServices) -> Handler:
+    def handle(context: RequestContext, request: DeleteAclsRequest) -> Any:
+        return at_once_or_in_turns(_refused(request))
+
+    return handle
+
+
+def _refused(request: DeleteAclsRequest) -> Work:
+    def refused(rule: DeleteAclsFilter) -> DeleteAclsFilterResult:
+        check_known(rule.resource_type_filter, rule.pattern_type_filter, rule.operation, rule.permission_type)
+        return DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+
+    return DeleteAclsResponse(filter_results=(yield from make_in_pieces(refused, request.filters)))

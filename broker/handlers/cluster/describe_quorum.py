@@ -1,0 +1,63 @@
+"""DescribeQuorum (key 55). Serves v0–v2.
+
+Behaviour: the leader of the metadata quorum answers: who votes, who observes, and how far each is (broker/handlers/controller/).
+A request for anything but the metadata log's one partition gets UNKNOWN_TOPIC_OR_PARTITION for each of its partitions, from any node.
+
+Version notes: v1 when each replica fetched and was caught up. v2 directory ids, and where voters are reached.
+
+Source: KafkaApis.handleDescribeQuorumRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import Pace, at_once_or_in_turns
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+)
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+def build(services: Services) -> Handler:
+    def handle(context: RequestContext, request: DescribeQuorumRequest) -> Any:
+        if not asks_for_the_metadata_log(request):
+            return at_once_or_in_turns(refused(request))
+        return services.controller.ask_quorum(request, context)
+
+    return handle
+
+
+def asks_for_the_metadata_log(request: DescribeQuorumRequest) -> bool:
+    """For its one partition, and nothing else."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    return request.topics[0].topic_name == METADATA_TOPIC and request.topics[0].partitions[0].partition_index == 0
+
+
+def refused(request: DescribeQuorumRequest) -> Work:
+    """The answer to any other request, in turns."""
+    pace = Pace()
+    response = DescribeQuorumResponse(error_message=None)
+    for topic in request.topics:
+        answers: list[DescribeQuorumResponsePartitionData] = []
+        response.topics.append(DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=answers))
+        for each in topic.partitions:
+            answers.append(
+                DescribeQuorumResponsePartitionData(
+                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
+                )
+            )
+            if pace.is_due():
+                yield
+        if pace.is_due():
+            yield
+    return response

@@ -1,0 +1,58 @@
+"""ListPartitionReassignments (key 46). Serves v0.
+
+Behaviour: the moves of replicas that go on, of the partitions that are asked for or, with null, of all: each partition's replicas, and
+which of them are being added and are to be removed. Others, and what does not exist, are left out.
+
+Not done: the request's timeout.
+
+Source: ControllerApis.handleListPartitionReassignments, ReplicationControlManager.listPartitionReassignments (KIP-455).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, in_turns_if_many, make_in_pieces
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import KafkaError
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+ANSWERED_AT_ONCE = 300
+"""Partitions in an answer that is encoded at once, 2 µs each."""
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    async def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse | Work:
+        return answer(await controller.list_partition_reassignments(request, context))
+
+    return handle
+
+
+def answer(response: ListPartitionReassignmentsResponse) -> ListPartitionReassignmentsResponse | Work:
+    """The response, which is encoded in turns if it is large."""
+    return in_turns_if_many(response, (topic.partitions for topic in response.topics), ANSWERED_AT_ONCE)
+
+
+def error_response(request: ListPartitionReassignmentsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: ListPartitionReassignmentsRequest, error: KafkaError) -> Generator[None, None, ListPartitionReassignmentsResponse]:
+    def named(index: int) -> OngoingPartitionReassignment:
+        return OngoingPartitionReassignment(partition_index=index)
+
+    topics = []
+    for topic in request.topics or ():
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=(yield from make_in_pieces(named, topic.partition_indexes))))
+        yield
+    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=topics)

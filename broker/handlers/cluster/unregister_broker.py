@@ -1,0 +1,30 @@
+"""UnregisterBroker (key 64). Serves v0.
+
+Behaviour: the cluster forgets a broker. It leads nothing any more and is in no ISR, but stays in the assignment of its partitions.
+BROKER_ID_NOT_REGISTERED where it is not known. A broker that is alive registers anew when it is started again.
+
+Source: ControllerApis.handleUnregisterBroker, ReplicationControlManager.unregisterBroker (KIP-631).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.network.context import RequestContext
+from protocol.errors import KafkaError
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Coroutine[Any, Any, Any]:
+        return controller.unregister_broker(request, context)
+
+    return handle
+
+
+def error_response(request: UnregisterBrokerRequest, error: KafkaError) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)

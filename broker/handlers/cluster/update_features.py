@@ -1,0 +1,36 @@
+"""UpdateFeatures (key 57). Serves v0–v2.
+
+Behaviour: the active controller finalizes levels of features, all that are asked for or none: each must be supported by every registered
+node. kraft.version goes up only; metadata.version goes down where no metadata would be lost.
+
+Version notes: v1 the kind of the change, and validate_only. Until v1 each feature has a result; from v2 on there is one for all.
+
+Source: ControllerApis.handleUpdateFeatures, FeatureControlManager (KIP-584).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.update_features import UpdateFeaturesRequest
+
+UPDATES_MAX = 1_000
+"""Kafka has fewer than ten features: a request with more updates than this is refused before they are looked at."""
+
+
+def build(services: Services) -> Handler:
+    def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Coroutine[Any, Any, Any]:
+        check_updates_count(request)
+        return services.controller.update_features(request, context)
+
+    return handle
+
+
+def check_updates_count(request: UpdateFeaturesRequest) -> None:
+    """Raises KafkaError INVALID_REQUEST if there are more updates than there can be features."""
+    if len(request.feature_updates) > UPDATES_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.feature_updates)} updates of features are too many.")

@@ -1,0 +1,97 @@
+"""IncrementalAlterConfigs (key 44). Serves v0–v1.
+
+Behaviour:
+- Each resource is altered whole or refused; the answer comes when the changes are durable and in effect.
+- Topics, groups, client metrics subscriptions: every config of Kafka's. Brokers (this one, or "" for all): as
+  broker/controller/broker_config_rules.py says; own_cordons.py looks at cordoned.log.dirs of this one. Broker loggers (this one's) are
+  changed here and forgotten when the process ends.
+- SET, DELETE, and for lists APPEND and SUBTRACT (KIP-339).
+- A resource, or a key of one, that comes twice is refused with INVALID_REQUEST.
+
+Not done: alter.config.policy.class.name.
+
+Source: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any
+
+from broker.handlers.configs.own_cordons import with_cordons_checked
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, pieces
+from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Alter = Callable[[IncrementalAlterConfigsRequest, RequestContext], Awaitable[IncrementalAlterConfigsResponse]]
+AlterWithLoggers = Callable[[RequestContext, IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]]
+
+RESOURCES_WITH_LOGGERS_MAX = 1_000
+"""A node has one set of loggers: more resources beside it are refused rather than looked at one by one."""
+
+
+def build(services: Services) -> Handler:
+    alter = with_cordons_checked(services, services.controller.incremental_alter_configs, AlterConfigsResourceResponse)
+
+    async def with_loggers(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        """Change the loggers of this broker, and let the controller change the rest."""
+        from broker.handlers.configs.logger_changes import changed_loggers, without_loggers
+
+        own = iter(changed_loggers(request, services.node_id))
+        rest = without_loggers(request)
+        answered = await alter(rest, context) if rest.resources else IncrementalAlterConfigsResponse()
+        changed = iter(answered.responses)
+        answers = [next(own if resource.resource_type == RESOURCE_BROKER_LOGGER else changed) for resource in request.resources]
+        return IncrementalAlterConfigsResponse(responses=answers)
+
+    return handler(alter, with_loggers)
+
+
+def handler(alter: Alter, with_loggers: AlterWithLoggers) -> Handler:
+    """One that gives requests to the controller by `alter`, and those with loggers in them to `with_loggers`."""
+
+    def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Awaitable[IncrementalAlterConfigsResponse]:
+        if len(request.resources) > RESOURCES_WITH_LOGGERS_MAX:
+            return _many(alter, context, request)
+        if _has_loggers(request.resources):
+            return with_loggers(context, request)
+        return alter(request, context)
+
+    return handle
+
+
+async def _many(alter: Alter, context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    for piece in pieces(request.resources, RESOURCES_WITH_LOGGERS_MAX):
+        if _has_loggers(piece):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.resources)} resources, loggers among them, are too many.")
+        await asyncio.sleep(0)
+    return await alter(request, context)
+
+
+def _has_loggers(resources: Sequence[AlterConfigsResource]) -> bool:
+    return any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in resources)
+
+
+def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Generator[None, None, IncrementalAlterConfigsResponse]:
+    def failed(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+        return AlterConfigsResourceResponse(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    return IncrementalAlterConfigsResponse(responses=(yield from make_in_pieces(failed, request.resources)))

@@ -1,0 +1,78 @@
+"""What a broker checks of `cordoned.log.dirs` before the controller alters its configs: it alone knows which log directories it has.
+
+Source: kafka.server.ConfigAdminManager.preprocess, KafkaConfig.validateCordonedLogDirs (KIP-1066).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from broker.handlers.services import Services
+from broker.metadata.cluster_state import RESOURCE_BROKER
+from broker.network.context import RequestContext
+from config.cordoned import CORDONED_LOG_DIRS, find_fault
+from config.properties import ConfigError
+from config.server import SERVER_PROPERTIES
+from protocol.errors import ErrorCode
+
+Alter = Callable[[Any, RequestContext], Awaitable[Any]]
+"""Of the controller: IncrementalAlterConfigs, or AlterConfigs."""
+
+SET, APPEND = 0, 2
+"""The operations that can cordon something."""
+
+AT_ONCE_MAX = 1_000
+"""Resources that are looked at without a pause, and configs of this broker: the controller takes no more of them than there are."""
+
+
+def with_cordons_checked(services: Services, alter: Alter, refusal_class: Callable[..., Any]) -> Alter:
+    """`alter`, but for this broker's resource where it would cordon what is none of its log directories: that is refused here, by an
+    answer of `refusal_class`."""
+    own_name = str(services.node_id)
+
+    def begin(request: Any, context: RequestContext) -> Awaitable[Any]:
+        if len(request.resources) <= AT_ONCE_MAX and not any(map(is_own, request.resources)):
+            return alter(request, context)
+        return checked(request, context)
+
+    def is_own(resource: Any) -> bool:
+        return bool(resource.resource_type == RESOURCE_BROKER and resource.resource_name == own_name)
+
+    async def checked(request: Any, context: RequestContext) -> Any:
+        own: list[tuple[int, Any]] = []  # with the place of each
+        for start in range(0, len(request.resources), AT_ONCE_MAX):
+            piece = request.resources[start : start + AT_ONCE_MAX]
+            own += ((place, resource) for place, resource in enumerate(piece, start) if is_own(resource))
+            await asyncio.sleep(0)
+        fault = find_own_fault(own[0][1]) if len(own) == 1 else None  # the controller refuses one that comes twice
+        if fault is None:
+            return await alter(request, context)
+        place, resource = own[0]
+        kept = [*request.resources[:place], *request.resources[place + 1 :]]
+        response = await alter(type(request)(resources=kept, validate_only=request.validate_only), context)
+        refusal = refusal_class(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"requirement failed: {fault}",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        response.responses.insert(place, refusal)
+        return response
+
+    def find_own_fault(resource: Any) -> str | None:
+        config = next((each for each in resource.configs[:AT_ONCE_MAX] if each.name == CORDONED_LOG_DIRS), None)
+        operation = getattr(config, "config_operation", SET)  # AlterConfigs can only set
+        if config is None or config.value is None or operation not in (SET, APPEND):
+            return None
+        known = SERVER_PROPERTIES[CORDONED_LOG_DIRS]
+        present = services.metadata.state.broker_overrides(own_name).get(CORDONED_LOG_DIRS, "") if operation == APPEND else ""
+        try:
+            names = known.parse(",".join(filter(None, (present, config.value))))
+        except ConfigError:
+            return None  # the controller tells it
+        assert isinstance(names, tuple), "it is a list"
+        return find_fault(names, services.config.log_dirs)
+
+    return begin

@@ -1,0 +1,86 @@
+"""ConsumerGroupDescribe (key 69): state, epochs and members of KIP-848 groups.
+
+Serves v0–v1.
+
+Behaviour:
+- What is committed. A group of another type, and one that does not exist, is GROUP_ID_NOT_FOUND with a message: the Java client asks
+  DescribeGroups next.
+- A group named twice is answered twice, as by Kafka. Groups that do not fit into an answer's size are POLICY_VIOLATION.
+- UNSUPPORTED_VERSION for each group while the protocol is not served (see ConsumerGroupHeartbeat).
+
+Version notes:
+- v1: member_type, whether a member speaks the classic protocol (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from broker.handlers.groups.describe_groups import ALL_GROUP_OPERATIONS
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
+from broker.loop.turns import Work
+from broker.network.answer_size import AnswerSize
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedConsumerGroup,
+)
+
+MEMBER_BYTES = 200  # of a member's ids and addresses in an answer, roughly
+TOPIC_BYTES = 40
+PARTITION_BYTES = 4
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Any:
+        if not coordinator.has_consumer_protocol:
+            return error_response(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+        return at_once_or_in_turns(_answer(request))
+
+    def _answer(request: ConsumerGroupDescribeRequest) -> Work:
+        groups: list[DescribedConsumerGroup] = []
+        size = AnswerSize()
+        for piece in text_pieces(request.group_ids):
+            for group_id in piece:
+                try:
+                    group = yield from coordinator.describe_consumer_group(group_id)
+                    size.take(_size_bytes(group))
+                except KafkaError as e:
+                    group = _failed(group_id, e)
+                if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = ALL_GROUP_OPERATIONS
+                groups.append(group)
+            yield
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    return handle
+
+
+def error_response(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_all_failed(request, error))
+
+
+def _all_failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Generator[None, None, ConsumerGroupDescribeResponse]:
+    return ConsumerGroupDescribeResponse(groups=(yield from make_in_pieces(lambda group_id: _failed(group_id, error), request.group_ids)))
+
+
+def _failed(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
+def _size_bytes(group: DescribedConsumerGroup) -> int:
+    """Roughly, what grows with the members."""
+    size_bytes = MEMBER_BYTES * len(group.members)
+    for member in group.members:
+        size_bytes += sum(map(len, member.subscribed_topic_names))
+        for assignment in (member.assignment, member.target_assignment):
+            size_bytes += sum(
+                TOPIC_BYTES + len(topic.topic_name) + PARTITION_BYTES * len(topic.partitions) for topic in assignment.topic_partitions
+            )
+    return size_bytes

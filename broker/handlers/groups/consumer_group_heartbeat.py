@@ -1,0 +1,48 @@
+"""ConsumerGroupHeartbeat (key 68): a member of a KIP-848 group joins, lives, is given partitions, and leaves.
+
+Serves v0–v1.
+
+Behaviour:
+- Epoch 0 joins, -1 leaves, -2 is a static member that will be back. In between each heartbeat tells the member its epoch and, if it
+  changed, its assignment; what it must give up is no longer in it.
+- Answered once what the heartbeat changed is committed.
+- The assignment of a large group, from about 2,000 partitions or 200 members on, is computed in pieces. Answers to the group's
+  heartbeats wait for it, so that they tell it.
+- Epoch 0 makes a KIP-848 group of a classic one, with the members that it has, if these are consumers and
+  `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND. From about 20 members on that is prepared in pieces, here and where
+  a group becomes a classic one again; the group's joins and leaves wait for it.
+- Topics of a regular expression (RE2's syntax, for the whole name) are looked for after the answer: a later heartbeat brings their
+  partitions. INVALID_REGULAR_EXPRESSION for one that cannot be read, has more than 4,000 characters or would be slow.
+- UNSUPPORTED_VERSION while group.version is finalized at 0, or `group.coordinator.rebalance.protocols` lacks `consumer`.
+
+Version notes:
+- v0: the coordinator makes a member id if there is none. v1: members make their own (KIP-1082); subscribed_topic_regex.
+"""
+
+from __future__ import annotations
+
+from broker.groups.requester import Requester
+from broker.handlers.services import Handler, Services
+from broker.loop.deferred import Deferred
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
+        if not coordinator.has_consumer_protocol:
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        requester = Requester(context.api_version, context.client_id, context.connection.client_host)
+        try:
+            return coordinator.consumer_group_heartbeat(requester, request)
+        except KafkaError as e:
+            return error_response(request, e)
+
+    return handle
+
+
+def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

@@ -1,0 +1,76 @@
+"""DeleteGroups (key 42): remove groups that have no members, with all their offsets.
+
+Serves v0–v2.
+
+Behaviour:
+- Answered when the tombstones are committed in `__consumer_offsets`. A group that is named twice is answered once.
+- NON_EMPTY_GROUP while it has members; GROUP_ID_NOT_FOUND; errors of the coordinator for each group alone.
+- The empty group id is one like any other, as in Kafka.
+
+Version notes: v2 flexible.
+
+Not done: share and streams groups.
+
+Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorService.deleteGroups (KIP-229).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.loop.deferred import Deferred
+from broker.loop.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, text_pieces
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import KafkaError
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+GROUP_ELEMENTS = 10
+"""What a group counts for in a piece: its tombstone is appended and replayed."""
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: DeleteGroupsRequest) -> Any:
+        return at_once_or_in_turns(_answer(request))
+
+    def _answer(request: DeleteGroupsRequest) -> Work:
+        deletions = coordinator.deletions()
+        named: dict[str, None] = {}
+        response = DeleteGroupsResponse(results=[])
+        written: list[tuple[DeletableGroupResult, Deferred]] = []
+        pace = Pace()
+        for piece in text_pieces(request.groups_names):
+            for group_id in piece:
+                if group_id in named:
+                    continue
+                named[group_id] = None
+                result = DeletableGroupResult(group_id=group_id)
+                response.results.append(result)
+                try:
+                    written.append((result, (yield from deletions.delete_group(group_id))))
+                except KafkaError as error:
+                    result.error_code = error.code
+                if pace.is_due(GROUP_ELEMENTS):
+                    yield
+            if len(piece) == PIECE_ELEMENTS:
+                yield
+        for result, outcome in written:
+            result.error_code = yield outcome
+        return response
+
+    return handle
+
+
+def error_response(request: DeleteGroupsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: DeleteGroupsRequest, error: KafkaError) -> Generator[None, None, DeleteGroupsResponse]:
+    def failed(group_id: str) -> DeletableGroupResult:
+        return DeletableGroupResult(group_id=group_id, error_code=error.code)
+
+    return DeleteGroupsResponse(results=(yield from make_in_pieces(failed, request.groups_names)))

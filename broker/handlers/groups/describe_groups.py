@@ -1,0 +1,116 @@
+"""DescribeGroups (key 15): state and members of classic groups.
+
+Serves v0–v6.
+
+Behaviour:
+- Metadata and protocol only of a stable group: before that nothing is chosen yet.
+- A group that does not exist is in state Dead.
+- A group named twice is answered twice, as by Kafka. Groups that do not fit into an answer's size are POLICY_VIOLATION.
+
+Version notes:
+- v3: authorized_operations when asked for; everything is allowed as long as there is no authorizer. v4: static members.
+- v6: a group that does not exist is GROUP_ID_NOT_FOUND as well, with a message (KIP-1043).
+
+Not done: groups of other types, which are told as not found; Kafka does so too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from broker.groups.classic.classic_group import GroupState
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.descriptions import GroupDescription, MemberDescription
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
+from broker.loop.turns import Work
+from broker.network.answer_size import AnswerSize
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+VERSION_GROUP_ID_NOT_FOUND = 6
+MEMBER_BYTES = 200  # of a member's ids and addresses in an answer, roughly
+ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, by their AclOperation codes."""
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: DescribeGroupsRequest) -> Any:
+        return at_once_or_in_turns(_answer(context, request))
+
+    def _answer(context: RequestContext, request: DescribeGroupsRequest) -> Work:
+        answered: dict[str, tuple[DescribedGroup, int]] = {}
+        groups = []
+        size = AnswerSize()
+        for piece in text_pieces(request.groups):
+            for group_id in piece:
+                if group_id not in answered:
+                    answered[group_id] = yield from _describe(coordinator, group_id, context.api_version)
+                group, size_bytes = answered[group_id]
+                try:
+                    size.take(size_bytes)
+                except KafkaError as e:
+                    group = DescribedGroup(group_id=group_id, error_code=e.code, error_message=e.message)
+                if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = ALL_GROUP_OPERATIONS
+                groups.append(group)
+            yield
+        return DescribeGroupsResponse(groups=groups)
+
+    return handle
+
+
+def error_response(request: DescribeGroupsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: DescribeGroupsRequest, error: KafkaError) -> Generator[None, None, DescribeGroupsResponse]:
+    groups = yield from make_in_pieces(lambda group_id: DescribedGroup(group_id=group_id, error_code=error.code), request.groups)
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) -> Generator[None, None, tuple[DescribedGroup, int]]:
+    """The answer for one group and how many bytes of it grow with its members."""
+    try:
+        group: GroupDescription | None = yield from coordinator.describe(group_id)
+    except KafkaError as e:
+        return DescribedGroup(group_id=group_id, error_code=e.code), 0
+    if group is not None:
+        return (yield from _described(group))
+    if api_version < VERSION_GROUP_ID_NOT_FOUND:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value), 0
+    not_found = DescribedGroup(
+        group_id=group_id,
+        group_state=GroupState.DEAD.value,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} {'is not a classic group' if coordinator.is_consumer_group(group_id) else 'not found'}.",
+    )
+    return not_found, 0
+
+
+def _described(group: GroupDescription) -> Generator[None, None, tuple[DescribedGroup, int]]:
+    described = DescribedGroup(
+        group_id=group.group_id, group_state=group.state.value, protocol_type=group.protocol_type, protocol_data=group.protocol
+    )
+    described.members = yield from make_in_pieces(_member, group.members)
+    return described, sum(MEMBER_BYTES + len(member.metadata) + len(member.assignment) for member in group.members)
+
+
+def _member(member: MemberDescription) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )

@@ -1,0 +1,101 @@
+"""FindCoordinator (key 10): which broker coordinates a group.
+
+Serves v0–v6.
+
+Behaviour:
+- The leader of the group's partition of `__consumer_offsets`, at its address on the listener the client came by.
+- The topic is created when it is first needed; until it has a leader COORDINATOR_NOT_AVAILABLE, which clients retry.
+
+Version notes:
+- v1: key types. v4: several keys, each with its own answer (KIP-699).
+- v6: share groups; not served, so key type 2 is INVALID_REQUEST, as without a share coordinator in Kafka.
+
+Not done: transactional ids (key type 1) are UNSUPPORTED_VERSION until there are transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
+from broker.loop.turns import Work
+from broker.metadata.image import GROUP_METADATA_TOPIC
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+VERSION_BATCH = 4
+GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
+
+
+class _Found(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+    metadata = services.metadata
+    controller = services.controller
+
+    def handle(context: RequestContext, request: FindCoordinatorRequest) -> Any:
+        if context.api_version >= VERSION_BATCH:
+            return at_once_or_in_turns(_answer_keys(context, request))
+        answer = _answer_key(context, request, request.key)
+        return FindCoordinatorResponse(
+            error_code=answer.error_code,
+            error_message=answer.error_message or ErrorCode(answer.error_code).name,
+            node_id=answer.node_id,
+            host=answer.host,
+            port=answer.port,
+        )
+
+    def _answer_keys(context: RequestContext, request: FindCoordinatorRequest) -> Work:
+        answers = []
+        for piece in text_pieces(request.coordinator_keys):
+            answers += [_answer_key(context, request, key) for key in piece]
+            yield
+        return FindCoordinatorResponse(coordinators=answers)
+
+    def _answer_key(context: RequestContext, request: FindCoordinatorRequest, key: str) -> Coordinator:
+        try:
+            found = _find(context, request.key_type, key)
+        except KafkaError as e:
+            return _error_answer(key, e)
+        return Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port)
+
+    def _find(context: RequestContext, key_type: int, key: str) -> _Found:
+        if key_type == TRANSACTION_KEY_TYPE:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This broker does not support transactions.")
+        if key_type != GROUP_KEY_TYPE:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Coordinators of type {key_type} are not supported.")
+        topic = metadata.find_topic(GROUP_METADATA_TOPIC)
+        if topic is None:
+            controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        broker = metadata.brokers.get(topic.partitions[coordinator.partition_for(key)].leader)
+        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(context.connection.listener.name)
+        if broker is None or endpoint is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _Found(broker.node_id, *endpoint)
+
+    return handle
+
+
+def error_response(request: FindCoordinatorRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: FindCoordinatorRequest, error: KafkaError) -> Generator[None, None, FindCoordinatorResponse]:
+    if request.coordinator_keys:
+        answers = yield from make_in_pieces(lambda key: _error_answer(key, error), request.coordinator_keys)
+        return FindCoordinatorResponse(coordinators=answers)
+    return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
+
+
+def _error_answer(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or "")

@@ -1,0 +1,62 @@
+"""JoinGroup (key 11): a member enters a classic group, or enters it again for a rebalance.
+
+Serves v0–v9.
+
+Behaviour:
+- Answered when the join phase ends; only the leader gets the list of members, which is made and encoded in turns if they are many.
+- A KIP-848 group answers at once and has no leader: the member's generation is its epoch. An empty one becomes a classic group, and so
+  does one in which the last that spoke the consumer protocol is a static member that comes back with the classic one.
+- v4+ answers a dynamic member's first request with MEMBER_ID_REQUIRED and the id to come back with (KIP-394).
+- A session timeout outside group.min/max.session.timeout.ms is INVALID_SESSION_TIMEOUT, an empty group id INVALID_GROUP_ID,
+  a full group GROUP_MAX_SIZE_REACHED.
+- More than 1,000 protocols, 4 MB of their names and metadata, or 16 MB of all members', are GROUP_MAX_SIZE_REACHED too.
+
+Version notes:
+- v1: rebalance_timeout_ms (before it the session timeout is both).
+- v5: static members (KIP-345). v7: protocol_type; protocol_name may be null. v8: reason (KIP-800).
+- v9: skip_assignment for a static leader that returns (KIP-814).
+"""
+
+from __future__ import annotations
+
+from broker.groups.classic.classic_group import JoinAnswer
+from broker.groups.replies import mapped
+from broker.groups.requester import Requester
+from broker.handlers.services import Handler, Services
+from broker.loop.deferred import Deferred
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import KafkaError
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+VERSION_PROTOCOL_NAME_NULLABLE = 7
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+        try:
+            reply = coordinator.join(Requester(context.api_version, context.client_id, context.connection.client_host), request)
+        except KafkaError as e:
+            return _for_version(JoinGroupResponse(error_code=e.code, member_id=request.member_id), context.api_version)
+        return mapped(reply, lambda answer: _answer_for_version(answer, context.api_version))
+
+    return handle
+
+
+def _answer_for_version(answer: JoinAnswer, api_version: int) -> JoinAnswer:
+    return _for_version(answer, api_version) if isinstance(answer, JoinGroupResponse) else _made_for_version(answer, api_version)
+
+
+def _made_for_version(work: Work, api_version: int) -> Work:
+    return _for_version((yield from work), api_version)
+
+
+def _for_version(response: JoinGroupResponse, api_version: int) -> JoinGroupResponse:
+    if response.error_code:
+        # What was chosen is nothing: null where the version has null.
+        response.protocol_name = None
+    if response.protocol_name is None and api_version < VERSION_PROTOCOL_NAME_NULLABLE:
+        response.protocol_name = ""
+    return response

@@ -1,0 +1,73 @@
+"""LeaveGroup (key 13): members leave a classic group, or a tool removes them.
+
+Serves v0–v5.
+
+Behaviour:
+- Removes each member named, by member id, or a static one by instance id alone; the rest of the group rebalances.
+- A group that is empty afterwards stores that before the answer goes out.
+- In a KIP-848 group members of either protocol can be named. If only members that speak the classic protocol are left, the group
+  becomes a classic one, as `group.consumer.migration.policy` allows.
+
+Version notes:
+- v3: a batch of members, each with its own error (KIP-345); before it the one member's error is the response's.
+- v5: reasons (KIP-800).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.groups.replies import gathered, mapped
+from broker.handlers.services import Handler, Services
+from broker.loop.deferred import Deferred
+from broker.loop.pieces import PIECE_ELEMENTS, at_once_or_in_turns, pieces
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import KafkaError
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+VERSION_BATCH = 3
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: LeaveGroupRequest) -> Any:
+        is_batch = context.api_version >= VERSION_BATCH
+        if not is_batch:
+            request.members = [MemberIdentity(member_id=request.member_id)]
+        elif len(request.members) > PIECE_ELEMENTS:
+            return at_once_or_in_turns(_leave_in_pieces(request))
+        try:
+            response = coordinator.leave(request)
+        except KafkaError as e:
+            return LeaveGroupResponse(error_code=e.code)
+        if is_batch:
+            return response
+        return mapped(response, _without_batch) if isinstance(response, Deferred) else _without_batch(response)
+
+    def _leave_in_pieces(request: LeaveGroupRequest) -> Work:
+        """As if each piece were a request of its own; the answer is one."""
+        replies: list[Deferred | LeaveGroupResponse] = []
+        for piece in pieces(request.members):
+            try:
+                replies.append(coordinator.leave(LeaveGroupRequest(group_id=request.group_id, members=list(piece))))
+            except KafkaError as e:
+                return LeaveGroupResponse(error_code=e.code)
+            yield
+        return gathered(replies, _joined)
+
+    return handle
+
+
+def _joined(responses: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+    """One response of several, in their order."""
+    return LeaveGroupResponse(
+        error_code=next((response.error_code for response in responses if response.error_code), 0),
+        members=[member for response in responses for member in response.members],
+    )
+
+
+def _without_batch(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    error_code = response.error_code or next((member.error_code for member in response.members), 0)
+    return LeaveGroupResponse(error_code=error_code)

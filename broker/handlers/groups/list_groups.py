@@ -1,0 +1,69 @@
+"""ListGroups (key 16): the groups that this broker coordinates.
+
+Serves v0–v5.
+
+Behaviour:
+- Every group whose partition of `__consumer_offsets` this broker leads; COORDINATOR_LOAD_IN_PROGRESS while one is loading.
+- A group that only ever committed offsets has an empty protocol type.
+
+Version notes:
+- v4: states_filter, letter case aside, and group_state (KIP-518).
+- v5: types_filter and group_type, "classic" or "consumer" (KIP-848).
+
+Not done: share and streams groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, STATES, GroupListing
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import PIECE_ELEMENTS, at_once_or_in_turns, text_pieces
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from protocol.errors import KafkaError
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+TYPES = frozenset({CLASSIC_TYPE, CONSUMER_TYPE})
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: ListGroupsRequest) -> Any:
+        return at_once_or_in_turns(_answer(request))
+
+    def _answer(request: ListGroupsRequest) -> Work:
+        states = yield from _wanted(request.states_filter, STATES)
+        types = yield from _wanted(request.types_filter, TYPES)
+        try:
+            listings = coordinator.list_groups()
+        except KafkaError as e:
+            return ListGroupsResponse(error_code=e.code)
+        if not types:
+            return ListGroupsResponse()
+        listed = []
+        for piece in listings:
+            listed += [_listed(group) for group in piece if group.group_type in types and group.state.lower() in states]
+            yield
+        return ListGroupsResponse(groups=listed)
+
+    return handle
+
+
+def _wanted(names: list[str], known: frozenset[str]) -> Generator[None, None, frozenset[str]]:
+    """Those of the lower-case `known` names that the filter lets pass, letter case aside: all if it is empty."""
+    if not names:
+        return known
+    found = frozenset[str]()
+    for piece in text_pieces(names):
+        found |= known.intersection([name.strip().lower() for name in piece])
+        if len(piece) == PIECE_ELEMENTS:
+            yield
+    return found
+
+
+def _listed(group: GroupListing) -> ListedGroup:
+    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=group.group_type)

@@ -1,0 +1,194 @@
+"""OffsetFetch (key 9): a group's kept positions.
+
+Serves v1–v10.
+
+Behaviour:
+- A partition without a committed offset, in a group known or unknown, is offset -1 with no error. Null topics means all.
+- What is read is committed. require_stable waits for what was appended before, and answers UNSTABLE_OFFSET_COMMIT for offsets of an
+  open transaction (KIP-447).
+- A group named twice is answered twice, as by Kafka. A group whose offsets do not fit into an answer's size is POLICY_VIOLATION.
+- Topics are not looked up by name: offsets in names that no topic has may be read until they expire. Those of a topic go when it is
+  deleted, at the latest when the next coordinator has loaded its groups; Kafka keeps them if none had at that moment.
+
+Version notes:
+- v1: errors of the group are given for each partition; v2: once, in error_code. v5: leader epochs. v7: require_stable.
+- v8: several groups, each with its own error. v9: members of KIP-848 groups name themselves; ignored for classic groups.
+- v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition. Offsets of topics that are gone are left out of all,
+  and one of another topic that had the name before is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+from broker.groups.offset_reads import OffsetReads
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces, text_pieces
+from broker.loop.turns import Work
+from broker.metadata.metadata_cache import MetadataCache
+from broker.network.answer_size import AnswerSize
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+UNKNOWN_PARTITION_BYTES = 30
+VERSION_GROUPS = 8
+VERSION_TOP_LEVEL_ERROR = 2
+VERSION_TOPIC_IDS = 10
+NO_OFFSET = -1
+
+
+def build(services: Services) -> Handler:
+    coordinator = services.group_coordinator
+
+    def handle(context: RequestContext, request: OffsetFetchRequest) -> Any:
+        return at_once_or_in_turns(_answer(context, request))
+
+    def _answer(context: RequestContext, request: OffsetFetchRequest) -> Work:
+        is_batch = context.api_version >= VERSION_GROUPS
+        groups = request.groups if is_batch else [_single_group(request)]
+        answers: list[OffsetFetchResponseGroup] = []
+        size = AnswerSize()
+        reads = coordinator.offset_reads(size, require_stable=request.require_stable)
+        uses_ids = context.api_version >= VERSION_TOPIC_IDS
+        for piece in text_pieces(group.group_id for group in groups):
+            for group in groups[len(answers) : len(answers) + len(piece)]:
+                try:
+                    answers.append((yield from (_read_by_ids(services.metadata, reads, group, size) if uses_ids else reads.read(group))))
+                except KafkaError as e:
+                    answers.append(_failed(group, e))  # not e: its traceback holds this frame, which holds the answers
+            yield
+        return (yield from _response(context.api_version, request, answers))
+
+    return handle
+
+
+def _read_by_ids(
+    metadata: MetadataCache, reads: OffsetReads, group: OffsetFetchRequestGroup, size: AnswerSize
+) -> Generator[Any, Any, OffsetFetchResponseGroup]:
+    """As OffsetReads.read, for topics that are given by their ids."""
+    known: list[OffsetFetchRequestTopics] | None = None
+    failed: list[OffsetFetchResponseTopics] = []
+    pace = Pace()
+    if group.topics is not None:
+        known = []
+        for topic in group.topics:
+            image = metadata.find_topic_by_id(topic.topic_id)
+            if image is not None:
+                topic.name = image.name
+                known.append(topic)
+            else:
+                size.take(UNKNOWN_PARTITION_BYTES * len(topic.partition_indexes))
+                failed.append((yield from _unknown_topic(topic)))
+            if pace.is_due():
+                yield
+    named = OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known)
+    answer = yield from reads.read(named)
+    answered: list[OffsetFetchResponseTopics] = []
+    for found in answer.topics:
+        image = metadata.find_topic(found.name)
+        if image is not None:
+            found.topic_id = image.topic_id
+            answered.append(found)
+        if pace.is_due():
+            yield
+    answer.topics = answered + failed
+    return answer
+
+
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> Generator[None, None, OffsetFetchResponseTopics]:
+    def failed(index: int) -> OffsetFetchResponsePartitions:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+
+    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=(yield from make_in_pieces(failed, topic.partition_indexes)))
+
+
+def _response(
+    version: int, request: OffsetFetchRequest, answers: list[OffsetFetchResponseGroup]
+) -> Generator[None, None, OffsetFetchResponse]:
+    if version >= VERSION_GROUPS:
+        return OffsetFetchResponse(groups=answers)
+    return (yield from _single_response(request, answers.pop(), version))  # whose topics are freed there, in pieces
+
+
+def _failed(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+
+
+def error_response(request: OffsetFetchRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_error_response(request, error))
+
+
+def _error_response(request: OffsetFetchRequest, error: KafkaError) -> Generator[None, None, OffsetFetchResponse]:
+    if request.groups:
+        return OffsetFetchResponse(groups=(yield from make_in_pieces(lambda group: _failed(group, error), request.groups)))
+    return OffsetFetchResponse(topics=(yield from _error_topics(request, error.code)), error_code=error.code)
+
+
+def _single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    if request.topics is None:
+        return OffsetFetchRequestGroup(group_id=request.group_id, topics=None)
+    topics = cast("list[OffsetFetchRequestTopics]", request.topics)  # it has the fields that are needed here
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _single_response(
+    request: OffsetFetchRequest, group: OffsetFetchResponseGroup, api_version: int
+) -> Generator[None, None, OffsetFetchResponse]:
+    if group.error_code and api_version < VERSION_TOP_LEVEL_ERROR:
+        return OffsetFetchResponse(topics=(yield from _error_topics(request, group.error_code)))
+    response = OffsetFetchResponse(topics=(yield from _single_topics(group.topics)), error_code=group.error_code)
+    return response
+
+
+def _single_topics(topics: list[OffsetFetchResponseTopics]) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
+    answers: list[OffsetFetchResponseTopic] = []
+    pace = Pace()
+    for topic in topics:
+        answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
+        answers.append(answer)
+        if pace.is_due():
+            yield
+        for piece in pieces(topic.partitions):
+            answer.partitions += [_single_partition(found) for found in piece]
+            if pace.is_due(len(piece)):
+                yield
+    return answers
+
+
+def _single_partition(found: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=found.partition_index,
+        committed_offset=found.committed_offset,
+        committed_leader_epoch=found.committed_leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error_code,
+    )
+
+
+def _error_topics(request: OffsetFetchRequest, error_code: int) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
+    topics: list[OffsetFetchResponseTopic] = []
+    pace = Pace()
+    for topic in request.topics or []:
+        answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
+        topics.append(answer)
+        if pace.is_due():
+            yield
+        for piece in pieces(topic.partition_indexes):
+            answer.partitions += [
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=error_code) for index in piece
+            ]
+            if pace.is_due(len(piece)):
+                yield
+    return topics

@@ -1,0 +1,169 @@
+"""What Fetch answers: messages made of what was read, and for the usual answer, one partition without an error, a template.
+
+Used by broker/handlers/produce_fetch/fetch.py only, whose docstring is the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.handlers.produce_fetch.current_leader import name_leader
+from broker.metadata.metadata_cache import MetadataCache
+from broker.observability.metrics import Metrics
+from broker.replication.fetch.fetch_data import PartitionRead
+from broker.replication.fetch.fetch_session_cache import FetchContext
+from broker.replication.quotas import ReplicationQuota
+from protocol.apis import APIS
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+from protocol.templates import (
+    RECORDS_SPECIMEN,
+    Hole,
+    PreparedRecordsResponse,
+    PreparedResponse,
+    RecordsTemplate,
+    compile_records_template,
+)
+
+NEVER_READ_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+STORAGE_ERROR_VERSION_MIN = 6
+CURRENT_LEADER_VERSION_MIN = 16
+FETCH_KEY = 1
+TEMPLATE_VERSION_MIN = 10  # from here on every hole is in the encoding
+TEMPLATES_MAX = 10_000  # (version, topic, isolation); each takes about 1 KB
+# Numbers that stand out in an encoded response: their bytes are not UTF-8, so no name contains them.
+SESSION_ID_HOLE = Hole(0x7EA1C3D5, 4)
+INDEX_HOLE = Hole(0x7EA2C4D6, 4)
+HIGH_WATERMARK_HOLE = Hole(0x7EB2D4E6F8091A2B, 8)
+LAST_STABLE_OFFSET_HOLE = Hole(0x7EC3E5F70A1B2C3D, 8)
+LOG_START_OFFSET_HOLE = Hole(0x7ED4F6081B2C3D4E, 8)
+CURRENT_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class FetchAnswers:
+    """Makes the responses. Keeps nothing between requests but templates."""
+
+    def __init__(self, metadata: MetadataCache, metrics: Metrics, quota: ReplicationQuota) -> None:
+        self._metadata = metadata
+        self._metrics = metrics
+        self._quota = quota
+        self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate | None] = {}
+
+    def respond(
+        self, session: FetchContext, reads: list[PartitionRead], version: int, listener_name: str
+    ) -> FetchResponse | PreparedResponse:
+        """The response; for the usual one, a single partition without an error, by its template."""
+        answer = session.answer(reads)
+        if len(answer.reads) == 1 and version >= TEMPLATE_VERSION_MIN:
+            read = answer.reads[0]
+            is_usual = read.error_code is ErrorCode.NONE and read.diverging_epoch is None and read.preferred_read_replica < 0
+            if is_usual and not read.aborted_transactions:
+                template = self._find_template(version, read)
+                if template is not None:
+                    return self._fill_template(template, answer.session_id, read, session)
+        response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
+        self.add_reads(response, answer.reads, session, version, listener_name)
+        return response
+
+    def _find_template(self, version: int, read: PartitionRead) -> RecordsTemplate | None:
+        """None for a topic whose random id happens to hold a hole's specimen: one in 300 million."""
+        key = (version, read.target.topic or "", read.target.topic_id, read.aborted_transactions is None)
+        try:
+            return self._templates[key]
+        except KeyError:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+        template: RecordsTemplate | None
+        try:
+            template = _compile_template(*key)
+        except ValueError:
+            template = None
+        self._templates[key] = template
+        return template
+
+    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead, session: FetchContext) -> PreparedResponse:
+        """6 µs less than building and encoding the messages."""
+        target, records = read.target, read.records
+        topic_metrics = self._metrics.topic(target.topic or "")
+        if session.is_from_follower:
+            topic_metrics.replication_bytes_out += len(records)
+            if self._quota.throttled:
+                self._record_throttled((read,))
+        else:
+            topic_metrics.bytes_out += len(records)
+        values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
+        return PreparedRecordsResponse(template, values, records)
+
+    def add_reads(
+        self, response: FetchResponse, reads: list[PartitionRead], session: FetchContext, version: int, listener_name: str
+    ) -> None:
+        topic = response.responses[-1] if response.responses else None
+        if session.is_from_follower and self._quota.throttled:
+            self._record_throttled(reads)
+        for read in reads:
+            target = read.target
+            if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+                read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
+            name = target.topic or ""
+            if topic is None or topic.topic_id != target.topic_id or topic.topic != name:
+                topic = FetchableTopicResponse(topic=name, topic_id=target.topic_id, partitions=[])
+                response.responses.append(topic)
+            partition = _partition_data(read)
+            if read.error_code in CURRENT_LEADER_ERRORS and version >= CURRENT_LEADER_VERSION_MIN:
+                name_leader(self._metadata, listener_name, name, target.partition, partition, response.node_endpoints, NodeEndpoint)
+            topic.partitions.append(partition)
+            if name and len(read.records):
+                topic_metrics = self._metrics.topic(name)
+                if session.is_from_follower:
+                    topic_metrics.replication_bytes_out += len(read.records)
+                else:
+                    topic_metrics.bytes_out += len(read.records)
+
+    def _record_throttled(self, reads: Iterable[PartitionRead]) -> None:
+        """Count what goes to throttled replicas, those in sync too. Kafka counts the answer's other bytes as well, some 50 a partition."""
+        quota = self._quota
+        quota.record(sum(len(each.records) for each in reads if quota.is_throttled(each.target.topic, each.target.partition)))
+
+
+def _compile_template(version: int, topic: str, topic_id: bytes, is_uncommitted: bool) -> RecordsTemplate:
+    partition = PartitionData(
+        partition_index=INDEX_HOLE.specimen,
+        high_watermark=HIGH_WATERMARK_HOLE.specimen,
+        last_stable_offset=LAST_STABLE_OFFSET_HOLE.specimen,
+        log_start_offset=LOG_START_OFFSET_HOLE.specimen,
+        aborted_transactions=None if is_uncommitted else [],
+        records=RECORDS_SPECIMEN,
+    )
+    specimen = FetchResponse(
+        session_id=SESSION_ID_HOLE.specimen,
+        responses=[FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[partition])],
+    )
+    holes = (SESSION_ID_HOLE, INDEX_HOLE, HIGH_WATERMARK_HOLE, LAST_STABLE_OFFSET_HOLE, LOG_START_OFFSET_HOLE)
+    return compile_records_template(APIS[FETCH_KEY], version, specimen, holes)
+
+
+def _partition_data(read: PartitionRead) -> PartitionData:
+    data = PartitionData(
+        partition_index=read.target.partition,
+        error_code=read.error_code,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=[] if read.error_code in NEVER_READ_ERRORS else None,
+        preferred_read_replica=read.preferred_read_replica,
+        records=read.records,
+    )
+    if read.aborted_transactions is not None:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset) for aborted in read.aborted_transactions
+        ]
+    if read.diverging_epoch is not None:
+        data.diverging_epoch = EpochEndOffset(epoch=read.diverging_epoch.epoch, end_offset=read.diverging_epoch.end_offset)
+    return data

@@ -1,0 +1,250 @@
+"""ListOffsets: the offset at either end of a partition, of its largest timestamp, or the first one from a timestamp on.
+
+Serves v1–v11.
+
+Behaviour:
+- -1 is the end: the high watermark, the last stable offset for READ_COMMITTED, the log end for replicas. -2 is the start.
+- A timestamp finds the first record at or after it that the client may read; none is (-1, -1) without an error.
+- Right after an election, while the high watermark has not reached the start of the leader's epoch, an end that a client relied
+  on may seem to go back: OFFSET_NOT_AVAILABLE instead (LEADER_NOT_AVAILABLE before v5).
+- Many partitions are looked up in turns: others are served in between.
+- A topic is answered once, however often it is named, and not at all without partitions. A partition named twice gets INVALID_REQUEST,
+  once. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
+- A special timestamp that the version does not know: UNSUPPORTED_VERSION.
+
+Version notes: v2 isolation level. v4 leader epochs. v7 -3, the record with the largest timestamp. v8 -4, the start of the local log:
+without tiering the same as -2. v9 -5, the end of the tiered log: -1 without tiering. v11 -6, the first offset still to be tiered: -1 too.
+
+Not done: tiered storage, authorisation.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.services import Handler, Services
+from broker.loop.cold_reads import read_in_turns, try_again_when_read
+from broker.loop.deferred import Deferred
+from broker.loop.turns import Work, is_many
+from broker.network.context import RequestContext
+from broker.observability.limited_log import LimitedLog
+from broker.replication.fetch.fetch_data import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    NO_EPOCH,
+    UNKNOWN_OFFSET,
+    FetchIsolation,
+)
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from storage.errors import StorageError
+from storage.page_cache import ColdRead, not_waiting, waiting
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+    from storage.log import Log
+
+log = logging.getLogger("barnabas.handlers")
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+SPECIAL_TIMESTAMP_VERSIONS_MIN = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+PARTITIONS_AT_ONCE = 64
+"""More go in turns: a search by timestamp takes up to 50 µs."""
+PARTITIONS_PER_PIECE = 16
+NO_TIMESTAMP = -1
+READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
+LEADER_EPOCH_VERSION_MIN = 4
+OFFSET_NOT_AVAILABLE_VERSION_MIN = 5
+
+
+def build(services: Services) -> Handler:
+    return ListOffsetsHandler(services).handle
+
+
+class ListOffsetsHandler:
+    """Keeps nothing between requests."""
+
+    def __init__(self, services: Services) -> None:
+        self._replica_manager = services.replica_manager
+        self._run_blocking = services.run_blocking
+        self._log = LimitedLog(log, services.clock)
+
+    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred | Work:
+        if is_many((topic.partitions for topic in request.topics), PARTITIONS_AT_ONCE):
+            return self._answer_in_turns(context, request)
+        run_blocking = self._run_blocking
+        if run_blocking is None:
+            return self._answer_all(context, request)
+        try:
+            with not_waiting:
+                return self._answer_all(context, request)
+        except ColdRead as cold:
+
+            def attempt(may_wait_for_disk: bool) -> ListOffsetsResponse:
+                with waiting() if may_wait_for_disk else not_waiting:
+                    return self._answer_all(context, request)
+
+            return try_again_when_read(cold, attempt, run_blocking)
+
+    def _answer_all(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        twice = _find_duplicates(request)
+        answers: dict[str, ListOffsetsTopicResponse] = {}
+        answered: set[tuple[str, int]] = set()
+        for topic in request.topics:
+            answer = answers.get(topic.name) or ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            if topic.partitions:
+                answers[topic.name] = answer
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                if key in answered:
+                    continue
+                answered.add(key)
+                answer.partitions.append(self._answer_one(request, topic.name, asked, context.api_version, key in twice))
+        return ListOffsetsResponse(topics=list(answers.values()))
+
+    def _answer_in_turns(self, context: RequestContext, request: ListOffsetsRequest) -> Work:
+        """As `_answer_all`, each partition as it is when its turn comes."""
+        counts: dict[tuple[str, int], int] = {}
+        position = 0
+        for topic in request.topics:
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                counts[key] = counts.get(key, 0) + 1
+                position += 1
+                if position % PARTITIONS_AT_ONCE == 0:
+                    yield
+        response = ListOffsetsResponse(topics=[])
+        answers: dict[str, ListOffsetsTopicResponse] = {}
+        for topic in request.topics:
+            if not topic.partitions:
+                continue
+            answer = answers.get(topic.name)
+            if answer is None:
+                answer = answers[topic.name] = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+                response.topics.append(answer)
+            for asked in topic.partitions:
+                position += 1
+                if position % PARTITIONS_PER_PIECE == 0:
+                    yield
+                key = (topic.name, asked.partition_index)
+                count = counts[key]
+                if not count:
+                    continue  # answered at its first place
+                counts[key] = 0
+
+                def answer_one(topic: str = topic.name, asked: ListOffsetsPartition = asked, is_twice: bool = count > 1) -> Any:
+                    return self._answer_one(request, topic, asked, context.api_version, is_twice)
+
+                answer.partitions.append((yield from read_in_turns(answer_one, self._run_blocking)))
+        return response
+
+    def _answer_one(
+        self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int, is_twice: bool
+    ) -> ListOffsetsPartitionResponse:
+        try:
+            if request.isolation_level not in ISOLATION_LEVELS:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if is_twice:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            return self._answer(request, topic, asked, version)
+        except KafkaError as error:
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=_for_version(error.code, version))
+
+    def _answer(self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+        if asked.timestamp < 0 and version < SPECIAL_TIMESTAMP_VERSIONS_MIN.get(asked.timestamp, version + 1):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = self._replica_manager.get_partition(topic, asked.partition_index)
+        only_leader = request.replica_id != DEBUGGING_REPLICA_ID
+        partition_log = partition.get_readable_log(asked.current_leader_epoch, only_leader)
+        try:
+            found = _find(partition, partition_log, asked.timestamp, request)
+        except StorageError as error:
+            self._replica_manager.fail_log_dir(partition_log.directory.parent, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        except DecodeError as error:
+            # Records are not walked when they are appended, so a search may be the first to find malformed ones.
+            message = "timestamp search failed partition=%r timestamp=%d error=%s"
+            self._log.warning("timestamp search failed", message, partition, asked.timestamp, error)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE) from error
+        found.partition_index = asked.partition_index
+        if version < LEADER_EPOCH_VERSION_MIN:
+            found.leader_epoch = NO_EPOCH
+        return found
+
+
+def _find(partition: Partition, partition_log: Log, timestamp: int, request: ListOffsetsRequest) -> ListOffsetsPartitionResponse:
+    if timestamp == EARLIEST_TIMESTAMP:
+        return _found(NO_TIMESTAMP, partition_log.log_start_offset, _start_epoch(partition_log))
+    if timestamp == EARLIEST_LOCAL_TIMESTAMP:
+        offset = partition_log.local_log_start_offset
+        epoch = partition_log.leader_epochs.find_epoch_for_offset(offset)
+        return _found(NO_TIMESTAMP, offset, NO_EPOCH if epoch is None else epoch)
+    end_offset = partition.end_offset(_isolation(request))
+    is_lagging = request.replica_id == CONSUMER_REPLICA_ID and partition.in_sync.epoch_start_offset > partition_log.high_watermark
+    if timestamp == LATEST_TIMESTAMP:
+        if is_lagging:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return _found(NO_TIMESTAMP, end_offset, partition.leader_epoch)
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return _found(NO_TIMESTAMP, UNKNOWN_OFFSET, NO_EPOCH)
+    if timestamp == MAX_TIMESTAMP:
+        record = partition_log.find_max_timestamp()
+    else:
+        record = partition_log.find_offset_by_timestamp(timestamp, end_offset=end_offset)
+    if record is not None and record.offset < end_offset:
+        return _found(record.timestamp, record.offset, record.leader_epoch)
+    if is_lagging:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return ListOffsetsPartitionResponse()
+
+
+def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if request.isolation_level == READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
+
+
+def _found(timestamp: int, offset: int, leader_epoch: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(timestamp=timestamp, offset=offset, leader_epoch=leader_epoch)
+
+
+def _start_epoch(partition_log: Log) -> int:
+    """The epoch of the log start offset, -1 when the cache begins after it."""
+    entry = partition_log.leader_epochs.earliest_entry
+    return entry.epoch if entry is not None and entry.start_offset <= partition_log.log_start_offset else NO_EPOCH
+
+
+def _find_duplicates(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            (twice if key in seen else seen).add(key)
+    return twice
+
+
+def _for_version(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_VERSION_MIN:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return code

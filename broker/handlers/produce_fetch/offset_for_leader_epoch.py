@@ -1,0 +1,62 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a client can tell whether its log was truncated (KIP-101, KIP-320).
+
+Serves v2–v4.
+
+Behaviour: answers the largest epoch not above the one asked for and the offset where it ends; (-1, -1) when that is not known. The
+current leader epoch is checked (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH); only the leader answers.
+
+Version notes: v3 replica_id. v4 flexible.
+
+Not done: authorisation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import Pace, at_once_or_in_turns, pieces
+from broker.loop.turns import Work
+from broker.network.context import RequestContext
+from broker.replication.replica_manager import ReplicaManager
+from protocol.errors import KafkaError
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def build(services: Services) -> Handler:
+    replica_manager = services.replica_manager
+
+    def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Any:
+        return at_once_or_in_turns(_answers(replica_manager, request))
+
+    return handle
+
+
+def _answers(replica_manager: ReplicaManager, request: OffsetForLeaderEpochRequest) -> Work:
+    topics = []
+    pace = Pace()
+    for topic in request.topics:
+        result = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
+        topics.append(result)
+        if pace.is_due():
+            yield
+        for piece in pieces(topic.partitions):
+            result.partitions += [_answer(replica_manager, topic.topic, asked) for asked in piece]
+            if pace.is_due(len(piece)):
+                yield
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _answer(replica_manager: ReplicaManager, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = replica_manager.get_partition(topic, asked.partition)
+        end = partition.end_offset_for_epoch(asked.current_leader_epoch, asked.leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(partition=asked.partition, error_code=error.code)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

@@ -1,0 +1,168 @@
+"""What Produce answers: messages made of the results, and for the usual answer, one partition without an error, a template.
+
+Used by broker/handlers/produce_fetch/produce.py only, whose docstring is the contract.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.produce_fetch.current_leader import name_leader
+from broker.metadata.metadata_cache import MetadataCache
+from broker.network.context import RequestContext
+from broker.observability.limited_log import LimitedLog
+from broker.observability.log_fields import Fields
+from broker.replication.delayed_produce import PartitionAppendResult
+from protocol.apis import APIS
+from protocol.errors import ErrorCode
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.templates import Hole, PreparedResponse, Template, compile_template
+from protocol.uuids import ZERO_UUID
+
+CURRENT_LEADER_VERSION_MIN = 10
+LOG_START_OFFSET_VERSION_MIN = 5
+NAMED_VERSION_MAX = 12  # later versions tell topics by their ids
+UNKNOWN_PREFIX = "unknown id "
+"""No topic's name begins so: what stands for the name of a topic whose id is unknown, until it is answered."""
+PRODUCE_KEY = 0
+RECORD_ERRORS_PER_ANSWER = 10_000
+TEMPLATES_MAX = 10_000  # (version, topic) pairs; each takes about 1 KB
+# Numbers that stand out in an encoded response: their bytes are not UTF-8, so no name contains them.
+INDEX_HOLE = Hole(0x7EA1C3D5, 4)
+BASE_OFFSET_HOLE = Hole(0x7EB2D4E6F8091A2B, 8)
+LOG_APPEND_TIME_HOLE = Hole(0x7EC3E5F70A1B2C3D, 8)
+LOG_START_OFFSET_HOLE = Hole(0x7ED4F6081B2C3D4E, 8)
+
+
+class ProduceAnswers:
+    """Makes the responses. Keeps nothing between requests but templates. Refusals are logged by `limited_log`."""
+
+    def __init__(self, metadata: MetadataCache, limited_log: LimitedLog) -> None:
+        self._metadata = metadata
+        self._log = limited_log
+        self._templates: dict[tuple[int, str | bytes], Template] = {}
+
+    def respond(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse | PreparedResponse:
+        """The response; for the usual one, a single partition without an error, by its template."""
+        version = context.api_version
+        if len(results) == 1:
+            result = results[0]
+            if result.error_code is ErrorCode.NONE:
+                template = self._templates.get((version, result.topic)) or self._find_template(version, result.topic)
+                return PreparedResponse(
+                    template,
+                    (result.partition, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+                    if version >= LOG_START_OFFSET_VERSION_MIN
+                    else (result.partition, result.base_offset, result.log_append_time_ms),
+                )
+        return self._response(results, context)
+
+    def _find_template(self, version: int, topic: str) -> Template:
+        """Of versions with ids by the topic's id: it may be made anew under its name."""
+        if version <= NAMED_VERSION_MAX:
+            return self._compile_template(version, topic)
+        topic_id = id_of(self._metadata, topic)
+        return self._templates.get((version, topic_id)) or self._compile_template(version, topic_id)
+
+    def _compile_template(self, version: int, topic: str | bytes) -> Template:
+        """For a topic's name or, in later versions, its id."""
+        if len(self._templates) >= TEMPLATES_MAX:
+            self._templates.clear()
+        partition = PartitionProduceResponse(
+            index=INDEX_HOLE.specimen,
+            base_offset=BASE_OFFSET_HOLE.specimen,
+            log_append_time_ms=LOG_APPEND_TIME_HOLE.specimen,
+            log_start_offset=LOG_START_OFFSET_HOLE.specimen,
+        )
+        answered = TopicProduceResponse(topic_id=topic) if isinstance(topic, bytes) else TopicProduceResponse(name=topic)
+        answered.partition_responses = [partition]
+        specimen = ProduceResponse(responses=[answered])
+        holes = [INDEX_HOLE, BASE_OFFSET_HOLE, LOG_APPEND_TIME_HOLE]
+        if version >= LOG_START_OFFSET_VERSION_MIN:
+            holes.append(LOG_START_OFFSET_HOLE)
+        template = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
+        return template
+
+    def _response(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse:
+        answer = self.begin(context)
+        for result in results:
+            answer.add(result)
+        return answer.response
+
+    def begin(self, context: RequestContext) -> Answer:
+        """A response to be made result by result."""
+        return Answer(self._metadata, self._log, context)
+
+
+def unknown_name(topic_id: bytes) -> str:
+    """What stands for the name of a topic whose id is unknown."""
+    return UNKNOWN_PREFIX + topic_id.hex()
+
+
+def id_of(metadata: MetadataCache, name: str) -> bytes:
+    """The topic's id as it is now, or the one that the request gave; the zero id for a topic that is gone."""
+    if name.startswith(UNKNOWN_PREFIX):
+        return bytes.fromhex(name.removeprefix(UNKNOWN_PREFIX))
+    topic = metadata.find_topic(name)
+    return ZERO_UUID if topic is None else topic.topic_id
+
+
+class Answer:
+    """A response while it is made from its results."""
+
+    def __init__(self, metadata: MetadataCache, limited_log: LimitedLog, context: RequestContext) -> None:
+        self.response = ProduceResponse()
+        self._metadata = metadata
+        self._log = limited_log
+        self._context = context
+        self._topic: TopicProduceResponse | None = None
+        self._record_errors_left = RECORD_ERRORS_PER_ANSWER
+
+    def add(self, result: PartitionAppendResult) -> None:
+        topic = self._topic
+        if topic is None or topic.name != result.topic:
+            topic = self._topic = TopicProduceResponse(name=result.topic, partition_responses=[])
+            if self._context.api_version > NAMED_VERSION_MAX:
+                topic.topic_id = id_of(self._metadata, result.topic)
+            self.response.responses.append(topic)
+        partition = PartitionProduceResponse(
+            index=result.partition,
+            error_code=result.error_code,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )
+        if result.error_code is not ErrorCode.NONE:
+            self._add_error_details(result, partition)
+            self._log_refusal(result)
+            if result.topic.startswith(UNKNOWN_PREFIX):
+                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+                partition.error_message = None
+        topic.partition_responses.append(partition)
+
+    def _log_refusal(self, result: PartitionAppendResult) -> None:
+        """Logged because many producers drop the errors that they get. Each kind has a budget, so that none hides another."""
+        error, context = result.error_code.name, self._context
+        kind = f"produce refused with {error}"
+        if self._log.omits(kind):
+            return
+        reason = result.error_message or (result.record_errors[0].message if result.record_errors else None)
+        who = {"principal": context.connection.principal, "client": context.connection.client_host, "client_id": context.client_id}
+        facts = Fields(topic=result.topic, partition=result.partition, error=error, reason=reason, **who)
+        self._log.info(kind, "produce refused %s", facts)
+
+    def _add_error_details(self, result: PartitionAppendResult, partition: PartitionProduceResponse) -> None:
+        partition.error_message = result.error_message
+        named = (result.record_errors or ())[: self._record_errors_left]
+        self._record_errors_left -= len(named)
+        partition.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=error.batch_index, batch_index_error_message=error.message) for error in named
+        ]
+        if result.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or self._context.api_version < CURRENT_LEADER_VERSION_MIN:
+            return
+        endpoints, listener_name = self.response.node_endpoints, self._context.connection.listener.name
+        name_leader(self._metadata, listener_name, result.topic, result.partition, partition, endpoints, NodeEndpoint)

@@ -1,0 +1,86 @@
+"""The collaborators that handlers are given, and what a handler is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.loop.blocking import RunBlocking
+from broker.loop.deferred import Deferred
+from broker.network.context import ConnectionFacts, RequestContext
+
+if TYPE_CHECKING:
+    from broker.cluster.controller_client import ControllerClient
+    from broker.controller.channel import ControllerChannel
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.loop.clock import Clock
+    from broker.metadata.metadata_cache import MetadataCache
+    from broker.metadata.suspects import Suspects
+    from broker.observability.metrics import Metrics
+    from broker.quorum.quorum import Quorum
+    from broker.replication.replica_manager import ReplicaManager
+    from broker.telemetry.client_metrics import ClientMetricsManager
+    from broker.worker.jobs import Worker
+    from config.server import ServerConfig
+    from storage.log_manager import LogManager
+
+Handler = Callable[[RequestContext, Any], "Any | Deferred | Generator[None, None, Any] | Coroutine[Any, Any, Any] | None"]
+"""A request in; out comes the response message, a Deferred of it, a generator that returns either (a request that may take long, see
+broker/loop/turns.py), a coroutine that returns the message (cold APIs only: it costs a task), or None for "no response, ever" (acks=0).
+Raises KafkaError for a whole-request error, DecodeError to close the connection."""
+
+
+def _nothing_known() -> None:
+    return None
+
+
+def _kraft_version_0() -> int:
+    return 0
+
+
+class Services(NamedTuple):
+    """Everything a handler may call. Built once by client_server.py; each handler module's `build(services)` picks what it needs."""
+
+    config: ServerConfig
+    node_id: int
+    cluster_id: str
+    clock: Clock
+    random: random.Random
+    metrics: Metrics
+    metadata: MetadataCache
+    controller: ControllerClient
+    replica_manager: ReplicaManager
+    group_coordinator: GroupCoordinator
+    log_manager: LogManager
+    run_blocking: RunBlocking | None = None
+    """Runs a function in the thread pool and returns its future; None (some tests): everything is done on the loop."""
+    worker: Worker | None = None
+    """Computes outside this process; None (some tests): everything is done on the loop."""
+    controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = _nothing_known
+    """What the active controller speaks, where that is another node and known: API key → (lowest, highest version)."""
+    suspects: Suspects | None = None
+    """Brokers that may be gone; None where barnabas.fast.fencing is off."""
+    client_metrics: Callable[[], ClientMetricsManager] | None = None
+    """What knows of clients' metrics, made when it is first asked for; None (some tests): nothing does."""
+    kraft_version: Callable[[], int] = _kraft_version_0
+    """The finalized level of kraft.version, which the quorum knows and the metadata do not tell."""
+
+
+class ControllerServices(NamedTuple):
+    """Everything a handler of a controller listener may call. Controller listeners serve before the broker does, and without one."""
+
+    clock: Clock
+    metrics: Metrics
+    metadata: MetadataCache
+    controller: ControllerChannel
+    """The controller in this process, which is the active one or answers NOT_CONTROLLER."""
+    is_active: Callable[[], bool]
+    """Whether it is the active one."""
+    ask_quorum: Callable[[Any, int, str], Deferred]
+    """The quorum's answer to a request, given its version and the name of the listener that it came by."""
+    handle_frame: Callable[[memoryview, ConnectionFacts], Any]
+    """What dispatch makes of a request frame of these listeners, for one that came in an Envelope."""
+    quorum: Quorum
+    """The quorum's leader and kraft.version."""
+    config: ServerConfig

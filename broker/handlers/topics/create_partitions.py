@@ -1,0 +1,54 @@
+"""CreatePartitions (key 37). Serves v0–v3.
+
+Behaviour:
+- Each topic gets its new total of partitions or is refused on its own; the answer comes when the new ones are durable and led,
+  after 20 s at the latest.
+- A total that is no increase: INVALID_PARTITIONS. A manual assignment has one list of replicas for each new partition.
+- A topic asked for twice is refused with INVALID_REQUEST. More than 10,000 at once: POLICY_VIOLATION for all (Kafka 4.3 answers
+  UNKNOWN_SERVER_ERROR here, and creates 10,000).
+
+Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic); controller mutation quotas (v3).
+
+Source: ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from broker.handlers.services import Handler, Services
+from broker.handlers.topics.new_partition_wait import created_names, wait_until_made
+from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def build(services: Services) -> Handler:
+    controller = services.controller
+
+    async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        if request.timeout_ms <= 0 and request.topics:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        response = await controller.create_partitions(request, context)
+        await wait_until_made(services, await created_names(response.results))
+        return response
+
+    return handle
+
+
+def error_response(request: CreatePartitionsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: CreatePartitionsRequest, error: KafkaError) -> Generator[None, None, CreatePartitionsResponse]:
+    def failed(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+
+    return CreatePartitionsResponse(results=(yield from make_in_pieces(failed, request.topics)))

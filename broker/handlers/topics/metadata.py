@@ -1,0 +1,229 @@
+"""Metadata (key 3). Serves v0–v13.
+
+Behaviour:
+- Tells the brokers that are alive, each with its address on the listener that the request came by, and the asked topics.
+- An unknown topic is answered with UNKNOWN_TOPIC_OR_PARTITION; where the client and auto.create.topics.enable allow it, its
+  creation begins meanwhile (the client asks again). A bad name is INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID.
+- A leader whose connection to this broker has just ended is not named (LEADER_NOT_AVAILABLE), and a broker that was just fenced is
+  listed a little longer: see broker/metadata/suspects.py.
+- Authorized operations, when asked for, are all of them: there is no authorizer.
+- The controller is this broker: any broker takes admin requests.
+
+Version notes: v0 no topics means all topics; v1+ null means all, none means none. v0 hides replicas that are not alive and answers
+REPLICA_NOT_AVAILABLE; up to v5 a leader without this listener is LEADER_NOT_AVAILABLE, then LISTENER_NOT_FOUND. v4 auto-creation by
+choice. v7 leader epochs. v10 topic ids in responses; v12 requests by topic id. v13 top-level error (REBOOTSTRAP_REQUIRED is never sent).
+
+Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache (KIP-430, KIP-516, KIP-1102).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, TypeVar
+
+from broker.handlers.services import Handler, Services
+from broker.loop.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
+from broker.loop.turns import Work
+from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
+from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.topic_names import find_name_fault
+from broker.network.context import RequestContext
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.uuids import ZERO_UUID
+
+NO_LEADER_ID = -1
+FIRST_VERSION_WITH_IDS = 12
+ASKED_PIECE_TOPICS = 500  # entries of a request that are looked at between two yields, 0.2 µs each
+MISSING_PIECE_TOPICS = 10  # that may have to be created between two yields, up to 0.2 ms each
+LOOKED_AT_TOPICS_MAX = 10
+"""Whether leaders are there is looked at for requests of so few topics: a client that has lost a leader asks for few."""
+LOOKED_AT_PARTITIONS_MAX = 100
+"""Of each of these topics; the others have the same leaders."""
+
+Asked = TypeVar("Asked", str, bytes)
+
+
+def build(services: Services) -> Handler:
+    cache, controller, suspects = services.metadata, services.controller, services.suspects
+    auto_create_is_enabled = services.config.auto_create_topics_enable
+
+    def handle(context: RequestContext, request: MetadataRequest) -> Any:
+        return at_once_or_in_turns(_answer(context, request))
+
+    def _answer(context: RequestContext, request: MetadataRequest) -> Work:
+        version = context.api_version
+        view = ListenerView(cache, context.connection.listener.name, suspects)
+        topics: list[MetadataResponseTopic] = []
+
+        def create(names: Iterable[str]) -> list[MetadataResponseTopic]:
+            return [_error_topic(name, error) for name, error in controller.auto_create(list(names), context).items()]
+
+        if request.topics is None or (version == 0 and not request.topics):
+            yield from _describe(view, list(cache.topics.values()), version, topics)
+        else:
+            names, ids = yield from _asked(request, version)
+            if suspects is not None and len(names) <= LOOKED_AT_TOPICS_MAX:
+                looking = suspects.look_at(_leaders(cache, names))
+                if looking is not None:
+                    yield looking
+                    view = ListenerView(cache, context.connection.listener.name, suspects)
+            if ids:
+                # One id makes it a request by ids, as in Kafka: names in it are passed over.
+                yield from _answer_asked(view, ids, cache.find_topic_by_id, version, topics, _unknown_ids)
+            else:
+                is_creating = auto_create_is_enabled and request.allow_auto_topic_creation
+                yield from _answer_asked(view, names, cache.find_topic, version, topics, create if is_creating else _missing)
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        return _response(cache, view, request, topics)
+
+    return handle
+
+
+def _leaders(cache: MetadataCache, names: Iterable[str]) -> set[int]:
+    """The leaders of the first partitions of these topics."""
+    topics = (cache.find_topic(name) for name in names)
+    return {partition.leader for topic in topics if topic is not None for partition in topic.partitions[:LOOKED_AT_PARTITIONS_MAX]}
+
+
+def error_response(request: MetadataRequest, error: KafkaError) -> Any:
+    """The error for each asked topic: older versions have no place for one of the whole request."""
+    return at_once_or_in_turns(_failed(request, error))
+
+
+def _failed(request: MetadataRequest, error: KafkaError) -> Generator[None, None, MetadataResponse]:
+    def failed(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+
+    return MetadataResponse(topics=(yield from make_in_pieces(failed, request.topics or [])), error_code=error.code)
+
+
+def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=_brokers(view),
+        cluster_id=cache.cluster_id,
+        controller_id=cache.controller_id,
+        topics=topics,
+        cluster_authorized_operations=(ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED),
+    )
+
+
+def _asked(request: MetadataRequest, version: int) -> Generator[None, None, tuple[list[str], list[bytes]]]:
+    """The names and ids that are asked for, each once. Raises KafkaError INVALID_REQUEST for what the version does not allow."""
+    topics = request.topics or []
+    seen: dict[str | bytes, None] = {}
+    names: list[str] = []
+    ids: list[bytes] = []
+    for piece in pieces(topics, ASKED_PIECE_TOPICS):
+        for topic in piece:
+            if version < FIRST_VERSION_WITH_IDS:
+                if topic.name is None:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
+                if topic.topic_id != ZERO_UUID:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}")
+            asked = topic.name or "" if topic.topic_id == ZERO_UUID else topic.topic_id
+            if asked in seen:
+                continue
+            seen[asked] = None
+            if isinstance(asked, str):
+                names.append(asked)
+            else:
+                ids.append(asked)
+        if len(piece) == ASKED_PIECE_TOPICS:
+            yield
+    return names, ids
+
+
+def _answer_asked(
+    view: ListenerView,
+    asked: Sequence[Asked],
+    find_topic: Callable[[Asked], TopicImage | None],
+    version: int,
+    topics: list[MetadataResponseTopic],
+    answer_missing: Callable[[Iterable[Asked]], list[MetadataResponseTopic]],
+) -> Work:
+    """Append to `topics` an answer for each name or id: the topics that are there first."""
+    missing = []
+    for piece in pieces(asked):
+        found = []
+        for key in piece:
+            topic = find_topic(key)
+            if topic is None:
+                missing.append(key)
+            else:
+                found.append(topic)
+        yield from _describe(view, found, version, topics)
+        yield
+    for missing_piece in pieces(missing, MISSING_PIECE_TOPICS):
+        topics += answer_missing(missing_piece)
+        yield
+
+
+def _describe(view: ListenerView, topics: Iterable[TopicImage], version: int, answers: list[MetadataResponseTopic]) -> Work:
+    """Append the answers for `topics`."""
+    pace = Pace()
+    for topic in topics:
+        answer = MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=[])
+        answers.append(answer)
+        if pace.is_due():
+            yield
+        for piece in pieces(range(len(topic.partitions))):
+            answer.partitions += [_partition(view, index, topic.partitions[index], version) for index in piece]
+            if pace.is_due(len(piece)):
+                yield
+
+
+def _brokers(view: ListenerView) -> list[MetadataResponseBroker]:
+    brokers = []
+    for broker in view.listed():
+        host, port = view.endpoint(broker)
+        brokers.append(MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
+    return brokers
+
+
+def _partition(view: ListenerView, index: int, partition: PartitionImage, version: int) -> MetadataResponsePartition:
+    replicas: Sequence[int] = partition.replicas
+    isr: Sequence[int] = partition.isr
+    if version == 0:
+        replicas = [replica for replica in replicas if replica in view.alive]
+        isr = [replica for replica in isr if replica in view.alive]
+    leader = view.find_leader(partition)
+    error = ErrorCode.NONE
+    if leader is None:
+        error = view.missing_leader_error(partition) if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+        error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=NO_LEADER_ID if leader is None else leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(replicas),
+        isr_nodes=list(isr),
+        offline_replicas=view.offline_replicas(partition),
+    )
+
+
+def _missing(names: Iterable[str]) -> list[MetadataResponseTopic]:
+    return [
+        _error_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if find_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION)
+        for name in names
+    ]
+
+
+def _error_topic(name: str, error: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _unknown_ids(topic_ids: Iterable[bytes]) -> list[MetadataResponseTopic]:
+    return [MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id) for topic_id in topic_ids]

@@ -1,0 +1,68 @@
+"""Requests that look up what only the disk has: a thread brings it into the page cache, then the request is tried again on the loop.
+
+So that a consumer of old segments, or a search by timestamp, does not keep the loop, and with it every other client, waiting for the
+disk. Nothing is remembered between two tries but the request itself: what the first one saw may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from broker.loop.blocking import RunBlocking
+from broker.loop.deferred import Deferred
+from storage.page_cache import ColdRead, not_waiting, waiting
+
+TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages are evicted before they are used
+
+
+def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_blocking: RunBlocking) -> Deferred:
+    """A Deferred of what `attempt(may_wait)` returns or raises. A thread reads in what `cold` misses before each call; if one raises
+    ColdRead, it is repeated. With `may_wait` it reads as usual. Its result may be a Deferred. After the request is abandoned there is no
+    further attempt."""
+    answer = Deferred()
+    tries = 0
+
+    def bring_in(missing: ColdRead) -> None:
+        run_blocking(missing.bring_in).add_done_callback(try_again)
+
+    def try_again(done: Any) -> None:
+        nonlocal tries
+        tries += 1
+        error = done.exception()  # of the disk: the attempt that waits meets it too, and answers it
+        if answer.is_abandoned:
+            return
+        try:
+            outcome = attempt(error is not None or tries >= TRIES_MAX)
+        except ColdRead as missing:
+            bring_in(missing)
+            return
+        except Exception as e:
+            answer.follow(e)
+            return
+        answer.follow(outcome)
+
+    bring_in(cold)
+    return answer
+
+
+def read_in_turns(read: Callable[[], Any], run_blocking: RunBlocking | None) -> Generator[Deferred, bool, Any]:
+    """What `read()` returns, for a request that goes in turns: others are served while a thread brings something in."""
+    tries, must_wait = 0, run_blocking is None
+    while True:
+        try:
+            with waiting() if must_wait else not_waiting:
+                return read()
+        except ColdRead as missing:
+            assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
+            arrival = _read_missing(missing, run_blocking)  # `missing` itself goes: its traceback holds this frame
+        has_failed = yield arrival
+        tries += 1
+        must_wait = has_failed or tries >= TRIES_MAX
+
+
+def _read_missing(missing: ColdRead, run_blocking: RunBlocking) -> Deferred:
+    """A Deferred of whether the disk failed, so that the next try has to meet its error."""
+    arrived = Deferred()
+    run_blocking(missing.bring_in).add_done_callback(lambda done: arrived.complete(done.exception() is not None))
+    return arrived

@@ -1,0 +1,143 @@
+"""Requests that take long go in turns, so that no client holds the loop.
+
+A handler whose request can be large returns a generator. It yields wherever others may be served, and returns what another handler
+would have returned. Pieces between two yields take well under a millisecond. After a yield everything may have changed: read again.
+What it yields is None, or a Deferred that it cannot go on without: `value = yield deferred`, or its exception is raised there.
+
+All long requests share one queue, and each turn of the loop gives SLICE_US to the one that has waited longest. A connection has one
+such request at a time, so the queue is fair by connection, and a hundred of them hold the loop no longer than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sized
+from typing import Any
+
+from broker.loop.deferred import Deferred
+
+SLICE_US = 2_000
+"""Microseconds of work before the loop serves its connections again; a piece that has begun is finished first."""
+
+Work = Generator[Any, Any, Any]
+"""Yields None or a Deferred."""
+
+
+class Turns:
+    """The queue. `call_soon` is the loop's; `monotonic_us` measures how long a slice has lasted."""
+
+    __slots__ = ("_call_soon", "_is_running", "_is_scheduled", "_monotonic_us", "_queue", "_waiting")
+
+    def __init__(
+        self,
+        call_soon: Callable[..., Any],
+        monotonic_us: Callable[[], int],
+    ) -> None:
+        self._call_soon = call_soon
+        self._monotonic_us = monotonic_us
+        self._queue: dict[Deferred, tuple[Work, Any]] = {}  # in the order of their turns, each with what its yield is to give it
+        self._waiting: dict[Deferred, tuple[Work, Deferred]] = {}  # each with what it waits for
+        self._is_scheduled = False
+        self._is_running = False
+
+    def __len__(self) -> int:
+        """Works that are not finished."""
+        return len(self._queue) + len(self._waiting)
+
+    def start(self, work: Work) -> Deferred:
+        """A Deferred of what `work` returns or raises, complete already if nobody else waits and one slice was enough. Until then
+        nothing that its connection sent later may start.
+
+        An abandoned Deferred ends the work where it stands: GeneratorExit is raised at its yield."""
+        answer = Deferred()
+        answer.on_abandon = lambda: self._drop(answer)
+        answer.holds_order = True
+        if self._queue or self._is_running:
+            self._enqueue(answer, work)
+        else:
+            self._run_slice(answer, work)
+        return answer
+
+    def close(self) -> None:
+        """End every work where it stands; nobody is answered."""
+        for answer in [*self._queue, *self._waiting]:
+            work = self._take(answer)
+            if work is not None:
+                work.close()
+
+    def _drop(self, answer: Deferred) -> None:
+        work = self._take(answer)
+        if work is not None:
+            work.close()
+
+    def _take(self, answer: Deferred) -> Work | None:
+        """The work, if it is not finished: it has no turn any more, and what it waits for is abandoned."""
+        if answer in self._queue:
+            work, _ = self._queue.pop(answer)
+            return work
+        if answer in self._waiting:
+            work, awaited = self._waiting.pop(answer)
+            awaited.abandon()
+            return work
+        return None
+
+    def _enqueue(self, answer: Deferred, work: Work, value: Any = None) -> None:
+        self._queue[answer] = work, value
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_scheduled = False
+        if self._queue:
+            answer = next(iter(self._queue))
+            self._run_slice(answer, *self._queue.pop(answer))
+        if self._queue:
+            self._schedule()
+
+    def _run_slice(self, answer: Deferred, work: Work, value: Any = None) -> None:
+        """Go on with `work` until its time is up, it waits for something, or it has ended: then `answer` is complete."""
+        end_us = self._monotonic_us() + SLICE_US
+        self._is_running = True  # works that begin meanwhile, because this one ends, wait for the next turn
+        try:
+            while True:
+                awaited = work.throw(value) if isinstance(value, Exception) else work.send(value)
+                value = None
+                if awaited is not None:
+                    if not awaited.is_done:
+                        self._waiting[answer] = work, awaited
+                        awaited.when_done(lambda value: self._resume(answer, value))
+                        return
+                    value = awaited.value
+                if self._monotonic_us() >= end_us:
+                    self._enqueue(answer, work, value)
+                    return
+        except StopIteration as e:
+            self._finish(answer, e.value)
+        except Exception as e:
+            value = None  # what was thrown in, or its cause: the traceback holds this frame
+            self._finish(answer, e)
+        finally:
+            self._is_running = False
+
+    def _finish(self, answer: Deferred, outcome: Any) -> None:
+        answer.on_abandon = None
+        answer.follow(outcome)
+        if isinstance(outcome, Deferred) and not outcome.is_done:
+            answer.on_abandon = outcome.abandon
+
+    def _resume(self, answer: Deferred, value: Any) -> None:
+        work, _ = self._waiting.pop(answer)
+        self._enqueue(answer, work, value)
+
+
+def is_many(lists: Iterable[Sized], limit: int) -> bool:
+    """Whether the lists, each with its own place, hold more than `limit` elements. Looks no further than that."""
+    count = 0
+    for elements in lists:
+        count += 1 + len(elements)
+        if count > limit:
+            return True
+    return False

@@ -1,0 +1,238 @@
+"""What the broker counts: plain integers that the loop adds to, read at a scrape. The counterpart of Kafka's Yammer metrics.
+
+Owned by the loop: nothing here locks, and only the loop calls it. Hot paths hold on to the object they count in
+(`self._topic_metrics = metrics.topic(name)`, then `self._topic_metrics.messages_in += n`); a gauge is a callback that is asked when
+someone scrapes. `snapshot` copies everything into values that another thread may render (broker/server/metrics_http.py).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+# A bucket for each quarter of a power of two of nanoseconds: quantiles are within 12 %. 2**43 ns are over two hours.
+BUCKETS_PER_OCTAVE = 4
+BUCKETS_COUNT = 44 * BUCKETS_PER_OCTAVE
+LAST_BUCKET = BUCKETS_COUNT - 1
+
+GaugeValue = float | Iterable[tuple[tuple[str, ...], float]]
+"""A number, or for a gauge with labels (label values, number) pairs."""
+
+
+class BrokerTopicMetrics:
+    """One topic's counters (kafka.server:type=BrokerTopicMetrics). Adding to them is the caller's affair."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "messages_in",
+        "replication_bytes_in",
+        "replication_bytes_out",
+        "total_fetch_requests",
+        "total_produce_requests",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0  # to followers; what consumers get is in bytes_out
+        self.total_produce_requests = 0
+        self.total_fetch_requests = 0
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+
+    def add(self, other: BrokerTopicMetrics) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class RequestMetrics:
+    """One API version's requests: how many, how long in total, and a histogram of their times."""
+
+    __slots__ = ("_buckets", "api_name", "total_ns", "version")
+
+    def __init__(self, api_name: str = "", version: int = 0) -> None:
+        self.api_name = api_name
+        self.version = version
+        self.total_ns = 0
+        self._buckets = array("q", bytes(8 * BUCKETS_COUNT))
+
+    @property
+    def buckets(self) -> list[int]:
+        return self._buckets.tolist()
+
+    @property
+    def requests_count(self) -> int:
+        return sum(self._buckets)
+
+    def record(self, elapsed_ns: int) -> None:
+        """Count a request that took `elapsed_ns` from its decoding to its response. Costs 0.2 µs."""
+        self.total_ns += elapsed_ns
+        octave = elapsed_ns.bit_length()
+        # Below 8 ns there are no quarters to tell apart, and no request either.
+        index = (octave << 2 | (elapsed_ns >> (octave - 3)) & 3) if octave > 2 else 0
+        self._buckets[index if index < BUCKETS_COUNT else LAST_BUCKET] += 1
+
+
+def quantile_ns(buckets: list[int], quantile: float) -> float:
+    """The time that `quantile` of the requests stayed under, by the middle of its bucket; 0 when there were none."""
+    wanted = quantile * sum(buckets)
+    seen = 0
+    for index, count in enumerate(buckets):
+        seen += count
+        if count and seen >= wanted:
+            octave, quarter = index >> 2, index & 3
+            return (quarter + 4.5) * 2.0 ** (octave - 3)
+    return 0.0
+
+
+class Gauge(NamedTuple):
+    """A value that is asked for at a scrape. `name` is the Prometheus name."""
+
+    name: str
+    documentation: str
+    label_names: tuple[str, ...]
+    read: Callable[[], GaugeValue]
+
+
+class GaugeSample(NamedTuple):
+    """A gauge's values at one moment."""
+
+    name: str
+    documentation: str
+    label_names: tuple[str, ...]
+    values: tuple[tuple[tuple[str, ...], float], ...]
+
+
+class RequestSample(NamedTuple):
+    """One API version's requests up to one moment."""
+
+    api_name: str
+    version: int
+    requests_count: int
+    total_ns: int
+    buckets: list[int]
+
+
+class MetricsSnapshot(NamedTuple):
+    """Everything the broker knew at one moment, shared with nobody."""
+
+    all_topics: dict[str, int]
+    topics: dict[str, dict[str, int]]
+    requests: list[RequestSample]
+    request_errors: dict[tuple[int, int], int]
+    refused_requests: dict[tuple[str, str], int]
+    connections: dict[str, int]
+    connections_created: dict[str, int]
+    gauges: list[GaugeSample]
+    collected: list[Iterable[GaugeSample]]
+    """What collectors have gathered, to be made into gauges by whoever renders them."""
+
+
+class Metrics:
+    """All of one broker's metrics."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, BrokerTopicMetrics] = {}
+        self._deleted_topics = BrokerTopicMetrics()
+        self._requests: list[RequestMetrics] = []
+        self._request_errors: dict[tuple[int, int], int] = {}
+        self._refused_requests: dict[tuple[str, str], int] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._collectors: list[Callable[[], Iterable[GaugeSample]]] = []
+        self.connections: dict[str, int] = {}
+        """Open connections by listener name."""
+        self.connections_created: dict[str, int] = {}
+
+    def topic(self, name: str) -> BrokerTopicMetrics:
+        """The counters of topic `name`, to hold on to while it exists."""
+        found = self._topics.get(name)
+        if found is None:
+            found = self._topics[name] = BrokerTopicMetrics()
+        return found
+
+    def forget_topic(self, name: str) -> None:
+        """Drop a deleted topic's counters. The sums over all topics keep what it counted: counters never go back."""
+        found = self._topics.pop(name, None)
+        if found is not None:
+            self._deleted_topics.add(found)
+
+    @property
+    def all_topics(self) -> BrokerTopicMetrics:
+        """The sums over all topics that there are and were. Computed: only `topic` objects are added to."""
+        total = BrokerTopicMetrics()
+        total.add(self._deleted_topics)
+        for each in self._topics.values():
+            total.add(each)
+        return total
+
+    def request(self, api_name: str, version: int) -> RequestMetrics:
+        """The counters of one API version, to hold on to."""
+        for each in self._requests:
+            if each.version == version and each.api_name == api_name:
+                return each
+        found = RequestMetrics(api_name, version)
+        self._requests.append(found)
+        return found
+
+    def request_error(self, api_key: int, error_code: int) -> None:
+        """Count a request that was answered with an error as a whole."""
+        key = (api_key, int(error_code))
+        self._request_errors[key] = self._request_errors.get(key, 0) + 1
+
+    def request_refused(self, api_name: str, limit: str) -> None:
+        """Count a request that is beyond the limit which the property `limit` sets."""
+        key = (api_name, limit)
+        self._refused_requests[key] = self._refused_requests.get(key, 0) + 1
+
+    def connection_count(self, listener_name: str, change: int) -> None:
+        """A connection of `listener_name` came (+1) or went (-1)."""
+        self.connections[listener_name] = self.connections.get(listener_name, 0) + change
+        if change > 0:
+            self.connections_created[listener_name] = self.connections_created.get(listener_name, 0) + change
+
+    def add_gauge(self, name: str, documentation: str, read: Callable[[], GaugeValue], label_names: tuple[str, ...] = ()) -> None:
+        """Ask `read` at every scrape. A gauge of the same name is replaced. One whose name ends with `_total` is a counter: it only grows.
+
+        Names follow the usual JMX-exporter rules: `kafka_server_replicamanager_partitioncount`, `kafka_log_log_size` with the
+        labels topic and partition, `kafka_server_delayedoperationpurgatory_purgatorysize` with delayedoperation.
+        """
+        self._gauges[name] = Gauge(name, documentation, label_names, read)
+
+    def add_collector(self, collect: Callable[[], Iterable[GaugeSample]]) -> None:
+        """Ask `collect` at every scrape for gauges of names that are not known before. It copies what it needs; the gauges are made of that
+        when they are read, in another thread."""
+        self._collectors.append(collect)
+
+    def snapshot(self) -> MetricsSnapshot:
+        """A copy for another thread to render. Runs on the loop; 10 µs and 2 µs for each topic."""
+        return MetricsSnapshot(
+            all_topics=_as_dict(self.all_topics),
+            topics={name: _as_dict(counters) for name, counters in self._topics.items()},
+            requests=[
+                RequestSample(each.api_name, each.version, each.requests_count, each.total_ns, each.buckets) for each in self._requests
+            ],
+            request_errors=self._request_errors.copy(),
+            refused_requests=self._refused_requests.copy(),
+            connections=self.connections.copy(),
+            connections_created=self.connections_created.copy(),
+            gauges=[_sample(gauge) for gauge in self._gauges.values()],
+            collected=[collect() for collect in self._collectors],
+        )
+
+
+def _as_dict(counters: BrokerTopicMetrics) -> dict[str, int]:
+    return {name: getattr(counters, name) for name in counters.__slots__}
+
+
+def _sample(gauge: Gauge) -> GaugeSample:
+    value = gauge.read()
+    values = (((), value),) if isinstance(value, int | float) else tuple(value)
+    return GaugeSample(gauge.name, gauge.documentation, gauge.label_names, values)

@@ -1,0 +1,367 @@
+"""The cache of all fetch sessions, and how each request takes part in one (KIP-227).
+
+A request carries a session id and an epoch: (any id, epoch 0) is a full fetch that closes that session and may begin one,
+(any id, epoch -1) a full fetch without a session after it, (id, n > 0) an incremental one. The cache holds a fixed number of
+sessions, and of partitions in them; when it is full, a new fetch goes without one, which every client copes with.
+
+A session whose connection has ended ends ABANDONED_AGE_MS after its last request. Kafka keeps it until another one needs its place.
+
+Owned by the Fetch handler. Source: kafka.server.FetchManager, FetchContext and FetchSessionCache.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Generator, Iterable
+from typing import NamedTuple
+
+from broker.loop.clock import Clock, Timer
+from broker.loop.loop_job import LoopJob
+from broker.network.context import ConnectionFacts
+from broker.replication.fetch.fetch_data import UNKNOWN_OFFSET, FetchIsolation, FetchTarget, PartitionRead
+from broker.replication.fetch.fetch_session import INITIAL_EPOCH, PARTITIONS_PER_PIECE, FetchSession, PartitionKey, key_of, next_epoch
+from protocol.errors import ErrorCode
+
+NO_SESSION_ID = 0
+FINAL_EPOCH = -1
+SESSION_ID_MAX = 2**31 - 1
+EVICTION_AGE_MS = 120_000  # min.incremental.fetch.session.eviction.ms in Kafka's code; not a property
+ABANDONED_INTERVAL_MS = 5_000
+SESSION_PARTITIONS_MAX = 50_000
+"""A larger fetch gets no session, as when the cache is full: every client copes, and a thousand sessions of 200,000 entries each would
+take 40 GB."""
+CACHED_PARTITIONS_MAX = 50_000
+"""Of all sessions together; each takes 0.6 KB. For more, sessions make room for one another by the rules of a full cache."""
+
+
+class SessionAnswer(NamedTuple):
+    """The session part of a response, and which of the reads go into it. The reads left out hold no records."""
+
+    error_code: ErrorCode
+    session_id: int
+    reads: list[PartitionRead]
+
+
+class FetchContext:
+    """How one request takes part in a session; here: not at all (full fetch with the final epoch).
+
+    `targets` are those to look at. `watching` is the session that is notified of the changes of all others, if there is one.
+    `is_from_follower` is the handler's to say."""
+
+    __slots__ = ("is_from_follower", "targets", "watching")
+
+    def __init__(self, targets: list[FetchTarget], watching: FetchSession | None = None) -> None:
+        self.targets = targets
+        self.watching = watching
+        self.is_from_follower = False
+
+    @property
+    def has_quiet_partitions(self) -> bool:
+        """Whether the request can wait for partitions that are not among its targets."""
+        watching = self.watching
+        return watching is not None and len(watching.changed) < len(watching.targets)
+
+    def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
+        """What to send of `reads`; they are the reads of all targets, in any order. Called once, when the answer leaves."""
+        return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
+
+    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
+        """As `answer`, for very many."""
+        yield
+        return self.answer(reads)
+
+
+class FullFetchContext(FetchContext):
+    """A full fetch that begins a session if the cache has room."""
+
+    __slots__ = ("_cache", "_connection", "_is_privileged", "_uses_topic_ids")
+
+    def __init__(
+        self,
+        targets: list[FetchTarget],
+        cache: FetchSessionCache,
+        connection: ConnectionFacts,
+        *,
+        uses_topic_ids: bool,
+        is_privileged: bool,
+    ) -> None:
+        super().__init__(targets)
+        self._cache = cache
+        self._connection = connection
+        self._uses_topic_ids = uses_topic_ids
+        self._is_privileged = is_privileged
+
+    def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
+        return self._begin_session(_targets_by_key(reads), reads)
+
+    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
+        if len(reads) > SESSION_PARTITIONS_MAX:
+            return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
+        targets: dict[PartitionKey, FetchTarget] = {}
+        for start in range(0, len(reads), PARTITIONS_PER_PIECE):
+            targets |= _targets_by_key(reads[start : start + PARTITIONS_PER_PIECE])
+            yield
+        return self._begin_session(targets, reads)
+
+    def _begin_session(self, targets: dict[PartitionKey, FetchTarget], reads: list[PartitionRead]) -> SessionAnswer:
+        session_id = self._cache.maybe_create(
+            targets, self._connection, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged
+        )
+        return SessionAnswer(ErrorCode.NONE, session_id, reads)
+
+
+class IncrementalFetchContext(FetchContext):
+    """A fetch within a session."""
+
+    __slots__ = ("_epoch", "session")
+
+    def __init__(self, session: FetchSession) -> None:
+        self.targets = list(session.changed)
+        self.watching = session if session.is_watching else None
+        self.is_from_follower = False
+        self.session = session
+        self._epoch = session.epoch
+
+    def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
+        """INVALID_FETCH_SESSION_EPOCH when a later request of the session came by while this one waited."""
+        session = self.session
+        if session.epoch != self._epoch:
+            return self._refuse(reads)
+        return SessionAnswer(ErrorCode.NONE, session.session_id, session.select(reads))
+
+    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
+        session = self.session
+        selected: list[PartitionRead] = []
+        for start in range(0, len(reads), PARTITIONS_PER_PIECE):
+            if session.epoch != self._epoch:
+                return self._refuse(reads)
+            selected += session.select(reads[start : start + PARTITIONS_PER_PIECE])
+            yield
+        return SessionAnswer(ErrorCode.NONE, session.session_id, selected)
+
+    def update_in_turns(
+        self, targets: list[FetchTarget], forgotten: list[PartitionKey], isolation: FetchIsolation, now_ms: int
+    ) -> Generator[None, None, None]:
+        """Add to the session what a very large request asks for."""
+        yield from self.session.update_in_turns(targets, forgotten, isolation, now_ms)
+        self.targets = list(self.session.changed)
+
+    def _refuse(self, reads: list[PartitionRead]) -> SessionAnswer:
+        for read in reads:
+            read.release()
+        return SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id, [])
+
+
+class FetchSessionCache:
+    """All sessions of this broker, least recently used first. Times are monotonic milliseconds."""
+
+    def __init__(self, slots_max: int, source: random.Random, clock: Clock) -> None:
+        self.slots_max = slots_max
+        self.evicted_count = 0
+        self.partitions_count = 0
+        self._random = source
+        self._clock = clock
+        self._abandoned_timer: Timer | None = None  # while there are sessions whose connections have ended
+        self._ending = LoopJob(clock, self._end_abandoned)
+        self._ended: FetchSession | None = None  # no session any more, and not let go of altogether
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._now_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def new_context(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: Iterable[FetchTarget],
+        forgotten: Iterable[PartitionKey],
+        connection: ConnectionFacts,
+        *,
+        uses_topic_ids: bool,
+        is_from_follower: bool,
+        now_ms: int,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+    ) -> FetchContext | ErrorCode:
+        """The part this request has in a session, or the error that makes its client begin anew. A list of targets is the context's."""
+        self._now_ms = now_ms
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            ended = self._sessions.get(session_id)
+            if ended is not None:
+                self._remove(ended)
+            asked = targets if isinstance(targets, list) else list(targets)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(asked)
+            return FullFetchContext(asked, self, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_from_follower)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        asked = targets if isinstance(targets, list) else list(targets)
+        session.update(asked, forgotten, isolation, now_ms)
+        if len(session.targets) != session.counted and not self._recount(session):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if not session.targets:
+            self._remove(session)
+            return FetchContext(asked)  # what the request names it is still told, once
+        session.last_used_ms = now_ms
+        if session.connection is not connection:
+            session.connection = connection
+            connection.on_closed = self._connection_closed
+        session.epoch = next_epoch(session.epoch)
+        self._sessions.move_to_end(session_id)
+        return IncrementalFetchContext(session)
+
+    def new_context_in_turns(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: list[FetchTarget],
+        forgotten: list[PartitionKey],
+        connection: ConnectionFacts,
+        *,
+        uses_topic_ids: bool,
+        is_from_follower: bool,
+        now_ms: int,
+        isolation: FetchIsolation,
+    ) -> Generator[None, None, FetchContext | ErrorCode]:
+        """As `new_context`, for a request that names very many. Its place among the session's requests is the one when it begins."""
+        is_full = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        context = self.new_context(
+            session_id,
+            epoch,
+            targets if is_full else (),
+            (),
+            connection,
+            uses_topic_ids=uses_topic_ids,
+            is_from_follower=is_from_follower,
+            now_ms=now_ms,
+            isolation=isolation,
+        )
+        if not isinstance(context, IncrementalFetchContext):
+            return context
+        session = context.session
+        yield from context.update_in_turns(targets, forgotten, isolation, now_ms)
+        if self._sessions.get(session_id) is session and not self._recount(session):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.targets:
+            return context
+        self._remove(session)
+        return FetchContext(targets)
+
+    def maybe_create(
+        self, targets: dict[PartitionKey, FetchTarget], connection: ConnectionFacts, *, uses_topic_ids: bool, is_privileged: bool
+    ) -> int:
+        """A new session's id, or NO_SESSION_ID when the cache is full of sessions with a better right to their place."""
+        if not self._has_room(1, len(targets)) and not self._try_make_room(is_privileged, len(targets)):
+            return NO_SESSION_ID
+        session_id = self._random.randint(1, SESSION_ID_MAX)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, SESSION_ID_MAX)
+        session = self._sessions[session_id] = FetchSession(
+            session_id, targets, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged, now_ms=self._now_ms
+        )
+        self._recount(session)
+        connection.on_closed = self._connection_closed
+        if connection.is_closed:
+            self._connection_closed()  # while the request went in turns
+        return session_id
+
+    def _has_room(self, sessions: int, partitions: int) -> bool:
+        return len(self._sessions) + sessions <= self.slots_max and self.partitions_count + partitions <= CACHED_PARTITIONS_MAX
+
+    def _recount(self, session: FetchSession) -> bool:
+        """Its targets are others now. False if it has grown beyond what there is room for: it ends, and its client begins anew."""
+        grown = len(session.targets) - session.counted
+        session.counted += grown
+        self.partitions_count += grown
+        if grown > 0 and not self._has_room(0, 0):
+            self._evict(session)
+            return False
+        return True
+
+    def _try_make_room(self, is_privileged: bool, size: int) -> bool:
+        """Evict by age of the last use, else the smallest sessions that the newcomer outranks (followers outrank consumers, more
+        partitions outrank fewer). A session keeps its place for its first two minutes against its own rank."""
+        while self._sessions and not self._has_room(1, size):
+            stalest = next(iter(self._sessions.values()))
+            if self._now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
+                return self._try_evict_lesser(is_privileged, size)
+            self._evict(stalest)
+        return self._has_room(1, size)
+
+    def _try_evict_lesser(self, is_privileged: bool, size: int) -> bool:
+        """As few as will do, or none if all would not do."""
+        evictable = [
+            session
+            for session in self._sessions.values()
+            if (self._now_ms - session.created_ms > EVICTION_AGE_MS or (is_privileged and not session.is_privileged))
+            and _rank(session) < (is_privileged, size, 0)
+        ]
+        evictable.sort(key=_rank)
+        chosen_partitions = 0
+        for count, session in enumerate(evictable, 1):
+            chosen_partitions += session.counted
+            if self._has_room(1 - count, size - chosen_partitions):
+                for chosen in evictable[:count]:
+                    self._evict(chosen)
+                return True
+        return False
+
+    def _connection_closed(self) -> None:
+        if self._abandoned_timer is None:
+            self._abandoned_timer = self._clock.call_later(ABANDONED_INTERVAL_MS, self._look_for_abandoned)
+
+    def _look_for_abandoned(self) -> None:
+        self._abandoned_timer = None
+        if any(session.connection.is_closed for session in self._sessions.values()):
+            self._connection_closed()
+            self._ending.resume()
+
+    def _end_abandoned(self) -> bool:
+        """Let go of a piece of a session that nobody goes on with. Returns whether there is more to do."""
+        ending = self._ended
+        if ending is None:
+            now_ms = self._clock.monotonic_ms()
+            ending = next((session for session in self._sessions.values() if session.is_abandoned(now_ms)), None)
+            if ending is None:
+                return False
+            self._forget(ending)
+        self._ended = ending if ending.close_a_piece() else None
+        return True
+
+    def _evict(self, session: FetchSession) -> None:
+        self._remove(session)
+        self.evicted_count += 1
+
+    def _remove(self, session: FetchSession) -> None:
+        """It ends, unless it has already."""
+        if self._sessions.get(session.session_id) is session:
+            self._forget(session)
+        session.close()
+
+    def _forget(self, session: FetchSession) -> None:
+        del self._sessions[session.session_id]
+        self.partitions_count -= session.counted
+
+
+def _targets_by_key(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarget]:
+    """The targets by their keys; notes that their clients know what was read."""
+    targets: dict[PartitionKey, FetchTarget] = {}
+    for read in reads:
+        target = read.target
+        target.sent_high_watermark = read.high_watermark if read.diverging_epoch is None else UNKNOWN_OFFSET
+        target.sent_log_start_offset = read.log_start_offset
+        targets[key_of(target)] = target
+    return targets
+
+
+def _rank(session: FetchSession) -> tuple[bool, int, int]:
+    return session.is_privileged, len(session.targets), session.session_id

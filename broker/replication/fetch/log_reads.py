@@ -1,0 +1,47 @@
+"""What a fetch asks of a partition's log, whoever leads the partition: where two logs diverge, and how many bytes a read would give.
+
+All functions are free of effects. The reads themselves are `Partition.read`. Source: kafka.cluster.Partition, DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.replication.fetch.fetch_data import NO_EPOCH, DivergingEpoch
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.replication.fetch.fetch_data import FetchTarget
+    from storage.log import Log
+
+
+def find_diverging_epoch(log: Log, target: FetchTarget) -> DivergingEpoch | None:
+    """Where the fetcher has to cut its log, None when its log is a prefix of `log` (KIP-595, KIP-320).
+
+    Raises OFFSET_OUT_OF_RANGE when that is not known."""
+    if target.last_fetched_epoch == log.leader_epochs.latest_epoch and log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
+        return None  # nearly always: it is within our latest epoch
+    end = log.end_offset_for_epoch(target.last_fetched_epoch)
+    if not end.is_defined or end.epoch == NO_EPOCH or target.fetch_offset < log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset:
+        return DivergingEpoch(end.epoch, end.end_offset)
+    return None
+
+
+def count_available_bytes(log: Log, offset: int, end_offset: int, max_bytes: int, *, at_least: int) -> int:
+    """Bytes of whole batches in [offset, end_offset), at most `max_bytes`. If they continue in a later segment, at least `at_least`: a
+    read ends with its segment, so waiting for more of them would never end (DelayedFetch's Case F)."""
+    if segment_end_offset(log, offset, end_offset) < end_offset:
+        return max(at_least, 1)
+    records = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=True).records
+    size_bytes = len(records)
+    if not isinstance(records, bytes):
+        records.release()
+    return min(size_bytes, max_bytes)
+
+
+def segment_end_offset(log: Log, offset: int, end_offset: int) -> int:
+    """Where a read from `offset` ends at the latest: no read goes beyond its segment."""
+    segments = log.segments
+    return min(end_offset, segments.end_offset_of(segments.floor_index(offset), log.log_end_offset))

@@ -1,0 +1,81 @@
+"""AwaitedFollowers: members of the ISR that have not fetched a partition yet since this broker began to lead it.
+
+Until they have, its high watermark stands still and producers with acks=-1 wait. A follower names a new partition in its next Fetch. The
+one before may be parked here for replica.fetch.wait.max.ms, half a second. So this broker answers the parked ones once it leads something
+new, and parks the next ones briefly while the follower still lacks the metadata. Kafka lets them wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.loop.clock import Clock, Timer
+from broker.replication.fetch.delayed_fetch import DelayedFetch
+from broker.replication.fetch.fetch_data import UNKNOWN_OFFSET
+from broker.replication.partition_role import LEADER
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+    from broker.replication.purgatory import Purgatory
+
+BRIEF_WAIT_MS = 20
+AWAITED_MAX_MS = 2_000
+"""A follower that has not come by then is slow, dead or throttled: waiting briefly does not bring it sooner."""
+
+
+class AwaitedFollowers:
+    """See the module's docstring. `by_follower` holds the node ids that are awaited; it is empty nearly always."""
+
+    def __init__(self, clock: Clock, fetches: Purgatory) -> None:
+        self._clock = clock
+        self._fetches = fetches
+        self.by_follower: dict[int, deque[tuple[Partition, int, int]]] = {}  # each with its leader epoch and the end of the wait
+        self._answering: Timer | None = None
+        self._giving_up: Timer | None = None
+
+    def note_leader(self, partition: Partition) -> None:
+        """This broker leads it from here on, or in a new epoch."""
+        until_ms = self._clock.monotonic_ms() + AWAITED_MAX_MS
+        for node_id in partition.isr:
+            if node_id in partition.followers and _is_awaited(partition, node_id):
+                self.by_follower.setdefault(node_id, deque()).append((partition, partition.leader_epoch, until_ms))
+                if self._answering is None:
+                    self._answering = self._clock.call_later(0, self._answer_parked)
+                if self._giving_up is None:
+                    self._giving_up = self._clock.call_later(AWAITED_MAX_MS, self._give_up)
+
+    def bound_wait(self, node_id: int, max_wait_ms: int) -> int:
+        """How long a Fetch of that follower may be parked."""
+        awaited = self.by_follower.get(node_id)
+        if awaited is None:
+            return max_wait_ms
+        now_ms = self._clock.monotonic_ms()
+        while awaited:
+            partition, leader_epoch, until_ms = awaited[0]
+            if now_ms < until_ms and partition.leader_epoch == leader_epoch and _is_awaited(partition, node_id):
+                return min(max_wait_ms, BRIEF_WAIT_MS)
+            awaited.popleft()
+        del self.by_follower[node_id]
+        return max_wait_ms
+
+    def _give_up(self) -> None:
+        """Forget the followers that did not come: a dead one never asks, and its partitions may be deleted."""
+        self._giving_up = None
+        for node_id in tuple(self.by_follower):
+            self.bound_wait(node_id, 0)
+        if self.by_follower:
+            self._giving_up = self._clock.call_later(AWAITED_MAX_MS, self._give_up)
+
+    def _answer_parked(self) -> None:
+        self._answering = None
+        fetches = self._fetches
+        parked = {operation: None for watched in fetches.watchers.values() for operation in watched}
+        for operation in parked:
+            if isinstance(operation, DelayedFetch) and operation.params.replica_id in self.by_follower and not operation.is_completed:
+                fetches.complete(operation)
+
+
+def _is_awaited(partition: Partition, node_id: int) -> bool:
+    follower = partition.followers.get(node_id)
+    return partition.role is LEADER and follower is not None and follower.log_end_offset == UNKNOWN_OFFSET

@@ -1,0 +1,76 @@
+"""The log lines about the partitions of this broker: leadership that it takes or loses, and ISRs that the controller changed.
+
+Of thousands at once, as when a broker dies, the first lines are written and the others counted in one. ISRs that the leader itself
+changes are told where it proposes them (in_sync_replicas.py). Kafka tells the same in its state-change.log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metadata.image import NO_LEADER
+from broker.replication.partition_role import LEADER, PartitionRole
+
+if TYPE_CHECKING:
+    from broker.observability.limited_log import LimitedLog
+    from broker.replication.partition import Partition
+
+logger = logging.getLogger("barnabas.replication")
+
+
+class Standing(NamedTuple):
+    """What a partition was before a change of the metadata."""
+
+    role: PartitionRole
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+
+def standing(partition: Partition | None) -> Standing | None:
+    """None for a partition that is new here."""
+    return None if partition is None else Standing(partition.role, partition.leader_epoch, partition.isr)
+
+
+class LeadershipLog:
+    """Tells of each partition that has other replicas, once it is what the metadata say."""
+
+    def __init__(self, events: LimitedLog) -> None:
+        self._events = events
+
+    def note(self, partition: Partition, before: Standing | None) -> None:
+        """`before` is its `standing` before the change."""
+        if len(partition.replicas) == 1 or not logger.isEnabledFor(logging.INFO):
+            return  # alone it is led from here always
+        was_leader = before is not None and before.role is LEADER
+        if not partition.is_leader:
+            if was_leader:
+                self._note_loss(partition)
+        elif before is None or not was_leader or before.leader_epoch != partition.leader_epoch:
+            self._events.info(
+                "partitions led from here",
+                "leader of %r in epoch %d, ISR %s, from offset %d",
+                partition,
+                partition.leader_epoch,
+                list(partition.isr),
+                partition.log.log_end_offset,
+            )
+        elif before.isr != partition.isr:
+            self._events.info("changed ISRs", "ISR of %r is %s, it was %s", partition, list(partition.isr), list(before.isr))
+
+    def note_removal(self, partition: Partition) -> None:
+        """It is hosted here no more: its replica moved to another broker."""
+        self._events.info("partitions that moved away", "%r moved away, its replicas are %s", partition, list(partition.replicas))
+
+    def _note_loss(self, partition: Partition) -> None:
+        epoch = partition.leader_epoch
+        if partition.leader_id == NO_LEADER:
+            self._events.info("partitions not led from here any more", "no longer leader of %r: nobody leads epoch %d", partition, epoch)
+        else:
+            self._events.info(
+                "partitions not led from here any more",
+                "no longer leader of %r: broker %d leads epoch %d",
+                partition,
+                partition.leader_id,
+                epoch,
+            )

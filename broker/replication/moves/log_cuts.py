@@ -1,0 +1,84 @@
+"""LogCuts: no checkpoint names what lies beyond a cut of a log, even if a crash follows the cut.
+
+Checkpoints say how far a log is durable, committed, clean and deleted, and are written now and then. If a log is cut below that and
+grows past it again before the next checkpoint, a crash would take its new records for the old ones: recovery would not look at them,
+so that damage of a power cut is served, or takes the directory offline; the high watermark and the log's start would lie beyond what
+was committed and deleted; duplicates and tombstones that were never compacted would count as clean. So the offsets leave the
+checkpoints first, durably, and then the log is cut.
+Few elections come to that: most cut nothing, and what is cut, which was not committed but for unclean elections, has often not been
+flushed when a checkpoint was taken last. Cuts of one directory's logs wait for one write together: with a write for each, a broker that
+becomes the follower of 300 partitions would take seconds.
+
+Kafka writes the recovery points and clean ends after each truncation, in the fetcher's thread, and the rest at its next turn.
+Source: LogManager.truncateTo, LogCleanerManager.maybeTruncateCheckpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage.errors import StorageError, storage_errors
+
+if TYPE_CHECKING:
+    from broker.loop.blocking import BlockingResult, RunBlocking
+    from storage.log import Log
+    from storage.log_directory import LogDirectory
+    from storage.log_manager import LogManager
+
+
+class LogCuts:
+    """See the module's docstring. `on_failure` is told of a disk that fails."""
+
+    def __init__(self, log_manager: LogManager, run_blocking: RunBlocking, on_failure: Callable[[Path, StorageError], None]) -> None:
+        self._log_manager = log_manager
+        self._run_blocking = run_blocking
+        self._on_failure = on_failure
+        self._waiting: dict[LogDirectory, dict[Log, int]] = {}  # to where their checkpoints are to be lowered
+        self._under_way: dict[LogDirectory, dict[Log, int]] = {}
+
+    def may_truncate(self, log: Log, offset: int) -> bool:
+        """Whether the log may be cut there now. If not, ask again in a moment: meanwhile its checkpoints are lowered.
+
+        StorageError when its disk fails."""
+        if self._is_waiting(log):
+            return False
+        clean_end = log.clean_end_offset
+        if log.checkpointed_end_offset <= offset and (clean_end is None or clean_end <= offset):
+            return True
+        directory = next((each for each in self._log_manager.online_directories if str(each.path) == log.log_dir), None)
+        if directory is None:
+            return True  # it has failed, and so will the truncation
+        with storage_errors("truncate", log.directory):
+            end_offset = log.segments.start_of_batch(offset)  # the truncation takes the whole batch that holds the offset
+        # The checkpoints that are taken from now on name the lower clean end, and the others what they find, which shows here.
+        log.checkpointed_end_offset = end_offset
+        if clean_end is not None:
+            log.clean_end_offset = min(clean_end, end_offset)
+        self._waiting.setdefault(directory, {})[log] = end_offset
+        if directory not in self._under_way:
+            self._lower(directory)
+        return False
+
+    def _is_waiting(self, log: Log) -> bool:
+        return any(log in logs for logs in (*self._waiting.values(), *self._under_way.values()))
+
+    def _lower(self, directory: LogDirectory) -> None:
+        logs = self._under_way[directory] = self._waiting.pop(directory)
+        work = directory.take_lowering({(log.topic, log.partition): end_offset for log, end_offset in logs.items()})
+        self._run_blocking(work.run).add_done_callback(partial(self._lowered, directory))
+
+    def _lowered(self, directory: LogDirectory, lowering: BlockingResult) -> None:
+        logs = self._under_way.pop(directory)
+        try:
+            lowering.result()
+        except StorageError as error:
+            for log in logs:
+                log.checkpointed_end_offset = log.log_end_offset  # whatever stays in the files: they are lowered when it is asked again
+            self._on_failure(directory.path, error)
+        if directory.is_offline:
+            self._waiting.pop(directory, None)
+        elif directory in self._waiting:
+            self._lower(directory)

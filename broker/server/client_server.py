@@ -1,0 +1,347 @@
+"""ClientServer: builds, starts and stops what serves the clients of a broker: its partitions, its group coordinator, its handlers.
+
+Only a node with the role of a broker has one. Owner: server.py.
+
+Source: kafka.server.BrokerServer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.background.background import Background
+from broker.background.log_cleaner import LogCleaner
+from broker.cluster.broker_lifecycle import BrokerLifecycle, LocalReplicas
+from broker.cluster.controller_client import ControllerClient
+from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
+from broker.dispatch import KafkaApis
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_config import GroupConfig
+from broker.handlers.services import Services
+from broker.metadata.dynamic_configs import DynamicSettings
+from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.suspects import Suspects
+from broker.network.listeners import ConnectionRegistry, Listener
+from broker.quorum.driver import QuorumDriver
+from broker.replication.hosted_partitions import find_directory
+from broker.replication.replica_manager import ReplicaManager
+from broker.server.formatting import new_id
+from broker.server.inter_broker import InterBroker
+from broker.server.node import Node
+from broker.server.quorum_server import QuorumServer
+from broker.worker.jobs import BACKGROUND_NICENESS, NICENESS, Worker
+from config.cordoned import CORDONED_LOG_DIRS, cordoned_directories
+from protocol.compression import Compression
+from storage.errors import StorageError
+from storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from broker.telemetry.client_metrics import ClientMetricsManager
+
+
+class ClientServer:
+    """See the module's docstring. `quorum` has started; `listeners` are bound to their ports, which others are told."""
+
+    def __init__(
+        self, node: Node, quorum: QuorumServer, log_manager: LogManager, listeners: list[Listener], registry: ConnectionRegistry
+    ) -> None:
+        self._node = node
+        self._quorum = quorum
+        self._metadata = quorum.metadata
+        self._log_manager = log_manager
+        self._listeners = listeners
+        self._registry = registry
+        self._settings = DynamicSettings(quorum.metadata.state, node.config, node.node_id)
+        self._suspects: Suspects | None = None
+        self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
+        self._directory_ids: dict[str, bytes] = {}
+        self._controller: ControllerClient | None = None
+        self._inter_broker: InterBroker | None = None
+        self._replica_manager: ReplicaManager | None = None
+        self._cleaner: LogCleaner | None = None
+        self._group_coordinator: GroupCoordinator | None = None
+        self._worker: Worker | None = None
+        self._client_metrics: ClientMetricsManager | None = None
+        self._apis: KafkaApis | None = None
+
+    async def start(self) -> None:
+        """Recover the partitions' logs, register this broker, and build what serves. Clients can connect then, and wait for `serve`."""
+        node, metadata, log_manager = self._node, self._metadata, self._log_manager
+        await open_logs(self._quorum.driver, metadata, log_manager, now_ms=node.clock.now_ms())
+        node.on_stop(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
+        self._suspects = self._make_suspects()
+        lifecycle = await self._register()
+        controller = self._controller = self._make_controller_client()
+        # Subscribed now, they see each partition once, with the leader epoch of this start.
+        replica_manager = self._make_replica_manager(lifecycle)
+        coordinator = self._group_coordinator = self._make_group_coordinator(replica_manager)
+        cleaner = self._cleaner = self._make_cleaner()
+        metadata.subscribe(self._take_over_settings)
+        background = Background(node.config, node.clock, log_manager, replica_manager, node.run_blocking, cleaner, self._cleaner_backoff_ms)
+        background.start()
+        node.on_stop(background.stop)
+        if cleaner is not None:
+            node.on_stop(cleaner.stop)
+        self._worker = self._make_worker(NICENESS)
+        services = Services(
+            config=node.config,
+            node_id=node.node_id,
+            cluster_id=node.cluster_id,
+            clock=node.clock,
+            random=node.random,
+            metrics=node.metrics,
+            metadata=metadata,
+            controller=controller,
+            replica_manager=replica_manager,
+            group_coordinator=coordinator,
+            log_manager=log_manager,
+            run_blocking=node.run_blocking,
+            worker=self._worker,
+            controller_versions=lambda: self._quorum.controller_versions,
+            suspects=self._suspects,
+            client_metrics=self._find_client_metrics,
+            kraft_version=lambda: self._quorum.driver.kraft_version,
+        )
+        self._apis = KafkaApis(services, node.turns)
+        node.on_stop(self._apis.close)
+        node.on_stop(self._registry.close)  # connections end before what they wait for does
+        for listener in self._listeners:
+            listener.listen()  # all of them before any serves: another process may have been faster since they were bound
+
+    async def serve(self) -> None:
+        """Accept connections."""
+        assert self._apis is not None and self._lifecycle is not None, "not started"
+        for listener in self._listeners:
+            await listener.start(self._apis.handle)
+        self._node.on_stop(self._stop_listeners)
+        self._node.on_stop(self._lifecycle.stop)  # while it still serves: others take over first
+        self._node.on_stop(self._quorum.hurry)
+
+    def add_gauges(self) -> None:
+        """Let the node's metrics tell of replicas and groups, once this has started."""
+        from broker.server.cleaner_gauges import add_cleaner_gauges
+        from broker.server.gauges import add_broker_gauges
+
+        assert self._replica_manager is not None and self._group_coordinator is not None and self._inter_broker is not None, "not started"
+        add_broker_gauges(
+            self._node.metrics,
+            replica_manager=self._replica_manager,
+            group_coordinator=self._group_coordinator,
+            metadata=self._metadata,
+            following=self._inter_broker,
+        )
+        if self._cleaner is not None:
+            add_cleaner_gauges(self._node.metrics, self._cleaner, self._log_manager, self._node.clock)
+
+    def prepare_for_groups(self) -> None:
+        """As Broker.prepare_for_groups."""
+        assert self._controller is not None, "not started"
+        config = self._node.config
+        brokers_count = max(config.offsets_topic_replication_factor, len(config.controller_quorum_voters))
+        self._controller.prepare_internal_topic(GROUP_METADATA_TOPIC, brokers_count)
+
+    def fail_directory(self, path: Path, error: StorageError) -> None:
+        """The partitions in this log directory go offline."""
+        if self._replica_manager is not None:
+            self._replica_manager.fail_log_dir(path, error)
+
+    def report_directory(self, path: Path) -> None:
+        """Tell the controller that this log directory has failed."""
+        if self._lifecycle is not None and self._replica_manager is not None:
+            lost = [
+                (partition.topic, partition.partition)
+                for partition in self._replica_manager.partitions()
+                if partition.is_offline and partition.log.log_dir == str(path)
+            ]
+            self._lifecycle.lose_directory(self._directory_ids[str(path)], lost)
+
+    # -- the start, step by step ----------------------------------------------------------------------------------
+
+    def _make_suspects(self) -> Suspects | None:
+        """Brokers that may be gone; only where others can be asked and barnabas.fast.fencing is on."""
+        node, metadata, links = self._node, self._metadata, self._quorum.links
+        if links is None or not node.config.barnabas_fast_fencing:
+            return None
+        suspects = Suspects(node.clock, metadata.brokers)
+        find_address = partial(metadata.find_address, listener_name=node.config.inter_broker_listener_name)
+        leader_check = links.leader_check(find_address, suspects.add)
+        node.on_stop(leader_check.close)
+        suspects.look_at = leader_check.begin
+        metadata.subscribe(suspects.on_metadata_delta)
+        return suspects
+
+    async def _register(self) -> BrokerLifecycle:
+        """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
+        node, quorum, log_manager = self._node, self._quorum, self._log_manager
+        directory_ids = self._directory_ids = {
+            str(directory.path): directory.meta.directory_id
+            for directory in log_manager.online_directories
+            if directory.meta is not None and directory.meta.directory_id is not None
+        }
+        ports = {listener.name: listener.port for listener in self._listeners}
+        endpoints = [
+            endpoint._replace(port=endpoint.port or ports[endpoint.listener_name]) for endpoint in node.config.client_advertised_listeners
+        ]
+        lifecycle = BrokerLifecycle(
+            quorum.channel,
+            self._metadata,
+            node.config,
+            node.clock,
+            metadata_offset=lambda: quorum.publisher.heard.offset - 1,
+            is_alone=list(quorum.driver.voter_ids) == [node.node_id],
+            on_untold_directory=lambda: node.request_stop(1, "the controller could not be told of a failed log directory"),
+        )
+        node.on_stop(lifecycle.stop)
+        replicas = LocalReplicas(
+            directory_ids={(log.topic, log.partition): directory_ids[log.log_dir] for log in log_manager.logs()},
+            online_ids=frozenset(directory_ids.values()),
+            has_offline_directories=len(log_manager.online_directories) < len(log_manager.directories),
+        )
+        await node.wait_unless_stopped(
+            lifecycle.start(
+                incarnation_id=new_id(node.platform.entropy),
+                endpoints=endpoints,
+                log_dirs=list(directory_ids.values()),
+                replicas=replicas,
+                previous_epoch=log_manager.clean_shutdown_epoch,
+                cordoned_log_dirs=self._cordon(),
+            )
+        )
+        self._lifecycle = lifecycle
+        return lifecycle
+
+    def _make_controller_client(self) -> ControllerClient:
+        """What asks the active controller for clients. Its way is another than the heartbeats', which wait for no client's request."""
+        node = self._node
+        channel = self._quorum.make_channel(node.config.controller_socket_timeout_ms)
+        controller = ControllerClient(channel, self._metadata, node.config, node.clock)
+        node.on_stop(controller.close)
+        return controller
+
+    def _make_replica_manager(self, lifecycle: BrokerLifecycle) -> ReplicaManager:
+        node, metadata = self._node, self._metadata
+        inter_broker = self._inter_broker = InterBroker(node.config, metadata, self._quorum.channel, node.platform, self._suspects)
+        replica_manager = ReplicaManager(
+            config=node.config,
+            node_id=node.node_id,
+            clock=node.clock,
+            metrics=node.metrics,
+            metadata=metadata,
+            log_manager=self._log_manager,
+            run_blocking=node.run_blocking,
+            alter_isr=inter_broker.alter_isr,
+            fetchers=inter_broker.fetchers,
+            on_log_dir_failure=self._log_manager.mark_offline,
+            on_append_bug=lambda: node.request_stop(1, "an append failed unexpectedly"),
+            assign_directory=lifecycle.assign_directory,
+        )
+        self._replica_manager = inter_broker.replica_manager = replica_manager
+        node.on_stop(replica_manager.stop)
+        node.on_stop(inter_broker.stop)
+        metadata.subscribe(replica_manager.apply)
+        replica_manager.end_loading()
+        return replica_manager
+
+    def _make_group_coordinator(self, replica_manager: ReplicaManager) -> GroupCoordinator:
+        node, metadata, config = self._node, self._metadata, self._node.config
+        coordinator_log = ReplicatedCoordinatorLog(
+            GROUP_METADATA_TOPIC,
+            replica_manager,
+            metadata,
+            default_partition_count=config.offsets_topic_num_partitions,
+            compression=Compression(config.offsets_topic_compression_codec),
+            run_blocking=node.run_blocking,
+        )
+        coordinator = GroupCoordinator(GroupConfig.from_server(config), coordinator_log, node.clock, node.random, metadata)
+        coordinator.start()
+        node.on_stop(coordinator.stop)
+        metadata.subscribe(coordinator.on_metadata_delta)
+        return coordinator
+
+    def _make_cleaner(self) -> LogCleaner | None:
+        """None where log.cleaner.enable says so."""
+        node = self._node
+        if not node.config.log_cleaner_enable:
+            return None
+        workers = [self._make_worker(BACKGROUND_NICENESS) for _ in range(node.config.log_cleaner_threads)]
+        return LogCleaner(self._settings.number, node.clock, self._log_manager, workers, node.platform.disk)
+
+    def _find_client_metrics(self) -> ClientMetricsManager:
+        if self._client_metrics is None:
+            from broker.telemetry.client_metrics import ClientMetricsManager  # few clusters ever ask clients for metrics
+
+            node = self._node
+            assert self._worker is not None, "it is there before clients are"
+            self._client_metrics = ClientMetricsManager(
+                self._metadata.state, node.clock, lambda: new_id(node.platform.entropy), node.config.telemetry_max_bytes, self._worker
+            )
+            node.metrics.add_collector(self._client_metrics.samples)
+        return self._client_metrics
+
+    def _cleaner_backoff_ms(self) -> int:
+        return max(int(self._settings.number("log.cleaner.backoff.ms")), 1)
+
+    def _take_over_settings(self, delta: MetadataDelta) -> None:
+        """Brokers' dynamic configs changed: give those that are asked for often to whom they concern."""
+        if not delta.changed_broker_configs:
+            return
+        number, config = self._settings.number, self._node.config
+        self._registry.set_limits(
+            max_connections=min(int(number("max.connections")), config.barnabas_max_connections, self._node.descriptors.connections),
+            max_connections_per_ip=min(int(number("max.connections.per.ip")), config.barnabas_max_connections_per_ip),
+        )
+        self._log_manager.set_producer_id_expiration(int(number("producer.id.expiration.ms")))
+        assert self._inter_broker is not None and self._lifecycle is not None, "they are there before clients are"
+        self._inter_broker.take_over_settings()
+        self._lifecycle.cordon_directories(self._cordon())
+
+    def _cordon(self) -> list[bytes]:
+        """Have no new logs made in the directories that are cordoned now. Returns the ids of those that are online."""
+        cordoned = cordoned_directories(self._settings.elements(CORDONED_LOG_DIRS), self._node.config.log_dirs)
+        self._log_manager.cordon(cordoned)
+        return [
+            self._directory_ids[str(directory.path)]
+            for directory in self._log_manager.online_directories
+            if directory.is_cordoned and str(directory.path) in self._directory_ids
+        ]
+
+    def _make_worker(self, niceness: int) -> Worker:
+        worker = self._node.platform.make_worker(self._node.run_blocking, niceness)
+        self._node.on_stop(worker.close)
+        return worker
+
+    def _stop_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.stop()
+
+
+async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: LogManager, *, now_ms: int) -> None:
+    """Open the partitions' logs, once the metadata is what the quorum has: a replica that is not this broker's there is renamed away."""
+    await quorum.caught_up()
+    log_manager.open(
+        config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), directory_id_of=_directory_ids(metadata), now_ms=now_ms
+    )
+
+
+def _topic_ids(metadata: MetadataCache) -> Callable[[str, int], bytes | None]:
+    """Of the partitions that have a replica here."""
+
+    def topic_id_of(name: str, index: int) -> bytes | None:
+        topic, image = metadata.find_topic(name), metadata.find_partition(name, index)
+        return None if topic is None or image is None or metadata.node_id not in image.replicas else topic.topic_id
+
+    return topic_id_of
+
+
+def _directory_ids(metadata: MetadataCache) -> Callable[[str, int], bytes | None]:
+    def directory_id_of(name: str, index: int) -> bytes | None:
+        topic = metadata.find_topic(name)
+        if topic is None or index >= len(topic.partitions):
+            return None
+        return find_directory(topic.partitions[index], metadata.node_id)
+
+    return directory_id_of

@@ -1,0 +1,204 @@
+"""QuorumServer: builds and starts a node's part in the metadata quorum, its controller, and what serves the controller listeners.
+
+Every node has one, whatever its process.roles; it knows nothing of clients and partitions. Owner: server.py.
+
+Source: kafka.server.SharedServer, ControllerServer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.controller.channel import ControllerChannel
+from broker.controller.controller import Controller
+from broker.controller.local_controller import LocalController
+from broker.dispatch import KafkaApis
+from broker.handlers.services import ControllerServices
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.prepared_records import BatchEncoder
+from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.record_format import read_metadata_batches
+from broker.metadata.snapshot import read_bootstrap_records
+from broker.metadata.snapshot_generator import SnapshotGenerator
+from broker.network.context import ConnectionFacts
+from broker.network.listeners import Listener
+from broker.quorum.opening import RecordFormats, open_quorum
+from broker.quorum.voters import ReplicaKey
+from broker.server.formatting import new_id
+from broker.server.node import Node, StartError
+from protocol.apis import ListenerKind
+
+if TYPE_CHECKING:
+    from broker.cluster.controller_route import ControllerRoute
+    from broker.cluster.links import ClusterLinks
+
+UNCHECKED_ACLS = (
+    "the cluster has access control entries (ACLs), which this node would not check: there is no authorizer yet. It serves all the same "
+    "with barnabas.serve.without.authorizer=true"
+)
+
+
+class QuorumServer:
+    """See the module's docstring. The metadata log is open once it is built; `metadata` is up to date once it has started.
+
+    `links`, which reach other nodes, are None for a node without a controller listener. `listeners` are its controller listeners.
+    """
+
+    def __init__(self, node: Node, links: ClusterLinks | None, listeners: list[Listener], directory_id: bytes) -> None:
+        """`directory_id` is that of the metadata log's directory. Raises StorageError."""
+        config = node.config
+        self.links = links
+        self._node = node
+        self._listeners = listeners
+        self._routes: list[ControllerRoute] = []
+        self._controller: LocalController | None = None
+        self._apis: KafkaApis | None = None
+        self.metadata = metadata = MetadataCache(ClusterState(), cluster_id=node.cluster_id, node_id=node.node_id, config=config)
+        peers = None if links is None else links.quorum_peers()
+        quorum = open_quorum(
+            Path(config.metadata_log_dir),
+            config,
+            ReplicaKey(node.node_id, directory_id),
+            RecordFormats(BatchEncoder(lambda: metadata.state.metadata_version), read_metadata_batches),
+            cluster_id=node.cluster_id,
+            clock=node.clock,
+            random_source=node.random,
+            call_soon=node.loop.call_soon,
+            run_blocking=node.run_blocking,
+            disk=node.platform.disk,
+            peers=peers,
+            on_failure=self._quorum_failed,
+        )
+        node.on_stop(quorum.log.close)
+        self.log = quorum.log.log
+        self.driver = quorum.driver
+        self.raft = quorum.replica.raft
+        if links is not None and peers is not None:
+            find_broker = partial(metadata.find_address, listener_name=config.inter_broker_listener_name)
+            links.watch_leader(self.driver, peers, find_broker)
+        snapshots = SnapshotGenerator(
+            quorum.log, metadata.state, config, node.clock, node.run_blocking, quorum_records_at=self.raft.kraft_records_at
+        )
+        node.on_stop(snapshots.close)
+        self.publisher = MetadataPublisher(metadata, snapshots)
+        self.driver.register(self.publisher)  # before the controller: what this answers is in the metadata then
+        self._make_controller()
+        node.on_stop(self.driver.close)
+        self.channel = self.make_channel(config.broker_session_timeout_ms)
+
+    async def start(self) -> None:
+        """Take part in the metadata quorum, and hear all that it has committed. Raises StartError."""
+        node = self._node
+        self.driver.start()
+        if self._apis is not None:
+            for listener in self._listeners:
+                listener.listen()
+                await listener.start(self._apis.handle)
+        await node.wait_unless_stopped(self.driver.caught_up())
+        self._refuse_access_control()
+        await self.publisher.shorten_start()
+        if self.links is None and self._controller is not None:
+            await self._controller.wait_first_records_committed()
+        if self._listeners:
+            self._register_controller()
+
+    def make_channel(self, retry_timeout_ms: int) -> ControllerChannel:
+        """A way to the active controller, whose requests do not wait for those of other ways. It is direct where no other node can be
+        the active controller."""
+        if self.links is None:
+            assert self._controller is not None, "a node that reaches no other is its own controller"
+            return self._controller
+        route = self.links.controller_route(self.driver, self._controller, retry_timeout_ms=retry_timeout_ms)
+        self._node.on_stop(route.close)
+        self._routes.append(route)
+        return route
+
+    @property
+    def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """As `Services.controller_versions`."""
+        return self._routes[0].versions if self._routes else None  # the one of the heartbeats
+
+    def hurry(self) -> None:
+        """This node stops: what waits for the active controller waits less long from now on."""
+        for route in self._routes:
+            route.hurry()
+
+    def _make_controller(self) -> None:
+        """The controller in this process, if it may become one; it also serves other nodes where they can reach it."""
+        node, quorum, metadata = self._node, self.driver, self.metadata
+        config = node.config
+        if "controller" not in config.process_roles:
+            return
+        detector = None if self.links is None else self.links.crash_detector
+        controller = self._controller = LocalController(
+            lambda: self._make_leading_controller(metadata.state.copy()),
+            quorum,
+            node.clock,
+            node_id=node.node_id,
+            bootstrap=lambda: read_bootstrap_records(Path(config.metadata_log_dir), node.platform.disk),
+            is_alone=self.links is None,
+            listener_name=config.inter_broker_listener_name,
+            prove=None if detector is None else detector.prove,
+        )
+        quorum.register(controller)
+        node.on_stop(controller.close)
+        if self._listeners:
+            services = ControllerServices(
+                node.clock,
+                node.metrics,
+                metadata,
+                controller,
+                lambda: controller.is_active,
+                quorum.handle_request,
+                self._handle_forwarded,
+                quorum,
+                config,
+            )
+            self._apis = KafkaApis(services, node.turns, ListenerKind.CONTROLLER)
+            node.on_stop(self._apis.close)
+
+    def _make_leading_controller(self, state: ClusterState) -> Controller:
+        """The one that decides while this node leads; it owns `state`."""
+        node = self._node
+        return Controller(
+            node.config,
+            node_id=node.node_id,
+            random_source=node.random,
+            replicas_max=node.descriptors.partitions,
+            state=state,
+            cluster_id=node.cluster_id,
+            now_ms=node.clock.monotonic_ms(),
+        )
+
+    def _refuse_access_control(self) -> None:
+        """Stop where there are ACLs: Kafka's nodes with an authorizer check them, and this node would give away what they deny."""
+        if self._node.config.barnabas_serve_without_authorizer:
+            return
+        if self.metadata.state.kept.has_access_control_entries:
+            raise StartError(UNCHECKED_ACLS)
+        self.publisher.on_access_control = lambda: self._node.request_stop(1, UNCHECKED_ACLS)
+
+    def _register_controller(self) -> None:
+        from broker.cluster.controller_registration import ControllerRegistrar, advertised_endpoints
+
+        node = self._node
+        ports = {listener.name: listener.port for listener in self._listeners}
+        endpoints = advertised_endpoints(node.config, ports)
+        incarnation_id = new_id(node.platform.entropy)
+        registrar = ControllerRegistrar(self.channel, node.clock, node_id=node.node_id, incarnation_id=incarnation_id, endpoints=endpoints)
+        registrar.start()
+        node.on_stop(registrar.stop)
+
+    def _handle_forwarded(self, frame: memoryview, facts: ConnectionFacts) -> Any:
+        """A request to the controller that came in an Envelope."""
+        assert self._apis is not None
+        return self._apis.handle(frame, facts)
+
+    def _quorum_failed(self, error: Exception) -> None:
+        if self._controller is not None:
+            self._controller.fail(error)
+        self._node.request_stop(1, "the metadata log failed")

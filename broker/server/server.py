@@ -1,0 +1,262 @@
+"""Broker: the running node. It opens what belongs to the node as a whole, and starts and stops the node's parts in order.
+
+quorum_server.py builds the part that every node has, the metadata quorum and its controller; client_server.py builds what serves
+clients. Nothing else in broker/ wires objects together, but for inter_broker.py, later, where a partition has replicas elsewhere.
+
+Start: take the ports (a taken one stops us at once), lock the log directories, load the metadata log, recover the partitions'
+logs, elect ourselves, and only then accept connections. Stop: the reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.network.context import ListenerFacts
+from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
+from broker.network.listening_sockets import ListenError
+from broker.network.sockets import SocketOptions
+from broker.platform import Platform, system_platform
+from broker.server.client_server import ClientServer
+from broker.server.formatting import format_directories, new_id
+from broker.server.node import Node, StartError
+from broker.server.quorum_server import QuorumServer
+from config.endpoints import Endpoint
+from config.server import ServerConfig
+from protocol.apis import ListenerKind
+from protocol.errors import KafkaError
+from protocol.uuids import ZERO_UUID, uuid_to_text
+from storage.errors import StorageError
+from storage.files import META_PROPERTIES
+from storage.log_directory import LogDirectory, check_identities
+from storage.log_manager import LogManager
+from storage.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from broker.cluster.links import ClusterLinks
+
+HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
+
+
+class Broker:
+    """One node. `start` returns once it serves; `stop` leaves its directories cleanly closed."""
+
+    def __init__(self, config: ServerConfig, *, new_cluster_id: str = "", platform: Platform | None = None) -> None:
+        """`new_cluster_id` is for directories that are formatted at this start; "" stands for a random one. `platform` is what the node
+        runs on, by default this machine."""
+        self.config = config
+        self.node_id = config.node_id
+        self.listeners: list[Listener] = []
+        self.controller_listeners: list[Listener] = []
+        self._new_cluster_id = new_cluster_id
+        self._node = Node(config, platform or system_platform(asyncio.get_running_loop()))
+        self._registry: ConnectionRegistry | None = None
+        self._log_manager: LogManager | None = None
+        self._failed_directories: set[Path] = set()
+        self._quorum: QuorumServer | None = None
+        self._clients: ClientServer | None = None
+
+    async def start(self) -> None:
+        """Raises StartError; what was begun is then undone."""
+        try:
+            await self._start()
+        except StartError:
+            await self.stop()
+            raise
+        except (ListenError, StorageError, KafkaError, OSError) as e:
+            await self.stop()
+            raise StartError(str(e)) from e
+
+    async def stop(self) -> None:
+        """Stop serving and close everything, in the reverse order of the start."""
+        await self._node.stop()
+
+    async def wait_stopped(self) -> int:
+        """The exit code, once someone asked the broker to stop."""
+        return await self._node.wait_stopped()
+
+    def request_stop(self, exit_code: int, reason: str) -> None:
+        """As Node.request_stop."""
+        self._node.request_stop(exit_code, reason)
+
+    @property
+    def stop_reason(self) -> str:
+        """Empty until the broker is asked to stop."""
+        return self._node.stop_reason
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until the log directories are open."""
+        return self._node.cluster_id
+
+    def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """Run `function` in the thread pool."""
+        return self._node.run_blocking(function, *arguments)
+
+    def prepare_for_groups(self) -> None:
+        """Create the topic of committed offsets ahead of need: as soon as there are brokers for all its replicas, and as many as the
+        quorum has voters. Else the first consumer group does, whose client asks again later."""
+        assert self._clients is not None, "the broker was not started"
+        self._clients.prepare_for_groups()
+
+    # -- the start, step by step ----------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        config, node = self.config, self._node
+        node.on_stop(node.platform.executor.shutdown)
+        registry = self._registry = self._make_registry()
+        links = self._make_links(registry)
+        for endpoint in config.controller_listeners:
+            self.controller_listeners.append(self._bind(endpoint, registry, ListenerKind.CONTROLLER))
+        for endpoint in config.client_listeners:
+            self.listeners.append(self._bind(endpoint, registry))
+        log_manager, directory_id = self._open_directories()
+        self._log_manager = log_manager
+        self._quorum = QuorumServer(node, links, self.controller_listeners, directory_id)
+        await self._quorum.start()
+        if "broker" in config.process_roles:
+            self._clients = ClientServer(node, self._quorum, log_manager, self.listeners, registry)
+            await self._clients.start()
+        await self._serve_metrics(self._quorum, self._clients)
+        if self._clients is not None:
+            await self._clients.serve()
+
+    def _make_registry(self) -> ConnectionRegistry:
+        config, node = self.config, self._node
+        registry = ConnectionRegistry(
+            node.loop,
+            node.clock,
+            node.platform.executor,
+            node.platform.network,
+            max_request_memory=config.queued_request_bytes_limit,
+            max_connections=min(config.connections_limit, node.descriptors.connections),
+            max_connections_per_ip=config.connections_per_ip_limit,
+            max_connections_of_ip=limits_by_address(config.max_connections_per_ip_overrides),
+            idle_ms=config.connections_max_idle_ms,
+            frame_deadline_ms=config.barnabas_frame_deadline_ms,
+            busy_poll_us=config.barnabas_busy_poll_us,
+            on_count=node.metrics.connection_count,
+            on_refused=node.metrics.request_refused,
+        )
+        node.on_stop(registry.close)
+        return registry
+
+    def _make_links(self, registry: ConnectionRegistry) -> ClusterLinks | None:
+        """What reaches the other nodes, if this node can be reached by them."""
+        if not self.config.controller_listener_names:
+            return None
+        from broker.cluster.links import ClusterLinks  # a node on its own starts without it
+
+        links = ClusterLinks(self._node.platform, registry.pool, self.config)
+        self._node.on_stop(links.close)
+        return links
+
+    def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry, kind: ListenerKind = ListenerKind.CLIENT) -> Listener:
+        facts = ListenerFacts(
+            endpoint.listener_name,
+            kind=kind,
+            security_protocol=endpoint.security_protocol,
+            max_frame_size=self.config.socket_request_max_bytes,
+            max_request_size=self.config.barnabas_request_bytes_max if kind is ListenerKind.CLIENT else sys.maxsize,
+        )
+        listener = Listener(
+            facts,
+            registry,
+            SocketOptions(
+                backlog=self.config.socket_listen_backlog_size,
+                send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+            ),
+        )
+        self._node.on_stop(listener.stop)
+        listener.bind(endpoint.host, endpoint.port)
+        return listener
+
+    def _open_directories(self) -> tuple[LogManager, bytes]:
+        """Lock the log directories and read this node's identity from them. Empty ones are formatted first, if that is asked for.
+
+        Returns the directory id of the metadata log too; ZERO_UUID where an older version formatted its directory without one."""
+        config, node = self.config, self._node
+        disk, entropy = node.platform.disk, node.platform.entropy
+        metadata_path = Path(config.metadata_log_dir)
+        if config.barnabas_auto_format and not any(self._is_formatted(Path(path)) for path in (config.metadata_log_dir, *config.log_dirs)):
+            cluster_id = self._new_cluster_id or uuid_to_text(new_id(entropy))
+            format_directories(config, cluster_id, ignore_formatted=True, random_bytes=entropy, disk=disk)
+        log_manager = LogManager(
+            config.log_dirs,
+            random_source=node.random,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            open_segments_max=node.descriptors.open_segments,
+            on_directory_failure=self._directory_failed,
+            disk=disk,
+        )
+        log_manager.lock()
+        node.on_stop(log_manager.unlock)
+        if metadata_path in self._failed_directories:
+            raise StartError(f"the log directory of the metadata log, {metadata_path}, cannot be used")
+        metadata_directory = self._lock_metadata_directory(log_manager, metadata_path)
+        metas = (directory.meta for directory in (*log_manager.directories, metadata_directory))
+        identity = next((meta for meta in metas if meta is not None), None)
+        if identity is None:
+            raise StartError(f"log directory {config.log_dirs[0]} is not formatted: {HOW_TO_FORMAT}")
+        if identity.node_id != config.node_id:
+            raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
+        if metadata_directory.meta is None:  # a voter that has lost its log must not pass for itself
+            raise StartError(
+                f"log directory {metadata_path} of the metadata log is not formatted, though others are: metadata.log.dir, or the first of "
+                "log.dirs, has to be the one that has the log; if that is lost, format it with --ignore-formatted (docs/operations.md)"
+            )
+        node.cluster_id = identity.cluster_id
+        for directory in log_manager.online_directories:
+            # A new disk beside the old ones, or one that a version without directory ids formatted (KIP-858).
+            if directory.meta is None or directory.meta.directory_id is None:
+                directory.format(MetaProperties(node.cluster_id, node.node_id, new_id(entropy)))
+        return log_manager, metadata_directory.meta.directory_id or ZERO_UUID
+
+    def _lock_metadata_directory(self, log_manager: LogManager, path: Path) -> LogDirectory:
+        """The directory of the metadata log: one of the log directories, which are locked, or one of its own."""
+        directory = next((each for each in log_manager.directories if each.path == path), None)
+        if directory is None:
+            directory = LogDirectory(path, self._node.platform.disk)
+            directory.lock()
+            self._node.on_stop(directory.unlock)
+            check_identities([*log_manager.directories, directory])
+        return directory
+
+    def _is_formatted(self, log_dir: Path) -> bool:
+        try:
+            return self._node.platform.disk.exists(log_dir / META_PROPERTIES)
+        except OSError:
+            return False  # locking it will tell
+
+    async def _serve_metrics(self, quorum: QuorumServer, clients: ClientServer | None) -> None:
+        if not self.config.barnabas_metrics_listener:
+            return
+        from broker.server.gauges import add_cluster_gauges
+        from broker.server.metrics_http import MetricsServer
+
+        metrics = self._node.metrics
+        add_cluster_gauges(metrics, metadata=quorum.metadata, raft=quorum.raft)
+        if clients is not None:
+            clients.add_gauges()
+        host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
+        server = MetricsServer(metrics, self._node.clock)
+        await server.start(host.strip("[]"), int(port))
+        self._node.on_stop(server.close)
+
+    # -- while it runs ----------------------------------------------------------------------------------------------
+
+    def _directory_failed(self, path: Path, error: StorageError) -> None:
+        """Its partitions go offline. Without the directory of the metadata log, or without any, a broker stops, as Kafka's does."""
+        if self._clients is not None:
+            self._clients.fail_directory(path, error)
+        self._failed_directories.add(path)
+        if path == Path(self.config.metadata_log_dir):
+            self.request_stop(1, f"the log directory of the metadata log has failed: {path}")
+        elif all(Path(directory) in self._failed_directories for directory in self.config.log_dirs):
+            self.request_stop(1, "no log directory is left")
+        elif self._clients is not None:
+            self._clients.report_directory(path)

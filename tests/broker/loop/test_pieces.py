@@ -1,0 +1,77 @@
+"""Work in pieces: what is answered at once, what goes in turns, and what waits."""
+
+from __future__ import annotations
+
+from types import GeneratorType
+from typing import Any
+
+import pytest
+
+from broker.loop.deferred import Deferred
+from broker.loop.pieces import PIECES_AT_ONCE, at_once_or_in_turns
+from broker.loop.turns import Work
+from tests.support.turns import run, started
+
+
+def counted(pieces_count: int) -> Work:
+    for _ in range(pieces_count):
+        yield
+    return pieces_count
+
+
+def awaiting(*deferreds: Deferred) -> Work:
+    values: list[Any] = []
+    for deferred in deferreds:
+        try:
+            values.append((yield deferred))
+        except ValueError as e:
+            values.append(str(e))
+        yield
+    return values
+
+
+def test_a_few_pieces_are_done_at_once() -> None:
+    assert at_once_or_in_turns(counted(PIECES_AT_ONCE - 1)) == PIECES_AT_ONCE - 1
+
+
+def test_the_rest_of_many_pieces_goes_in_turns() -> None:
+    work = at_once_or_in_turns(counted(100))
+
+    assert run(work) == (100, 101 - PIECES_AT_ONCE)
+
+
+def test_what_a_piece_waits_for_is_waited_for_in_turns() -> None:
+    first, second = Deferred(), Deferred()
+
+    work = at_once_or_in_turns(awaiting(first, second))
+    assert isinstance(work, GeneratorType)
+    answer = started(work)
+    first.complete("first")
+    assert not answer.is_done
+    second.complete(ValueError("second"))
+
+    assert answer.take() == ["first", "second"]
+
+
+def test_work_that_waits_is_closed_with_its_turn() -> None:
+    closed: list[bool] = []
+
+    def work() -> Work:
+        try:
+            yield Deferred()
+        finally:
+            closed.append(True)
+
+    answer = started(at_once_or_in_turns(work()))
+    answer.abandon()
+
+    assert closed == [True]
+
+
+def test_what_work_raises_before_it_waits_is_raised_at_once() -> None:
+    def work() -> Work:
+        raise ValueError("no")
+        yield
+
+    with pytest.raises(ValueError, match="no"):
+        at_once_or_in_turns(work())
