@@ -25,7 +25,7 @@ from broker.replication.isr.in_sync_replicas import InSyncReplicas
 from broker.replication.metadata.metadata_follower import MetadataFollower
 from broker.replication.partition import Partition
 from broker.replication.partition_environment import ClusterEnvironment
-from broker.server.server import client_server
+from broker.server import client_server
 from config.topic import LogConfig
 from storage.compaction import selection
 from storage.log import Log

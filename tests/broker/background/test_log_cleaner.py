@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.background.background import cleaning_job as job
+from broker.background import cleaning_job as job
 from broker.background.log_cleaner import CHECK_INTERVAL_MS, LogCleaner
 from broker.loop.deferred import Deferred
 from broker.observability.metrics import Metrics

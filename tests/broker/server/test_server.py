@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from broker.observability.logs import Console, TextFormatter
+from broker.server import process, server
 from broker.server.formatting import format_directories
 from broker.server.garbage import THRESHOLDS
-from broker.server.server import process, server
 from config.loading import load_server_config
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.stored.metadata_records import AccessControlEntryRecord
