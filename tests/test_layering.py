@@ -26,6 +26,7 @@ REPLICATION = ("broker.replication", "broker.metadata", "broker.groups", "broker
 STATE_MACHINE_FACTS = (
     "broker.loop.clock",
     "broker.loop.deferred",
+    "broker.loop.job",
     "broker.loop.loop_job",
     "broker.loop.pieces",
     "broker.loop.turns",

@@ -20,8 +20,8 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from broker.groups.classic.classic_group_member import ClassicGroupMember, Reply
-from broker.loop.pieces import at_once_or_in_turns, pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import pieces
+from broker.loop.turns import Work, at_once_or_in_turns
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.stored.consumer_protocol import decode_subscription

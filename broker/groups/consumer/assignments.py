@@ -21,7 +21,8 @@ from broker.groups.consumer.reconciliation import Target
 from broker.groups.consumer.records import target_epoch_record, target_record
 from broker.groups.consumer.subscriptions import MemberUpdate, preferred_assignor, topics_after
 from broker.groups.consumer.target import GroupSnapshot, compute_targets
-from broker.loop.pieces import Pace, at_once
+from broker.loop.pieces import Pace
+from broker.loop.turns import at_once
 from broker.observability.log_fields import Fields
 from protocol.errors import ErrorCode
 

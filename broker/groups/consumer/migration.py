@@ -28,7 +28,8 @@ from broker.groups.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Ow
 from broker.groups.consumer.outcome import Outcome
 from broker.groups.consumer.records import group_records, group_tombstones
 from broker.groups.records import group_metadata_record, group_tombstone
-from broker.loop.pieces import Pace, at_once, pieces
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import at_once
 from broker.observability.log_fields import Fields
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.stored.consumer_group_records import ClassicMemberMetadata, ClassicProtocol

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
-from broker.loop.pieces import at_once
+from broker.loop.turns import at_once
 from protocol.xxh3 import xxh3_64, xxh3_64_in_pieces
 
 if TYPE_CHECKING:

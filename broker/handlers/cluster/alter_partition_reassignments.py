@@ -20,7 +20,7 @@ from collections.abc import Coroutine, Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.loop.turns import at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.alter_partition_reassignments import (
@@ -51,6 +51,6 @@ def _failed(request: AlterPartitionReassignmentsRequest, error: KafkaError) -> G
 
     responses = []
     for topic in request.topics:
-        responses.append(ReassignableTopicResponse(name=topic.name, partitions=(yield from make_in_pieces(failed, topic.partitions))))
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=(yield from make_in_turns(failed, topic.partitions))))
         yield
     return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, responses=responses)

@@ -23,8 +23,8 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, at_once_or_in_turns
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.alter_replica_log_dirs import (

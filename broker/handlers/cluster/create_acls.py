@@ -12,8 +12,7 @@ from typing import Any
 
 from broker.handlers.cluster.describe_acls import check_known
 from broker.handlers.services import ControllerServices, Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
-from broker.loop.turns import Work
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -33,4 +32,4 @@ def _refused(request: CreateAclsRequest) -> Work:
         check_known(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
         return AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
-    return CreateAclsResponse(results=(yield from make_in_pieces(refused, request.creations)))
+    return CreateAclsResponse(results=(yield from make_in_turns(refused, request.creations)))

@@ -13,8 +13,7 @@ from typing import Any
 from broker.handlers.cluster.create_acls import NO_AUTHORIZER
 from broker.handlers.cluster.describe_acls import check_known
 from broker.handlers.services import ControllerServices, Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
-from broker.loop.turns import Work
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
@@ -32,4 +31,4 @@ def _refused(request: DeleteAclsRequest) -> Work:
         check_known(rule.resource_type_filter, rule.pattern_type_filter, rule.operation, rule.permission_type)
         return DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
-    return DeleteAclsResponse(filter_results=(yield from make_in_pieces(refused, request.filters)))
+    return DeleteAclsResponse(filter_results=(yield from make_in_turns(refused, request.filters)))

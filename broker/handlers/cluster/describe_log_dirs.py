@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace, at_once_or_in_turns
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.features import knows_cordoned_directories
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, without_frames

@@ -20,8 +20,7 @@ from collections.abc import Awaitable, Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, in_turns_if_many, make_in_pieces
-from broker.loop.turns import Work
+from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -63,6 +62,6 @@ def _failed(request: ElectLeadersRequest, error: KafkaError, code: ErrorCode) ->
 
     results = []
     for topic in request.topic_partitions or ():
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=(yield from make_in_pieces(failed, topic.partitions))))
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=(yield from make_in_turns(failed, topic.partitions))))
         yield
     return ElectLeadersResponse(error_code=code, replica_election_results=results)

@@ -14,8 +14,7 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, in_turns_if_many, make_in_pieces
-from broker.loop.turns import Work
+from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.list_partition_reassignments import (
@@ -53,6 +52,6 @@ def _failed(request: ListPartitionReassignmentsRequest, error: KafkaError) -> Ge
 
     topics = []
     for topic in request.topics or ():
-        topics.append(OngoingTopicReassignment(name=topic.name, partitions=(yield from make_in_pieces(named, topic.partition_indexes))))
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=(yield from make_in_turns(named, topic.partition_indexes))))
         yield
     return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=topics)

@@ -16,8 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns
-from broker.loop.turns import Work
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from broker.handlers.configs.own_cordons import Alter, with_cordons_checked
 from broker.handlers.services import ControllerServices, Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.loop.turns import at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResourceResponse, AlterConfigsResponse
@@ -47,4 +47,4 @@ def _failed(request: AlterConfigsRequest, error: KafkaError) -> Generator[None, 
             resource_name=resource.resource_name,
         )
 
-    return AlterConfigsResponse(responses=(yield from make_in_pieces(failed, request.resources)))
+    return AlterConfigsResponse(responses=(yield from make_in_turns(failed, request.resources)))

@@ -18,8 +18,8 @@ from collections.abc import Container, Generator, Iterable
 from typing import Any, NamedTuple
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.cluster_state import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -74,7 +74,7 @@ def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Any:
 
 
 def _error_response(request: DescribeConfigsRequest, error: KafkaError) -> Generator[None, None, DescribeConfigsResponse]:
-    return DescribeConfigsResponse(results=(yield from make_in_pieces(lambda resource: _failed(resource, error), request.resources)))
+    return DescribeConfigsResponse(results=(yield from make_in_turns(lambda resource: _failed(resource, error), request.resources)))
 
 
 def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest) -> Work:

@@ -21,7 +21,8 @@ from typing import Any
 
 from broker.handlers.configs.own_cordons import with_cordons_checked
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, pieces
+from broker.loop.pieces import pieces
+from broker.loop.turns import at_once_or_in_turns, make_in_turns
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -94,4 +95,4 @@ def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Gener
             resource_name=resource.resource_name,
         )
 
-    return IncrementalAlterConfigsResponse(responses=(yield from make_in_pieces(failed, request.resources)))
+    return IncrementalAlterConfigsResponse(responses=(yield from make_in_turns(failed, request.resources)))

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker.handlers.cluster.describe_quorum import asks_for_the_metadata_log, refused
 from broker.handlers.services import ControllerServices, Handler
-from broker.loop.pieces import at_once_or_in_turns
+from broker.loop.turns import at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.messages.describe_quorum import DescribeQuorumRequest
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from broker.handlers.groups.describe_groups import ALL_GROUP_OPERATIONS
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import text_pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -67,7 +67,7 @@ def error_response(request: ConsumerGroupDescribeRequest, error: KafkaError) -> 
 
 
 def _all_failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Generator[None, None, ConsumerGroupDescribeResponse]:
-    return ConsumerGroupDescribeResponse(groups=(yield from make_in_pieces(lambda group_id: _failed(group_id, error), request.group_ids)))
+    return ConsumerGroupDescribeResponse(groups=(yield from make_in_turns(lambda group_id: _failed(group_id, error), request.group_ids)))
 
 
 def _failed(group_id: str, error: KafkaError) -> DescribedConsumerGroup:

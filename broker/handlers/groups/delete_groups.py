@@ -21,8 +21,8 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import PIECE_ELEMENTS, Pace, at_once_or_in_turns, make_in_pieces, text_pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import PIECE_ELEMENTS, Pace, text_pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -73,4 +73,4 @@ def _failed(request: DeleteGroupsRequest, error: KafkaError) -> Generator[None, 
     def failed(group_id: str) -> DeletableGroupResult:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)
 
-    return DeleteGroupsResponse(results=(yield from make_in_pieces(failed, request.groups_names)))
+    return DeleteGroupsResponse(results=(yield from make_in_turns(failed, request.groups_names)))

@@ -23,8 +23,8 @@ from broker.groups.classic.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import text_pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -74,7 +74,7 @@ def error_response(request: DescribeGroupsRequest, error: KafkaError) -> Any:
 
 
 def _failed(request: DescribeGroupsRequest, error: KafkaError) -> Generator[None, None, DescribeGroupsResponse]:
-    groups = yield from make_in_pieces(lambda group_id: DescribedGroup(group_id=group_id, error_code=error.code), request.groups)
+    groups = yield from make_in_turns(lambda group_id: DescribedGroup(group_id=group_id, error_code=error.code), request.groups)
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -101,7 +101,7 @@ def _described(group: GroupDescription) -> Generator[None, None, tuple[Described
     described = DescribedGroup(
         group_id=group.group_id, group_state=group.state.value, protocol_type=group.protocol_type, protocol_data=group.protocol
     )
-    described.members = yield from make_in_pieces(_member, group.members)
+    described.members = yield from make_in_turns(_member, group.members)
     return described, sum(MEMBER_BYTES + len(member.metadata) + len(member.assignment) for member in group.members)
 
 

@@ -19,8 +19,8 @@ from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces, text_pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import text_pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -92,7 +92,7 @@ def error_response(request: FindCoordinatorRequest, error: KafkaError) -> Any:
 
 def _failed(request: FindCoordinatorRequest, error: KafkaError) -> Generator[None, None, FindCoordinatorResponse]:
     if request.coordinator_keys:
-        answers = yield from make_in_pieces(lambda key: _error_answer(key, error), request.coordinator_keys)
+        answers = yield from make_in_turns(lambda key: _error_answer(key, error), request.coordinator_keys)
         return FindCoordinatorResponse(coordinators=answers)
     return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, STATES, GroupListing
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import PIECE_ELEMENTS, at_once_or_in_turns, text_pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import PIECE_ELEMENTS, text_pieces
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

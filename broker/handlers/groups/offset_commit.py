@@ -27,8 +27,7 @@ from broker.groups.coordinator import commit_error_response
 from broker.groups.replies import mapped
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import at_once_or_in_turns
-from broker.loop.turns import Work, is_many
+from broker.loop.turns import Work, at_once_or_in_turns, is_many
 from broker.metadata.image import GROUP_METADATA_TOPIC, TopicImage
 from broker.network.context import RequestContext
 from protocol.compression import Compression

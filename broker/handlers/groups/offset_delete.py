@@ -18,8 +18,8 @@ from typing import Any
 from broker.groups.deletions import RECORDS_PER_BATCH, Deletions
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace, at_once_or_in_turns
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError

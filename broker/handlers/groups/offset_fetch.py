@@ -24,8 +24,8 @@ from typing import Any, cast
 
 from broker.groups.offset_reads import OffsetReads
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces, text_pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace, pieces, text_pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
@@ -111,7 +111,7 @@ def _unknown_topic(topic: OffsetFetchRequestTopics) -> Generator[None, None, Off
     def failed(index: int) -> OffsetFetchResponsePartitions:
         return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
 
-    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=(yield from make_in_pieces(failed, topic.partition_indexes)))
+    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=(yield from make_in_turns(failed, topic.partition_indexes)))
 
 
 def _response(
@@ -132,7 +132,7 @@ def error_response(request: OffsetFetchRequest, error: KafkaError) -> Any:
 
 def _error_response(request: OffsetFetchRequest, error: KafkaError) -> Generator[None, None, OffsetFetchResponse]:
     if request.groups:
-        return OffsetFetchResponse(groups=(yield from make_in_pieces(lambda group: _failed(group, error), request.groups)))
+        return OffsetFetchResponse(groups=(yield from make_in_turns(lambda group: _failed(group, error), request.groups)))
     return OffsetFetchResponse(topics=(yield from _error_topics(request, error.code)), error_code=error.code)
 
 

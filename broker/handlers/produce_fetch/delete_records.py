@@ -22,8 +22,8 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace, at_once_or_in_turns
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from broker.replication.partition import Partition

@@ -32,8 +32,8 @@ from broker.handlers.produce_fetch.fetch_answers import FetchAnswers
 from broker.handlers.services import Handler, Services
 from broker.loop.cold_reads import try_again_when_read
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace, at_once_or_in_turns, make_in_pieces
-from broker.loop.turns import Work, is_many
+from broker.loop.pieces import Pace
+from broker.loop.turns import Work, at_once_or_in_turns, is_many, make_in_turns
 from broker.network.context import RequestContext
 from broker.replication.fetch.delayed_fetch import TARGETS_AT_ONCE, DelayedFetch
 from broker.replication.fetch.fetch_data import (
@@ -375,7 +375,7 @@ def _failed(request: FetchRequest, error: KafkaError) -> Generator[None, None, F
     pace = Pace()
     for topic in request.topics:
         if topic.topic:
-            partitions = yield from make_in_pieces(failed, topic.partitions)
+            partitions = yield from make_in_turns(failed, topic.partitions)
             response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
         if pace.is_due():
             yield

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, at_once_or_in_turns, pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from broker.replication.replica_manager import ReplicaManager
 from protocol.errors import KafkaError

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 from broker.handlers.produce_fetch.produce_answers import ProduceAnswers, unknown_name
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace, at_once_or_in_turns
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.network.context import RequestContext
 from broker.observability.limited_log import LimitedLog

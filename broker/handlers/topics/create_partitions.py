@@ -19,7 +19,7 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.handlers.topics.new_partition_wait import created_names, wait_until_made
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.loop.turns import at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import (
@@ -51,4 +51,4 @@ def _failed(request: CreatePartitionsRequest, error: KafkaError) -> Generator[No
     def failed(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
 
-    return CreatePartitionsResponse(results=(yield from make_in_pieces(failed, request.topics)))
+    return CreatePartitionsResponse(results=(yield from make_in_turns(failed, request.topics)))

@@ -23,8 +23,7 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.handlers.topics.new_partition_wait import created_names, wait_until_made
-from broker.loop.pieces import at_once_or_in_turns, in_turns_if_many, make_in_pieces
-from broker.loop.turns import Work
+from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -59,4 +58,4 @@ def _failed(request: CreateTopicsRequest, error: KafkaError) -> Generator[None, 
     def failed(topic: CreatableTopic) -> CreatableTopicResult:
         return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
 
-    return CreateTopicsResponse(topics=(yield from make_in_pieces(failed, request.topics)))
+    return CreateTopicsResponse(topics=(yield from make_in_turns(failed, request.topics)))

@@ -20,7 +20,7 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import at_once_or_in_turns, make_in_pieces
+from broker.loop.turns import at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -50,6 +50,6 @@ def _failed(request: DeleteTopicsRequest, error: KafkaError) -> Generator[None, 
     def failed(topic: DeleteTopicState) -> DeletableTopicResult:
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message)
 
-    results = yield from make_in_pieces(lambda name: failed(DeleteTopicState(name=name)), request.topic_names)
-    results += yield from make_in_pieces(failed, request.topics)
+    results = yield from make_in_turns(lambda name: failed(DeleteTopicState(name=name)), request.topic_names)
+    results += yield from make_in_turns(failed, request.topics)
     return DeleteTopicsResponse(responses=results)

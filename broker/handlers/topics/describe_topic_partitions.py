@@ -16,8 +16,8 @@ from collections.abc import Container, Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
@@ -86,7 +86,7 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Gener
     def failed(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
         return DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name)
 
-    return DescribeTopicPartitionsResponse(topics=(yield from make_in_pieces(failed, request.topics)))
+    return DescribeTopicPartitionsResponse(topics=(yield from make_in_turns(failed, request.topics)))
 
 
 def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> Generator[None, None, list[list[str]]]:

@@ -22,8 +22,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeVar
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, at_once_or_in_turns, make_in_pieces, pieces
-from broker.loop.turns import Work
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
@@ -105,7 +105,7 @@ def _failed(request: MetadataRequest, error: KafkaError) -> Generator[None, None
     def failed(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
 
-    return MetadataResponse(topics=(yield from make_in_pieces(failed, request.topics or [])), error_code=error.code)
+    return MetadataResponse(topics=(yield from make_in_turns(failed, request.topics or [])), error_code=error.code)
 
 
 def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:

@@ -13,7 +13,7 @@ from broker.coordination.coordinator_log import LOAD_CHUNK_BYTES, ReplicatedCoor
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.loop.blocking import RunBlocking
-from broker.loop.pieces import at_once_or_in_turns
+from broker.loop.turns import at_once_or_in_turns
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache

@@ -22,7 +22,7 @@ from broker.groups.group_config import GroupConfig
 from broker.groups.record_table import GROUP_RECORDS
 from broker.groups.requester import Requester
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import at_once_or_in_turns
+from broker.loop.turns import at_once_or_in_turns
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.answer_size import AnswerSize

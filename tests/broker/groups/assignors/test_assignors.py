@@ -9,7 +9,7 @@ import pytest
 from broker.groups.assignors import range as range_assignor
 from broker.groups.assignors import uniform
 from broker.groups.assignors.specification import GroupSpecification, MemberSpecification, Partitions
-from broker.loop.pieces import at_once
+from broker.loop.turns import at_once
 
 T, U, V = b"t", b"u", b"v"
 

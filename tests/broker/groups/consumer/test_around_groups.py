@@ -8,7 +8,7 @@ import pytest
 
 from broker.groups.deletions import Deletions
 from broker.handlers.groups import consumer_group_describe, consumer_group_heartbeat, describe_groups, list_groups, offset_fetch
-from broker.loop.pieces import at_once_or_in_turns
+from broker.loop.turns import at_once_or_in_turns
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -1,4 +1,4 @@
-"""Work in pieces: what is answered at once, what goes in turns, and what waits."""
+"""What is answered at once, what goes in turns, and what waits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import PIECES_AT_ONCE, at_once_or_in_turns
-from broker.loop.turns import Work
+from broker.loop.turns import YIELDS_AT_ONCE, Work, at_once_or_in_turns
 from tests.support.turns import run, started
 
 
@@ -31,13 +30,13 @@ def awaiting(*deferreds: Deferred) -> Work:
 
 
 def test_a_few_pieces_are_done_at_once() -> None:
-    assert at_once_or_in_turns(counted(PIECES_AT_ONCE - 1)) == PIECES_AT_ONCE - 1
+    assert at_once_or_in_turns(counted(YIELDS_AT_ONCE - 1)) == YIELDS_AT_ONCE - 1
 
 
 def test_the_rest_of_many_pieces_goes_in_turns() -> None:
-    work = at_once_or_in_turns(counted(100))
+    work = at_once_or_in_turns(counted(YIELDS_AT_ONCE + 95))
 
-    assert run(work) == (100, 101 - PIECES_AT_ONCE)
+    assert run(work) == (YIELDS_AT_ONCE + 95, 96)
 
 
 def test_what_a_piece_waits_for_is_waited_for_in_turns() -> None:
