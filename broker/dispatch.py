@@ -322,9 +322,12 @@ class KafkaApis:
     def _handler(self, api: Api) -> tuple[Handler, Callable[[Any, KafkaError], Any] | None]:
         found = self._handlers.get(api.key)
         if found is None:
-            family = api.family if self._kind is ListenerKind.CLIENT else "controller"
-            module = importlib.import_module(f"broker.handlers.{family}.{api.stem}")
-            found = self._handlers[api.key] = (module.build(self._services), getattr(module, "error_response", None))
+            if self._kind is ListenerKind.CONTROLLER:
+                found = importlib.import_module("broker.handlers.controller.table").build(self._services, api)
+            else:
+                module = importlib.import_module(f"broker.handlers.{api.family}.{api.stem}")
+                found = module.build(self._services), getattr(module, "error_response", None)
+            self._handlers[api.key] = found
         return found
 
 

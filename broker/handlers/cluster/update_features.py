@@ -15,22 +15,11 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.network.context import RequestContext
-from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.update_features import UpdateFeaturesRequest
-
-UPDATES_MAX = 1_000
-"""Kafka has fewer than ten features: a request with more updates than this is refused before they are looked at."""
 
 
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Coroutine[Any, Any, Any]:
-        check_updates_count(request)
         return services.controller.update_features(request, context)
 
     return handle
-
-
-def check_updates_count(request: UpdateFeaturesRequest) -> None:
-    """Raises KafkaError INVALID_REQUEST if there are more updates than there can be features."""
-    if len(request.feature_updates) > UPDATES_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.feature_updates)} updates of features are too many.")

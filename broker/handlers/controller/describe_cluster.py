@@ -20,7 +20,7 @@ ENDPOINT_BROKERS = 1
 ENDPOINT_CONTROLLERS = 2
 
 
-def build(services: ControllerServices) -> Handler:
+def build_describe_cluster(services: ControllerServices) -> Handler:
     cache = services.metadata
 
     def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:

@@ -33,7 +33,7 @@ FAMILIES = {4: socket.AF_INET, 16: socket.AF_INET6}
 """Address families by the size of an address."""
 
 
-def build(services: ControllerServices) -> Handler:
+def build_envelope(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | Deferred:
         if not services.is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER)  # before anything that the active one, of another version, may take

@@ -11,7 +11,7 @@ import pytest
 
 from broker.cluster.envelope import in_envelope, take_out
 from broker.dispatch import KafkaApis
-from broker.handlers.controller import envelope
+from broker.handlers.controller.envelope import build_envelope
 from broker.handlers.services import ControllerServices
 from broker.loop.turns import Turns
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts, RequestContext
@@ -58,7 +58,7 @@ class ControllerListener:
         """As the wire carries both. KafkaError for an error of the envelope itself."""
         request, _ = codec.decode(EnvelopeRequest, 0, codec.encode(request, 0))
         context = RequestContext(58, 0, 1, "broker", ConnectionFacts(2, ListenerFacts("CONTROLLER"), "127.0.0.1"), 0)
-        outcome: Any = envelope.build(self._services)(context, request)
+        outcome: Any = build_envelope(self._services)(context, request)
         if not isinstance(outcome, EnvelopeResponse):
             waiting = asyncio.get_running_loop().create_future()
             outcome.when_done(lambda value: waiting.set_result(value))

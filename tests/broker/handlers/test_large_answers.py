@@ -10,8 +10,7 @@ import pytest
 
 from broker.controller.channel import ControllerChannel
 from broker.handlers.cluster import list_partition_reassignments
-from broker.handlers.controller import create_topics as create_topics_of_controller
-from broker.handlers.controller import list_partition_reassignments as list_moves_of_controller
+from broker.handlers.controller.other_apis import build_create_topics, build_list_partition_reassignments
 from broker.handlers.services import ControllerServices, Handler
 from broker.handlers.topics import create_topics
 from broker.network.context import RequestContext
@@ -64,7 +63,7 @@ async def test_the_configs_of_many_new_topics_are_answered_in_turns(tmp_path: Pa
     request = CreateTopicsRequest(topics=topics, validate_only=True)
 
     of_broker = await ask(create_topics.build(room.services), 7, request)
-    of_controller = await ask(create_topics_of_controller.build(services_of_controller(room, room.local)), 7, request)
+    of_controller = await ask(build_create_topics(services_of_controller(room, room.local)), 7, request)
 
     outcomes = [of_broker, of_controller]
     assert [isinstance(outcome, GeneratorType) for outcome in outcomes] == [count > 1] * 2
@@ -79,7 +78,7 @@ async def test_many_moves_are_listed_in_turns(tmp_path: Path) -> None:
     request = ListPartitionReassignmentsRequest(topics=None)
 
     of_broker = await ask(list_partition_reassignments.build(room.services._replace(controller=controller)), 0, request)
-    of_controller = await ask(list_moves_of_controller.build(services_of_controller(room, controller)), 0, request)
+    of_controller = await ask(build_list_partition_reassignments(services_of_controller(room, controller)), 0, request)
 
     assert isinstance(of_broker, GeneratorType)
     assert isinstance(of_controller, GeneratorType)

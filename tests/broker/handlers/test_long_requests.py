@@ -10,25 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import (
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_configs,
-    describe_groups,
-    describe_topic_partitions,
-    fetch,
-    find_coordinator,
-    incremental_alter_configs,
-    leave_group,
-    list_groups,
-    metadata,
-    offset_commit,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-)
-from broker.loop.pieces import PIECES_AT_ONCE
+from broker.handlers.configs import describe_configs, incremental_alter_configs
+from broker.handlers.groups import describe_groups, find_coordinator, leave_group, list_groups, offset_commit, offset_fetch
+from broker.handlers.produce_fetch import fetch, offset_for_leader_epoch, produce
+from broker.handlers.topics import create_partitions, create_topics, delete_topics, describe_topic_partitions, metadata
+from broker.loop.turns import YIELDS_AT_ONCE
 from broker.network.answer_size import ANSWER_BYTES_MAX
 from protocol.apis import APIS
 from protocol.codec import encode
@@ -179,7 +165,7 @@ def test_the_error_of_a_large_request_is_told_in_turns(name: str) -> None:
 
     assert isinstance(outcome, GeneratorType)
     response, pieces_count = run(outcome)
-    assert pieces_count >= COUNT / ELEMENTS_PER_PIECE_MAX - PIECES_AT_ONCE
+    assert pieces_count >= COUNT / ELEMENTS_PER_PIECE_MAX - YIELDS_AT_ONCE
     version = (
         APIS_BY_RESPONSE[type(response)].max_version
         if isinstance(response, FindCoordinatorResponse) or (isinstance(response, OffsetFetchResponse) and response.groups)

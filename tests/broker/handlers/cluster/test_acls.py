@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from broker.handlers.cluster import create_acls, delete_acls, describe_acls
-from broker.handlers.controller import create_acls as create_on_controller
-from broker.handlers.controller import delete_acls as delete_on_controller
-from broker.handlers.controller import describe_acls as describe_on_controller
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -25,9 +22,8 @@ def ask(module: ModuleType, request: Any) -> Any:
     return finished(module.build(services())(request_context(29, 3), request))
 
 
-@pytest.mark.parametrize("module", [describe_acls, describe_on_controller])
-def test_rules_are_not_described(module: ModuleType) -> None:
-    response = ask(module, DescribeAclsRequest(resource_type_filter=2, **KIND))
+def test_rules_are_not_described() -> None:
+    response = ask(describe_acls, DescribeAclsRequest(resource_type_filter=2, **KIND))
 
     assert (response.error_code, response.error_message) == (
         ErrorCode.SECURITY_DISABLED,
@@ -35,18 +31,16 @@ def test_rules_are_not_described(module: ModuleType) -> None:
     )
 
 
-@pytest.mark.parametrize("module", [create_acls, create_on_controller])
-def test_each_new_rule_is_refused(module: ModuleType) -> None:
-    response = ask(module, CreateAclsRequest(creations=[AclCreation(resource_type=2, resource_name="t", **KIND)] * 2))
+def test_each_new_rule_is_refused() -> None:
+    response = ask(create_acls, CreateAclsRequest(creations=[AclCreation(resource_type=2, resource_name="t", **KIND)] * 2))
 
     assert [(result.error_code, result.error_message) for result in response.results] == [
         (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     ] * 2
 
 
-@pytest.mark.parametrize("module", [delete_acls, delete_on_controller])
-def test_each_filter_is_refused(module: ModuleType) -> None:
-    response = ask(module, DeleteAclsRequest(filters=[DeleteAclsFilter(resource_type_filter=2, **KIND)] * 2))
+def test_each_filter_is_refused() -> None:
+    response = ask(delete_acls, DeleteAclsRequest(filters=[DeleteAclsFilter(resource_type_filter=2, **KIND)] * 2))
 
     assert [(result.error_code, result.error_message) for result in response.filter_results] == [
         (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.controller import describe_configs, incremental_alter_configs
+from broker.handlers.controller.configs import build_describe_configs, build_incremental_alter_configs
 from broker.handlers.services import ControllerServices
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -43,14 +43,14 @@ async def alter(
         )
         for kind, name, configs in resources
     ]
-    handle: Any = incremental_alter_configs.build(services)
+    handle: Any = build_incremental_alter_configs(services)
     answer = await handle(context(1), IncrementalAlterConfigsRequest(resources=asked))
     return [(each.resource_type, each.error_code, each.error_message) for each in answer.responses]
 
 
 def describe(services: ControllerServices, kind: int, name: str, key: str) -> list[tuple[str, str | None]]:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
-    answer: Any = finished(describe_configs.build(services)(context(4), DescribeConfigsRequest(resources=[resource])))
+    answer: Any = finished(build_describe_configs(services)(context(4), DescribeConfigsRequest(resources=[resource])))
     (result,) = answer.results
     assert result.error_code == ErrorCode.NONE
     return [(config.name, config.value) for config in result.configs]

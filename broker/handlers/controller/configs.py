@@ -1,25 +1,28 @@
-"""IncrementalAlterConfigs (key 44) on controller listeners. Serves v0–v1.
+"""DescribeConfigs and IncrementalAlterConfigs on controller listeners, where a controller's own configs and loggers are too (KIP-919).
 
-Behaviour:
-- Configs of topics and brokers are changed. The broker that forwards it is answered as its client would be. NOT_CONTROLLER where this
-  node does not lead the metadata quorum; the answer comes once the records are committed.
+DescribeConfigs (key 32): as brokers answer it, for this node's id. A node that is a controller only describes its own configs and loggers.
+
+IncrementalAlterConfigs (key 44):
+- Configs of topics and brokers are changed by the active controller.
 - Broker loggers, by this node's id: changed here, also where this node does not lead, and forgotten when the process ends. Their answers
   come after the others.
 
-Source: ControllerApis.handleIncrementalAlterConfigs.
+Source: ControllerApis.handleDescribeConfigsRequest, handleIncrementalAlterConfigs.
 """
 
 from __future__ import annotations
 
-from broker.handlers.configs.incremental_alter_configs import error_response, handler
+from broker.handlers.configs import describe_configs, incremental_alter_configs
 from broker.handlers.services import ControllerServices, Handler
 from broker.network.context import RequestContext
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
-__all__ = ["build", "error_response"]
+
+def build_describe_configs(services: ControllerServices) -> Handler:
+    return describe_configs.handler(services.metadata, services.config)
 
 
-def build(services: ControllerServices) -> Handler:
+def build_incremental_alter_configs(services: ControllerServices) -> Handler:
     controller = services.controller
 
     async def with_loggers(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
@@ -30,4 +33,4 @@ def build(services: ControllerServices) -> Handler:
         response = await controller.incremental_alter_configs(rest, context) if rest.resources else IncrementalAlterConfigsResponse()
         return IncrementalAlterConfigsResponse(responses=[*response.responses, *changed])
 
-    return handler(controller.incremental_alter_configs, with_loggers)
+    return incremental_alter_configs.handler(controller.incremental_alter_configs, with_loggers)
