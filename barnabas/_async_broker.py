@@ -55,9 +55,16 @@ class AsyncBroker:
         await self._in_thread(self._broker.close)
 
     async def create_topic(
-        self, name: str, partitions: int | None = None, *, config: Mapping[str, object] | None = None, exist_ok: bool = False
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        config: Mapping[str, object] | None = None,
+        exist_ok: bool = False,
     ) -> None:
-        await self._in_thread(functools.partial(self._broker.create_topic, name, partitions, config=config, exist_ok=exist_ok))
+        create = functools.partial(self._broker.create_topic, name, partitions, replication_factor=replication_factor, config=config)
+        await self._in_thread(functools.partial(create, exist_ok=exist_ok))
 
     @property
     def bootstrap_servers(self) -> str:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
 from ._async_broker import AsyncBroker
 from ._broker import START_TIMEOUT_S
-from ._cluster import Cluster, ClusterBroker
+from ._cluster import LEADER_POLL_S, LEADER_TIMEOUT_S, Cluster, ClusterBroker, no_leader
 from ._in_thread import in_thread
 
 
 class AsyncCluster:
-    """As `Cluster`, with `async with`; `start`, `stop`, `kill`, `close` and `create_topic` are awaited. `brokers` are `AsyncBroker`s."""
+    """As `Cluster`, with `async with`; `start`, `stop`, `kill`, `close`, `create_topic` and `leader` are awaited.
+
+    `brokers` are `AsyncBroker`s.
+    """
 
     def __init__(
         self,
@@ -56,9 +60,26 @@ class AsyncCluster:
         await self._in_thread(self._cluster.close)
 
     async def create_topic(
-        self, name: str, partitions: int | None = None, *, config: Mapping[str, object] | None = None, exist_ok: bool = False
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        config: Mapping[str, object] | None = None,
+        exist_ok: bool = False,
     ) -> None:
-        await self._in_thread(functools.partial(self._cluster.create_topic, name, partitions, config=config, exist_ok=exist_ok))
+        create = functools.partial(self._cluster.create_topic, name, partitions, replication_factor=replication_factor, config=config)
+        await self._in_thread(functools.partial(create, exist_ok=exist_ok))
+
+    async def leader(self, topic: str, partition: int = 0, *, timeout_s: float = LEADER_TIMEOUT_S) -> AsyncClusterBroker:
+        """See `Cluster.leader`. When cancelled, the brokers go on."""
+        find = functools.partial(self._cluster.find_leader, topic, partition)
+        deadline = time.monotonic() + timeout_s
+        while (found := await in_thread(find, lambda: None)) is None:
+            if time.monotonic() >= deadline:
+                raise no_leader(topic, partition, timeout_s)
+            await asyncio.sleep(LEADER_POLL_S)
+        return self.brokers[found.node_id - 1]
 
     @property
     def bootstrap_servers(self) -> str:

@@ -132,9 +132,16 @@ class Broker:
         return self._process.log
 
     def create_topic(
-        self, name: str, partitions: int | None = None, *, config: Mapping[str, object] | None = None, exist_ok: bool = False
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        config: Mapping[str, object] | None = None,
+        exist_ok: bool = False,
     ) -> None:
-        """Create a topic; it is usable when this returns. None partitions: the broker's num.partitions, which is 1.
+        """Create a topic; it is usable when this returns. None partitions or replicas: the broker's num.partitions, which is 1, and its
+        default.replication.factor.
 
         `config` holds topic properties ("cleanup.policy"). Raises BrokerError where the broker refuses; one that exists already is
         refused unless `exist_ok`, and then left as it is.
@@ -143,7 +150,8 @@ class Broker:
         why = self._state()
         if self.is_running:
             try:
-                create_topic((self.host, self.port), name, partitions, settings, exist_ok=exist_ok)
+                address = (self.host, self.port)
+                create_topic(address, name, partitions, settings, replication_factor=replication_factor, exist_ok=exist_ok)
                 return
             except OSError as e:
                 # A broker that was just killed still has its connections, and is seen to be gone a moment later.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import NoReturn, Self
@@ -12,10 +14,13 @@ from typing import NoReturn, Self
 from ._broker import START_TIMEOUT_S, Broker, overrides_of
 from ._create_topic import partitions_by_topic
 from ._errors import BrokerError
+from ._find_leader import find_leader
 from ._process import HOST, BrokerProcess, reserve_port
 
 VOTERS_MAX = 3
 REPLICATION_FACTOR_MAX = 3
+LEADER_TIMEOUT_S = 30.0
+LEADER_POLL_S = 0.05
 
 
 class Cluster:
@@ -102,13 +107,50 @@ class Cluster:
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     def create_topic(
-        self, name: str, partitions: int | None = None, *, config: Mapping[str, object] | None = None, exist_ok: bool = False
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        config: Mapping[str, object] | None = None,
+        exist_ok: bool = False,
     ) -> None:
-        """Create a topic through a broker that runs; as `Broker.create_topic`."""
-        broker = next((broker for broker in self.brokers if broker.is_running), None)
+        """Create a topic through a broker that runs; as `Broker.create_topic`. None replicas: three, or as many as there are brokers."""
+        broker = next(iter(self._running()), None)
         if broker is None:
             raise BrokerError(f"cannot create topic {name}: no broker of the cluster is running")
-        broker.create_topic(name, partitions, config=config, exist_ok=exist_ok)
+        broker.create_topic(name, partitions, replication_factor=replication_factor, config=config, exist_ok=exist_ok)
+
+    def leader(self, topic: str, partition: int = 0, *, timeout_s: float = LEADER_TIMEOUT_S) -> ClusterBroker:
+        """The broker that leads a partition. After the death of a leader this waits for the next one.
+
+        Raises BrokerError for a partition that no broker knows, or when no broker that runs leads it in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (found := self.find_leader(topic, partition)) is None:
+            if time.monotonic() >= deadline:
+                raise no_leader(topic, partition, timeout_s)
+            time.sleep(LEADER_POLL_S)
+        return found
+
+    def find_leader(self, topic: str, partition: int) -> ClusterBroker | None:
+        """As `leader`, without waiting; None while no broker that runs leads the partition."""
+        known = []
+        answered = 0
+        for broker in self._running():
+            with contextlib.suppress(OSError):  # it was just killed, or is stopped by a signal: ask the others
+                leader = find_leader((broker.host, broker.port), topic, partition)
+                answered += 1
+                known += [] if leader is None else [leader]
+        if not answered:
+            raise BrokerError(f"who leads {topic}-{partition} is unknown: no broker of the cluster answers")
+        if not known:
+            raise BrokerError(f"the cluster has no partition {topic}-{partition}")
+        newest = max(known)
+        return next((broker for broker in self._running() if broker.node_id == newest.node_id), None)
+
+    def _running(self) -> list[ClusterBroker]:
+        return [broker for broker in self.brokers if broker.is_running]
 
 
 class ClusterBroker(Broker):
@@ -150,6 +192,10 @@ class _Port:
         with socket.socket() as probe:
             probe.bind((HOST, 0))
             self.number = probe.getsockname()[1]
+
+
+def no_leader(topic: str, partition: int, timeout_s: float) -> BrokerError:
+    return BrokerError(f"no running broker leads {topic}-{partition} after {timeout_s:g} s")
 
 
 def _shared_settings(brokers_count: int, controllers: Mapping[int, _Port]) -> dict[str, object]:

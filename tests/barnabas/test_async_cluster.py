@@ -39,6 +39,30 @@ async def test_what_was_acknowledged_outlives_a_broker_and_the_whole_cluster() -
         assert not any(broker.is_running for broker in cluster.brokers)
 
 
+async def test_a_leader_is_found_and_after_its_death_the_next() -> None:
+    async with barnabas.AsyncCluster() as cluster:
+        await cluster.create_topic("orders", 2, replication_factor=3)
+        first = await cluster.leader("orders", 1)
+        await first.kill()
+
+        second = await cluster.leader("orders", 1)
+
+        assert second is not first and second in cluster.brokers and second.is_running
+        with pytest.raises(barnabas.BrokerError, match="the cluster has no partition orders-2"):
+            await cluster.leader("orders", 2)
+
+
+async def test_giving_up_the_wait_for_a_leader_ends_no_broker() -> None:
+    async with barnabas.AsyncCluster(2) as cluster:
+        await cluster.create_topic("alone", replication_factor=1)
+        leader = await cluster.leader("alone")
+        await leader.kill()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(cluster.leader("alone"), 0.2)
+
+        assert [broker.is_running for broker in cluster.brokers if broker is not leader] == [True]
+
+
 async def test_the_loop_goes_on_while_a_cluster_starts() -> None:
     starting = asyncio.create_task(barnabas.AsyncCluster(2).start())
     turns = 0

@@ -65,6 +65,46 @@ def test_a_cluster_that_was_killed_comes_back_with_its_data_and_ports() -> None:
         assert values(cluster, "orders", 1) == [b"a"]
 
 
+def test_a_topic_has_as_many_replicas_as_are_asked_for() -> None:
+    with barnabas.Cluster() as cluster:
+        cluster.create_topic("one", replication_factor=1)
+        cluster.create_topic("two", 4, replication_factor=2)
+        with pytest.raises(barnabas.BrokerError, match="replication factor of 4 cannot be reached because only 3 broker"):
+            cluster.create_topic("four", replication_factor=4)
+
+        assert (isr_sizes(cluster, "one"), isr_sizes(cluster, "two")) == ([1], [2] * 4)
+
+
+def test_the_leader_of_a_partition_is_one_of_the_brokers_and_another_after_its_death() -> None:
+    with barnabas.Cluster(topics={"orders": 6}) as cluster:
+        found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("orders", timeout=30).topics["orders"]
+        leaders = {index: cluster.leader("orders", index) for index in range(6)}
+        assert {index: leader.node_id for index, leader in leaders.items()} == {
+            index: partition.leader for index, partition in found.partitions.items()
+        }
+
+        first = cluster.leader("orders")
+        first.kill()
+        second = cluster.leader("orders", 0)
+
+        assert second is not first and second in cluster.brokers and second.is_running
+
+
+def test_a_partition_that_is_not_there_or_has_no_leader_is_told() -> None:
+    with barnabas.Cluster(2, topics={"orders": 1}) as cluster:
+        for topic, partition in (("orders", 1), ("order", 0)):
+            with pytest.raises(barnabas.BrokerError, match=f"the cluster has no partition {topic}-{partition}"):
+                cluster.leader(topic, partition)
+        cluster.create_topic("alone", replication_factor=1)
+        leader = cluster.leader("alone")
+        leader.kill()
+        with pytest.raises(barnabas.BrokerError, match=r"no running broker leads alone-0 after 0 s"):
+            cluster.leader("alone", timeout_s=0)
+        cluster.kill()
+        with pytest.raises(barnabas.BrokerError, match="no broker of the cluster answers"):
+            cluster.leader("orders")
+
+
 def test_a_wrong_setting_is_the_broker_s_own_line_and_nothing_is_left() -> None:
     with pytest.raises(barnabas.BrokerError, match=r"^Unknown configuration num\.partition; did you mean num\.partitions\?"):
         barnabas.Cluster(config={"num.partition": 1}).start()
