@@ -61,6 +61,7 @@ class BrokerProcess:
         self.owner_pid = os.getpid()
         self.ready: dict[str, Any] = {}  # what the broker last said of itself
         self.was_ended = False  # by us; else a broker that has exited did so by itself
+        self.made_at = time.time()
         self.released_at: float | None = None  # time.time()
         self._overrides = overrides
         self._start_timeout_s = start_timeout_s

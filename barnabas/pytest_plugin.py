@@ -1,19 +1,25 @@
 """Fixtures for tests that need a broker. pytest finds this module where Barnabas is installed; it costs nothing until it is used.
 
 - `barnabas_broker`: one running broker for the whole session (under pytest-xdist: for each worker); a test that is marked has its own.
-- `barnabas_topic`: the name of a new topic on it, for one test.
-- `@pytest.mark.barnabas(config={…}, topics={…})`: a broker of the test's own. Marks of class and module count too, the nearest wins.
-- `barnabas_cluster`: three running brokers of one cluster for the whole session.
+- `barnabas_cluster`: the same with a cluster, of three running brokers.
+- `barnabas_topic`: the name of a new topic on whichever of the two the test uses, for one test.
+- `@pytest.mark.barnabas(config={…}, topics={…}, brokers=N)`: a broker, or a cluster of N brokers, of the test's own. Marks of class and
+  module count too, the nearest wins.
 - `barnabas_config`: override it, with session scope, to give every broker of the session settings.
 
-A failed test's report shows the end of the log of each broker that ran during it.
+A failed test's report shows the end of the log of each broker that it used.
+
+A mark becomes the parameter of the fixture `_barnabas_mark`, on which the others depend: what else depends on the broker, at any scope,
+is then made anew for a marked test as well.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -23,21 +29,53 @@ if TYPE_CHECKING:
     from ._process import BrokerProcess
 
 MARKER = "barnabas"
-LINE = "barnabas(config={…}, topics={…}): give the test a broker of its own, with these properties and topics (name: partitions)"
+FORM = "barnabas(config={…}, topics={…}, brokers=N)"
+LINE = f"{FORM}: a broker, or a cluster of N brokers, of the test's own, with these properties and topics (name: partitions)"
+PARAMETER = "_barnabas_mark"
+BROKER, CLUSTER, TOPIC = "barnabas_broker", "barnabas_cluster", "barnabas_topic"
+SHARED_BROKER, SHARED_CLUSTER = "_barnabas_shared_broker", "_barnabas_shared_cluster"
+BROKERS_DEFAULT = 3
 TOPIC_STEM_MAX = 60  # characters; Kafka allows 249 in all
+
 shared_broker = pytest.StashKey["Broker"]()
 shared_cluster = pytest.StashKey["Cluster"]()
 own_count = pytest.StashKey[int]()
-own_brokers = pytest.StashKey[list["OwnBroker"]]()
+tests_began_s = pytest.StashKey[float]()
+"""When the session's first test, and when a test began: time.time()."""
+makers = pytest.StashKey["WeakKeyDictionary[BrokerProcess, tuple[str, str]]"]()
+"""The name of the fixture that made a broker, and the node below which that fixture is visible."""
 
 
-class OwnBroker:
+class Own:
     """What a marked test asks for. Compared by identity: no two tests share a broker, however alike their marks."""
 
-    def __init__(self, config: Mapping[str, object], topics: Mapping[str, int | None]) -> None:
-        self.config = config
-        self.topics = topics
-        self.broker: Broker | None = None
+    def __init__(self, marks: list[pytest.Mark]) -> None:
+        """`marks` from the nearest on. What is wrong with them is told when the test runs: its report names it."""
+        self.config: dict[str, object] = {}
+        self.topics: dict[str, int | None] = {}
+        self.brokers: int | None = None
+        self.fault = ""
+        try:
+            for mark in reversed(marks):
+                self._take(mark)
+        except TypeError as e:
+            self.fault = str(e)
+
+    def _take(self, mark: pytest.Mark) -> None:
+        from ._create_topic import partitions_by_topic
+
+        if mark.args or mark.kwargs.keys() - {"config", "topics", "brokers"}:
+            words = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())]
+            raise TypeError(f"{MARKER}({', '.join(words)}) is not understood; it is {FORM}")
+        config = mark.kwargs.get("config", {})
+        if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
+            raise TypeError(f'config is {{"num.partitions": 3}}, property names and values, not {config!r}')
+        brokers = mark.kwargs.get("brokers", self.brokers)
+        if brokers is not None and (not isinstance(brokers, int) or isinstance(brokers, bool) or brokers < 1):
+            raise TypeError(f"brokers is a number from 1 on, not {brokers!r}")
+        self.config |= config
+        self.topics |= partitions_by_topic(mark.kwargs.get("topics", ()))
+        self.brokers = brokers
 
 
 # -- fixtures -----------------------------------------------------------------------------------------------------
@@ -50,18 +88,37 @@ def barnabas_config() -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
-def barnabas_broker(request: pytest.FixtureRequest, barnabas_config: Mapping[str, object]) -> Iterator[Broker]:
+def _barnabas_mark(request: pytest.FixtureRequest) -> Own | None:
+    """What the test's marks ask for; None where it has none."""
+    own: Own | None = getattr(request, "param", None)
+    return own
+
+
+@pytest.fixture(scope="session")
+def barnabas_broker(request: pytest.FixtureRequest, barnabas_config: Mapping[str, object], _barnabas_mark: Own | None) -> Iterator[Broker]:
     """A running `barnabas.Broker`: the session's, or the test's own where it is marked."""
-    own: OwnBroker | None = getattr(request, "param", None)
-    if own is None:
-        yield request.getfixturevalue("_barnabas_shared_broker")
+    if _barnabas_mark is None:
+        yield request.getfixturevalue(SHARED_BROKER)
         return
     from ._broker import Broker
 
-    request.config.stash.setdefault(own_brokers, []).append(own)
-    with Broker({**barnabas_config, **own.config}, own.topics) as own.broker:
-        yield own.broker
-    request.config.stash[own_brokers].remove(own)
+    with Broker({**barnabas_config, **_barnabas_mark.config}, _barnabas_mark.topics) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def barnabas_cluster(
+    request: pytest.FixtureRequest, barnabas_config: Mapping[str, object], _barnabas_mark: Own | None
+) -> Iterator[Cluster]:
+    """A running `barnabas.Cluster`: the session's, of three brokers, or the test's own where it is marked."""
+    if _barnabas_mark is None:
+        yield request.getfixturevalue(SHARED_CLUSTER)
+        return
+    from ._cluster import Cluster
+
+    brokers = _barnabas_mark.brokers or BROKERS_DEFAULT
+    with Cluster(brokers, {**barnabas_config, **_barnabas_mark.config}, _barnabas_mark.topics) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -75,23 +132,25 @@ def _barnabas_shared_broker(pytestconfig: pytest.Config, barnabas_config: Mappin
 
 
 @pytest.fixture(scope="session")
-def barnabas_cluster(pytestconfig: pytest.Config, barnabas_config: Mapping[str, object]) -> Iterator[Cluster]:
-    """A running `barnabas.Cluster` of three brokers, the session's."""
+def _barnabas_shared_cluster(pytestconfig: pytest.Config, barnabas_config: Mapping[str, object]) -> Iterator[Cluster]:
+    """Beside `barnabas_cluster`, as the broker."""
     from ._cluster import Cluster
 
-    with Cluster(config=barnabas_config) as cluster:
+    with Cluster(BROKERS_DEFAULT, barnabas_config) as cluster:
         pytestconfig.stash[shared_cluster] = cluster
         yield cluster
 
 
 @pytest.fixture
-def barnabas_topic(request: pytest.FixtureRequest, barnabas_broker: Broker) -> str:
-    """The name of a topic that was made for this test, with the broker's num.partitions (1)."""
+def barnabas_topic(request: pytest.FixtureRequest, _barnabas_mark: Own | None) -> str:
+    """The name of a topic that was made for this test, with the default of partitions (1): on the broker, or on the cluster where the test
+    names that, or on both."""
     import os
 
     stem = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in request.node.name)[:TOPIC_STEM_MAX]
     name = f"{stem}-{os.urandom(4).hex()}"
-    barnabas_broker.create_topic(name)
+    for fixture in _used_fixtures(request.node) & {BROKER, CLUSTER}:
+        request.getfixturevalue(fixture).create_topic(name)
     return name
 
 
@@ -103,41 +162,58 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A mark becomes the fixture's parameter: what else depends on the broker, at any scope, is then made anew for the test as well."""
-    marks = list(metafunc.definition.iter_markers(MARKER))
-    if marks and "barnabas_broker" in metafunc.fixturenames:
+    if PARAMETER in metafunc.fixturenames and metafunc.definition.get_closest_marker(MARKER) is not None:
         hidden: Any = getattr(pytest, "HIDDEN_PARAM", MARKER)  # pytest before 8.4 shows it in the test's id
-        metafunc.parametrize("barnabas_broker", [_own_broker(marks)], indirect=True, ids=[hidden])
+        metafunc.parametrize(PARAMETER, [Own([])], indirect=True, ids=[hidden])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """One function can be many tests; pytest would let those with the same parameter share a broker, and put them side by side."""
-    own = _own_broker_of(item)
-    if own is not None:
+    if _own_of(item) is not None:
         callspec: Any = item.callspec  # type: ignore[attr-defined]
         item.config.stash[own_count] = number = item.config.stash.get(own_count, 0) + 1
-        callspec.params["barnabas_broker"] = OwnBroker(own.config, own.topics)
-        callspec.indices["barnabas_broker"] = number
+        of_parameters = [mark for mark in callspec.marks if mark.name == MARKER]  # pytest.param(…, marks=…) is nearer than the function
+        others = [mark for mark in item.iter_markers(MARKER) if mark not in of_parameters]
+        callspec.params[PARAMETER] = Own([*of_parameters, *others])
+        callspec.indices[PARAMETER] = number
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    session.config.stash[tests_began_s] = time.time()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before a test: the session's broker and cluster run, whatever the last test did to them."""
-    if _cannot_be_given_its_broker(item):
-        pytest.fail("@pytest.mark.barnabas has no effect here: the test must be a function that names barnabas_broker", pytrace=False)
+    item.stash[tests_began_s] = time.time()
+    if fault := _find_fault(item):
+        pytest.fail(f"@pytest.mark.barnabas: {fault}", pytrace=False)
     broker = item.config.stash.get(shared_broker, None)
     if broker is not None and not broker.is_running:
         broker.restart()
     cluster = item.config.stash.get(shared_cluster, None)
-    if cluster is not None and "barnabas_cluster" in getattr(item, "fixturenames", ()):
+    if cluster is not None and SHARED_CLUSTER in _used_fixtures(item):
         cluster.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Note which brokers a fixture has made: the report of a test that uses it shows their logs."""
+    before = _known()
+    value = yield
+    by_process = request.config.stash.setdefault(makers, WeakKeyDictionary())
+    for process in _known():
+        if process not in before:  # fixtures that this one asked for have noted theirs already
+            by_process.setdefault(process, (fixturedef.argname, fixturedef.baseid))
+    return value
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for process in _brokers_of(item, call.start):
+        for process in _brokers_of(item, call):
             if lines := process.log_lines():
                 report.sections.append((f"Barnabas {process.ready.get('bootstrap_servers', '')}, end of its log", "\n".join(lines)))
     return report
@@ -146,41 +222,58 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 # -- helpers ------------------------------------------------------------------------------------------------------
 
 
-def _own_broker(marks: list[pytest.Mark]) -> OwnBroker:
-    config: dict[str, object] = {}
-    from ._create_topic import partitions_by_topic
-
-    topics: dict[str, int | None] = {}
-    for mark in reversed(marks):  # the nearest comes first
-        if mark.args or mark.kwargs.keys() - {"config", "topics"}:
-            pytest.fail(f"not understood: {MARKER}{mark.args or ''} {mark.kwargs}; it is {LINE.partition(':')[0]}", pytrace=False)
-        config |= mark.kwargs.get("config", {})
-        topics |= partitions_by_topic(mark.kwargs.get("topics", ()))
-    return OwnBroker(config, topics)
-
-
-def _own_broker_of(item: pytest.Item) -> OwnBroker | None:
+def _own_of(item: pytest.Item) -> Own | None:
     callspec = getattr(item, "callspec", None)
-    param = None if callspec is None else callspec.params.get("barnabas_broker")
-    return param if isinstance(param, OwnBroker) else None  # a project may give the fixture parameters of its own
+    own: Own | None = None if callspec is None else callspec.params.get(PARAMETER)
+    return own
 
 
-def _cannot_be_given_its_broker(item: pytest.Item) -> bool:
-    """A marked test that would get the session's broker in silence: of unittest.TestCase, whose methods take no parameters."""
-    is_marked = item.get_closest_marker(MARKER) is not None
-    return is_marked and "barnabas_broker" in getattr(item, "fixturenames", ()) and _own_broker_of(item) is None
+def _used_fixtures(item: pytest.Item) -> set[str]:
+    """The names of the test's fixtures, with those that the plugin's own ask for while they are made."""
+    names = set(getattr(item, "fixturenames", ()))
+    if TOPIC in names and CLUSTER not in names:
+        names.add(BROKER)
+    if _own_of(item) is None:
+        names |= {shared for name, shared in ((BROKER, SHARED_BROKER), (CLUSTER, SHARED_CLUSTER)) if name in names}
+    return names
 
 
-def _brokers_of(item: pytest.Item, time_s: float) -> list[BrokerProcess]:
-    """The brokers of this process that a test may have used from then on: those of its fixtures, and those that it made.
+def _find_fault(item: pytest.Item) -> str:
+    """What is wrong with a test's marks, so that it would not get what they ask for; "" if nothing is."""
+    if item.get_closest_marker(MARKER) is None:
+        return ""
+    own, names = _own_of(item), _used_fixtures(item)
+    if own is None:
+        is_its_own = any(mark.name == MARKER for mark in item.own_markers)
+        if names & {BROKER, CLUSTER, TOPIC} or is_its_own:
+            which = f"a test function that names {BROKER}, {CLUSTER} or {TOPIC}, or the function's class or module"
+            return f"it has no effect here; mark {which}"
+        return ""  # a module's mark, and a test that needs no broker
+    if own.brokers is not None and CLUSTER not in names:
+        return f"brokers={own.brokers} has no effect here: the test must name {CLUSTER}"
+    return own.fault
 
-    The own broker of an earlier test runs until a test asks for another, or the session ends.
-    """
+
+def _known() -> list[BrokerProcess]:
+    """The brokers of this process, if it ever had any."""
     module = sys.modules.get(f"{__package__}._process")
-    if module is None:
-        return []
-    own, others = _own_broker_of(item), item.config.stash.get(own_brokers, [])
-    of_others = [other.broker._process for other in others if other is not own and other.broker is not None]
-    return [
-        process for process in module.known() if process not in of_others and (process.released_at is None or process.released_at >= time_s)
-    ]
+    return [] if module is None else list(module.known())
+
+
+def _brokers_of(item: pytest.Item, call: pytest.CallInfo[None]) -> list[BrokerProcess]:
+    """The brokers that a test used in a phase: those of its fixtures, and those that were made while it ran or before any test did. What
+    other tests and their fixtures have made is left out, also if it still runs."""
+    names = _used_fixtures(item)
+    by_process = item.config.stash.setdefault(makers, WeakKeyDictionary())
+    first_test_s, test_s = item.config.stash.get(tests_began_s, 0.0), item.stash.get(tests_began_s, 0.0)
+
+    def is_used(process: BrokerProcess) -> bool:
+        released_s, is_made_here = process.released_at, process.made_at >= test_s
+        # A test's setup ends what only the test before it needed.
+        if released_s is not None and (released_s < call.start or (call.when == "setup" and not is_made_here)):
+            return False
+        fixture, below = by_process.get(process, ("", ""))
+        is_of_fixture = fixture in names and item.nodeid.startswith(below)
+        return is_of_fixture or is_made_here or process.made_at < first_test_s
+
+    return [process for process in _known() if is_used(process)]

@@ -97,6 +97,65 @@ def test_a_mark_does_not_change_a_test_s_name(project: Project) -> None:
     assert "test_it.py::test_own\n" in outcome.output
 
 
+CLUSTERS = """
+import pytest
+
+@pytest.fixture(scope="session")
+def address(barnabas_cluster):
+    return barnabas_cluster.bootstrap_servers
+
+def test_shared(barnabas_cluster, address):
+    assert address == barnabas_cluster.bootstrap_servers and len(barnabas_cluster.brokers) == 3
+
+@pytest.mark.barnabas(config={"num.partitions": 7}, topics={"orders": 2}, brokers=2)
+def test_own(barnabas_cluster, address):
+    assert address == barnabas_cluster.bootstrap_servers and len(barnabas_cluster.brokers) == 2
+    with pytest.raises(Exception, match="already exists"):
+        barnabas_cluster.create_topic("orders")
+    barnabas_cluster.create_topic("payments")
+    assert barnabas_cluster.leader("orders", 1) and barnabas_cluster.leader("payments", 6)
+    barnabas_cluster.kill()
+
+def test_a_topic_of_the_cluster(barnabas_cluster, barnabas_topic, address):
+    assert address == barnabas_cluster.bootstrap_servers and len(barnabas_cluster.brokers) == 3
+    assert barnabas_cluster.leader(barnabas_topic).is_running
+
+@pytest.mark.barnabas(brokers=1)
+class TestBoth:
+    def test_a_topic_of_both(self, barnabas_topic, barnabas_cluster, barnabas_broker):
+        assert barnabas_cluster.leader(barnabas_topic) is barnabas_cluster.brokers[0]
+        with pytest.raises(Exception, match="already exists"):
+            barnabas_broker.create_topic(barnabas_topic)
+        with pytest.raises(Exception, match="no partition orders-0"):
+            barnabas_cluster.leader("orders")
+"""
+
+
+def test_a_mark_counts_for_a_cluster_too(project: Project) -> None:
+    outcome = project.pytest(code=CLUSTERS)
+
+    assert outcome.outcomes == {"passed": 4}, outcome
+    assert project.leftovers() == []
+
+
+def test_a_parameter_s_mark_is_nearer_than_its_function_s(project: Project) -> None:
+    outcome = project.pytest(
+        code="""
+import pytest
+from pathlib import Path
+
+@pytest.mark.barnabas(topics={"a": 1}, config={"node.id": 7})
+@pytest.mark.parametrize("node_id", [7, pytest.param(8, marks=pytest.mark.barnabas(config={"node.id": 8}))])
+def test_it(barnabas_broker, node_id):
+    assert f"node.id={node_id}" in Path(barnabas_broker.data_dir, "meta.properties").read_text()
+    with pytest.raises(Exception, match="already exists"):
+        barnabas_broker.create_topic("a")
+"""
+    )
+
+    assert outcome.outcomes == {"passed": 2}, outcome
+
+
 @needs_xdist
 def test_each_worker_of_xdist_has_a_broker(project: Project) -> None:
     code = SHARED.replace("seen.append(", "open(barnabas_broker.port.__str__(), 'w').close(); seen.append(").replace("range(3)", "range(8)")
@@ -174,6 +233,52 @@ def test_without_broker():
     assert "end of its log" not in third
 
 
+def test_a_failed_test_s_report_leaves_out_what_other_tests_and_fixtures_use(project: Project) -> None:
+    """Those still run: the session's broker, a module's, another test's that its traceback holds, a marked test's until the next setup."""
+    outcome = project.pytest(
+        code="""
+import barnabas, pytest
+
+@pytest.fixture(scope="module")
+def mine():
+    with barnabas.Broker({"num.io.threads": 5}) as broker:
+        yield broker
+
+def test_of_the_session(barnabas_broker): ...
+
+def test_module(mine): ...
+
+def test_kept():
+    test_kept.broker = barnabas.Broker().start()
+
+@pytest.mark.barnabas
+def test_own(barnabas_broker): ...
+
+@pytest.mark.barnabas(brokers=1, config={"num.io.threads": 3})
+def test_first(barnabas_cluster, barnabas_topic):
+    assert 0, "first"
+
+@pytest.mark.barnabas(config={"num.partitions": 0})
+def test_second(barnabas_broker): ...
+
+def test_third(mine):
+    assert 0, "third"
+
+def test_fourth(barnabas_topic):
+    assert 0, "fourth"
+
+def test_fifth():
+    assert 0, "fifth"
+"""
+    )
+
+    reports = outcome.output.partition("short test summary")[0].split("____ ")
+    counts = {name: report.count("end of its log") for report in reports for name in ("first", "second", "third", "fourth", "fifth")
+              if report.startswith((f"test_{name}", f"ERROR at setup of test_{name}"))}  # fmt: skip
+    assert counts == {"first": 1, "second": 1, "third": 1, "fourth": 1, "fifth": 0}, outcome
+    assert outcome.output.count("num.io.threads") >= 2, outcome
+
+
 def test_a_broker_that_cannot_start_fails_its_test_with_its_line(project: Project) -> None:
     outcome = project.pytest(
         code="""
@@ -228,20 +333,51 @@ def test_own(barnabas_broker): assert node(barnabas_broker)
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("@pytest.mark.barnabas(topic='a')\ndef test_it(barnabas_broker): ...", "not understood"),
-        ("@pytest.mark.barnabas({'a': 'b'})\ndef test_it(barnabas_broker): ...", "not understood"),
+        (
+            "@pytest.mark.barnabas(topic='a')\ndef test_it(barnabas_broker): ...",
+            "barnabas(topic='a') is not understood; it is barnabas(config=",
+        ),
+        ("@pytest.mark.barnabas(topic='a')\ndef test_it(barnabas_cluster): ...", "barnabas(topic='a') is not understood"),
+        ("@pytest.mark.barnabas({'a': 'b'})\ndef test_it(barnabas_broker): ...", "barnabas({'a': 'b'}) is not understood"),
+        ("@pytest.mark.barnabas(topics='a')\ndef test_it(barnabas_broker): ...", 'topics are {"a": 3} or ["a"], not a string'),
+        ("@pytest.mark.barnabas(topics={'a': '3'})\ndef test_it(barnabas_topic): ...", "not 'a': '3'"),
+        ("@pytest.mark.barnabas(config='a=b')\ndef test_it(barnabas_broker): ...", "property names and values, not 'a=b'"),
+        ("@pytest.mark.barnabas(brokers='5')\ndef test_it(barnabas_cluster): ...", "brokers is a number from 1 on, not '5'"),
+        (
+            "@pytest.mark.barnabas(brokers=5)\ndef test_it(barnabas_broker): ...",
+            "brokers=5 has no effect here: the test must name barnabas_cluster",
+        ),
+        ("@pytest.mark.barnabas(topics={'a': 1})\ndef test_it(): ...", "has no effect here"),
+        (
+            "@pytest.mark.parametrize('n', [pytest.param(1, marks=pytest.mark.barnabas(topics={'a': 1}))])\n"
+            "def test_it(barnabas_broker, n): ...",
+            "has no effect here",
+        ),
         (
             "import unittest\n@pytest.mark.barnabas(topics={'a': 1})\n@pytest.mark.usefixtures('barnabas_broker')\n"
             "class TestIt(unittest.TestCase):\n    def test_it(self): ...",
             "has no effect here",
         ),
     ],
-    ids=["keyword", "positional", "unittest"],
+    ids=[
+        "keyword",
+        "keyword of a cluster",
+        "positional",
+        "topics are a string",
+        "partitions are a string",
+        "config is a string",
+        "brokers are a string",
+        "brokers without a cluster",
+        "no fixture",
+        "parameter alone",
+        "unittest",
+    ],
 )
-def test_a_mark_that_cannot_work_says_so(project: Project, code: str, message: str) -> None:
-    outcome = project.pytest(code=f"import pytest\n{code}")
+def test_a_mark_that_cannot_work_fails_its_test_alone(project: Project, code: str, message: str) -> None:
+    outcome = project.pytest(code=f"import pytest\n{code}\n\ndef test_other(): ...")
 
-    assert "passed" not in outcome.outcomes and message in outcome.output, outcome
+    assert outcome.outcomes == {"passed": 1, "error": 1}, outcome
+    assert "ERROR at setup of" in outcome.output and "test_it" in outcome.output and message in outcome.output, outcome
 
 
 def test_a_mark_on_a_whole_module_leaves_tests_without_broker_alone(project: Project) -> None:
