@@ -1,6 +1,6 @@
 """Plays random steps to Apache Kafka and to Barnabas, and prints where they differ.
 
-    python -m tests.peers.differential [--seeds 20] [--first 0] [--fuzzer consumer-groups] [--directory DIR]
+    python -m tests.peers.differential [--seeds 20] [--first 0] [--fuzzer consumer-groups] [--directory DIR] [--all-steps]
 
 All fuzzers without --fuzzer. Each failing seed is printed with the fewest steps that show a difference; `--seeds 1 --first N` plays one
 seed again. Ends with status 1 where something differs that differences.py does not name.
@@ -30,7 +30,8 @@ def main() -> int:
     for number, (settings, fuzzers) in enumerate(groupby(chosen, key=lambda fuzzer: fuzzer.settings)):
         with both_brokers(directory / str(number), settings) as pair:
             for fuzzer in fuzzers:
-                failure_count += _run(Comparison(fuzzer, pair), fuzzer.name, range(arguments.first, arguments.first + arguments.seeds))
+                seeds = range(arguments.first, arguments.first + arguments.seeds)
+                failure_count += _run(Comparison(fuzzer, pair), fuzzer.name, seeds, is_minimised=not arguments.all_steps)
     if failure_count:
         print(f"\nThe brokers' data and logs are in {directory}")
     elif arguments.directory is None:
@@ -38,11 +39,11 @@ def main() -> int:
     return 1 if failure_count else 0
 
 
-def _run(comparison: Comparison, name: str, seeds: range) -> int:
+def _run(comparison: Comparison, name: str, seeds: range, *, is_minimised: bool) -> int:
     """How many seeds fail."""
     began_s, failures = time.monotonic(), 0
     for seed in seeds:
-        failure = comparison.check(seed)
+        failure = comparison.check(seed, is_minimised=is_minimised)
         if failure is not None:
             failures += 1
             print(f"\n{failure}", flush=True)
@@ -59,6 +60,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--fuzzer", choices=[fuzzer.name for fuzzer in FUZZERS])
+    parser.add_argument("--all-steps", action="store_true", help="print failing seeds as they are, without making them short")
     parser.add_argument("--directory", type=Path, help="where data and logs go (default: a temporary folder)")
     return parser.parse_args()
 

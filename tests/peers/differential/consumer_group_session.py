@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.peers.differential.consumer_group_steps import Beat, Epoch, Owned
-from tests.peers.differential.fuzzer import Connection, plain
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tests.peers.differential import consumer_group_steps as steps
+from tests.peers.differential.classic_member import ClassicMember
+from tests.peers.differential.consumer_group_steps import Epoch, Owned
+from tests.peers.differential.fuzzer import Connection, is_met_within, plain
+from tests.peers.differential.group_coordinator import GROUP_RESOURCE, GroupCoordinatorView
 from tests.support.process import ServerProcess
 
 PARTITION_COUNTS = {"a": 3, "b": 1, "c": 4}
 """The topics that exist at the begin."""
-WAIT_S, WAIT_INTERVAL_S = 20.0, 0.01
+EXPRESSION_WAIT_S = 2.0
+EVERY_PARTITION = [0, 1, 2, 3, 9]
+TIMES_AND_HASHES = {"commit_timestamp", "assignment_timestamp", "timestamp", "current_state_timestamp", "version", "metadata_hash"}
+"""Not compared of stored records: a group's hash is that of its topics' ids, and a regular expression's version an offset of metadata."""
 
 _EPOCHS = {Epoch.JOIN: 0, Epoch.LEAVE: -1, Epoch.LEAVE_FOR_A_WHILE: -2, Epoch.AHEAD: 99, Epoch.BELOW_ALL: -3}
 
@@ -31,50 +46,91 @@ class _Member:
     owned: list[HeartbeatTopicPartitions] = field(default_factory=list)
     owned_before: list[HeartbeatTopicPartitions] = field(default_factory=list)
 
+    def learn(self, answer: Any) -> None:
+        if answer.member_epoch != self.epoch:
+            self.previous_epoch, self.epoch = self.epoch, answer.member_epoch
+        if answer.assignment is not None:
+            self.owned_before, self.owned = self.owned, answer.assignment.topic_partitions
+
 
 class ConsumerGroupSession:
     """See Session. The group has the namespace's name; topics are named "<namespace>-a" and so on."""
 
     def __init__(self, server: ServerProcess, namespace: str) -> None:
-        self._namespace = namespace
+        self._group_id = namespace
         self._connection = Connection(server)
         self._members: dict[str, _Member] = {}
-        self._topic_names: dict[bytes, str] = {}
-        self._probe = _Member()
-        self._find_coordinator()
-        self._create_topics(PARTITION_COUNTS)
+        self._classic_members: dict[str, ClassicMember] = {}
+        self._regular_expressions: dict[str, str] = {}
+        """By the members that have joined with one."""
+        self._coordinator = GroupCoordinatorView(self._connection, namespace)
+        self._coordinator.create_topics({self._topic(name): count for name, count in PARTITION_COUNTS.items()})
+        self._actions: Mapping[type, Callable[[Any], Any]] = {
+            steps.Beat: self._beat,
+            steps.Commit: self._commit,
+            steps.FetchOffsets: self._fetch_offsets,
+            steps.DeleteOffsets: self._delete_offsets,
+            steps.DeleteGroup: lambda step: self._connection.ask(DeleteGroupsRequest(groups_names=[self._group_id]), 2),
+            steps.AlterGroup: lambda step: self._coordinator.alter_group(self._group_id, step.key, step.value),
+            steps.CreateTopic: lambda step: self._coordinator.create_topics({self._topic(step.name): step.partitions}),
+            steps.DeleteTopic: lambda step: self._coordinator.delete_topic(self._topic(step.name)),
+            steps.GrowTopic: lambda step: self._coordinator.grow_topic(self._topic(step.name), step.partitions),
+            steps.ClassicJoin: self._join,
+            steps.ClassicSync: lambda step: self._classic(step).sync(self._connection, self._group_id, step),
+            steps.ClassicBeat: lambda step: self._classic(step).beat(self._connection, self._group_id, step),
+            steps.ClassicLeave: lambda step: self._classic(step).leave(self._connection, self._group_id, step),
+        }
 
     def close(self) -> None:
         self._connection.close()
 
-    # Steps.
-
     def run(self, step: Any) -> Any:
-        return self._beat(step)
+        return self._plain(self._actions[type(step)](step))
 
-    def _beat(self, step: Beat) -> Any:
+    # Members.
+
+    def _beat(self, step: steps.Beat) -> Any:
         member = self._members.setdefault(step.member, _Member())
         request = ConsumerGroupHeartbeatRequest(
-            group_id=self._namespace,
+            group_id=self._group_id,
             member_id=step.member,
-            member_epoch=self._epoch(member, step.epoch),
+            member_epoch=self._epoch(step.member, step.epoch),
             topic_partitions=self._owned(member, step.owned),
         )
         for name, value in step.fields.items():
-            setattr(request, name, [self._topic(topic) for topic in value] if name == "subscribed_topic_names" else value)
+            if name == "subscribed_topic_names" and value is not None:
+                value = [self._topic(topic) for topic in value]
+            elif name == "subscribed_topic_regex" and value:
+                value = self._topic(value)
+            setattr(request, name, value)
         answer = self._connection.ask(request, step.version)
         if getattr(answer, "error_code", -1) == 0:
-            _learn(member, answer)
-        return self._plain(answer)
+            member.learn(answer)
+            if step.epoch is Epoch.LEAVE:
+                self._regular_expressions.pop(step.member, None)
+            if step.version >= 1 and request.subscribed_topic_regex is not None:
+                self._regular_expressions[step.member] = request.subscribed_topic_regex
+                self._await_expressions()
+        return answer
 
-    @staticmethod
-    def _epoch(member: _Member, epoch: Epoch) -> int:
+    def _await_expressions(self) -> None:
+        """Until the topics of the members' regular expressions have been found, which goes on after the answer. A broker that does not
+        find them shows it by what follows."""
+        for expression in set(self._regular_expressions.values()) - {""}:
+            is_met_within(
+                EXPRESSION_WAIT_S,
+                lambda: any("RegularExpression" in key and repr(expression) in key for key in self._coordinator.records(self._group_id)),
+            )
+
+    def _epoch(self, name: str, epoch: Epoch) -> int:
+        if name in self._classic_members:
+            return self._classic_members[name].epoch(epoch)
+        member = self._members.setdefault(name, _Member())
         if epoch is Epoch.PRESENT:
             return member.epoch
         return member.previous_epoch if epoch is Epoch.PREVIOUS else _EPOCHS[epoch]
 
-    @staticmethod
-    def _owned(member: _Member, owned: Owned) -> list[HeartbeatTopicPartitions] | None:
+    def _owned(self, member: _Member, owned: Owned) -> list[HeartbeatTopicPartitions] | None:
         match owned:
             case Owned.NOTHING:
                 return []
@@ -82,74 +138,91 @@ class ConsumerGroupSession:
                 return member.owned
             case Owned.BEFORE:
                 return member.owned_before
+            case Owned.FOREIGN:
+                ids = {name: topic_id for topic_id, name in self._coordinator.topic_names.items()}
+                return [
+                    HeartbeatTopicPartitions(topic_id=ids[self._topic("c")], partitions=[0, 1]),
+                    HeartbeatTopicPartitions(topic_id=bytes(range(16)), partitions=[0]),
+                ]
         return None
+
+    def _classic(self, step: Any) -> ClassicMember:
+        return self._classic_members.setdefault(step.member, ClassicMember())
+
+    def _join(self, step: steps.ClassicJoin) -> Any:
+        return self._classic(step).join(self._connection, self._group_id, step, [self._topic(name) for name in step.topics])
+
+    def _member_id(self, name: str) -> str:
+        return self._classic_members[name].member_id if name in self._classic_members else name
+
+    # Offsets.
+
+    def _commit(self, step: steps.Commit) -> Any:
+        partition = OffsetCommitRequestPartition(
+            partition_index=step.partition, committed_offset=step.offset, committed_metadata=step.metadata
+        )
+        topic = OffsetCommitRequestTopic(name=self._topic(step.topic), topic_id=self._topic_id(step.topic), partitions=[partition])
+        request = OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=self._epoch(step.member, step.epoch) if step.member else -1,
+            member_id=self._member_id(step.member),
+            group_instance_id=step.instance_id,
+            topics=[topic],
+        )
+        return self._connection.ask(request, step.version)
+
+    def _fetch_offsets(self, step: steps.FetchOffsets) -> Any:
+        if step.version < 8:
+            old = None
+            if step.topics is not None:
+                old = [OffsetFetchRequestTopic(name=self._topic(name), partition_indexes=EVERY_PARTITION) for name in step.topics]
+            return self._connection.ask(OffsetFetchRequest(group_id=self._group_id, topics=old), step.version)
+        topics = None
+        if step.topics is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=self._topic(name), topic_id=self._topic_id(name), partition_indexes=EVERY_PARTITION)
+                for name in step.topics
+            ]
+        group = OffsetFetchRequestGroup(
+            group_id=self._group_id,
+            member_id=None if step.member is None else self._member_id(step.member),
+            member_epoch=-1 if step.member is None else self._epoch(step.member, step.epoch),
+            topics=topics,
+        )
+        return self._connection.ask(OffsetFetchRequest(groups=[group]), step.version)
+
+    def _delete_offsets(self, step: steps.DeleteOffsets) -> Any:
+        partitions = [OffsetDeleteRequestPartition(partition_index=step.partition)]
+        topics = [OffsetDeleteRequestTopic(name=self._topic(step.topic), partitions=partitions)]
+        return self._connection.ask(OffsetDeleteRequest(group_id=self._group_id, topics=topics), 0)
 
     # What others see.
 
     def describe(self) -> Any:
-        return self._plain(self._connection.ask(ConsumerGroupDescribeRequest(group_ids=[self._namespace]), 1))
+        ask, group_id = self._connection.ask, self._group_id
+        resource = DescribeConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=None)
+        return self._plain(
+            {
+                "group": ask(ConsumerGroupDescribeRequest(group_ids=[group_id]), 1),
+                "classic": ask(DescribeGroupsRequest(groups=[group_id]), 6),
+                "listed": [group for group in ask(ListGroupsRequest(), 5).groups if group.group_id == group_id],
+                "configs": ask(DescribeConfigsRequest(resources=[resource]), 4),
+            }
+        )
 
     def log(self) -> Any:
-        return None
+        return self._plain(dict(sorted(self._coordinator.records(self._group_id).items())), left_out=TIMES_AND_HASHES)
 
-    def _plain(self, answer: Any) -> Any:
-        return plain(answer, names=self._topic_names)
+    def _plain(self, answer: Any, **options: Any) -> Any:
+        names = {member.member_id: name for name, member in self._classic_members.items() if member.member_id}
+        return plain(answer, names={**self._coordinator.topic_names, **names}, **options)
 
-    # What exists.
+    # Topics.
 
     def _topic(self, name: str) -> str:
-        return f"{self._namespace}-{name}"
+        return f"{self._group_id}-{name}"
 
-    def _find_coordinator(self) -> None:
-        """On Kafka the first search makes __consumer_offsets."""
-        request = FindCoordinatorRequest(coordinator_keys=[self._namespace])
-        _wait_for(lambda: self._connection.ask(request, 4).coordinators[0].error_code == 0, "there is no coordinator")
-
-    def _create_topics(self, partition_counts: dict[str, int]) -> None:
-        """Returns once the group coordinator knows them."""
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(name=self._topic(name), num_partitions=count, replication_factor=1)
-                for name, count in partition_counts.items()
-            ]
-        )
-        for topic in self._connection.ask(request, 7).topics:
-            self._topic_names[topic.topic_id] = topic.name
-        self._await_topics(partition_counts)
-
-    def _await_topics(self, partition_counts: dict[str, int]) -> None:
-        """The only member of another group is assigned all of them."""
-        expected = {self._topic(name): count for name, count in partition_counts.items()}
-        self._probe = _Member()
-
-        def is_assigned() -> bool:
-            # It joins each time, so that the group's topics are looked at anew.
-            answer = self._connection.ask(
-                ConsumerGroupHeartbeatRequest(
-                    group_id=f"{self._namespace}-probe-{time.monotonic_ns()}",
-                    member_id="probe",
-                    rebalance_timeout_ms=60_000,
-                    subscribed_topic_names=list(expected),
-                    topic_partitions=[],
-                ),
-                1,
-            )
-            assigned = answer.assignment.topic_partitions if answer.assignment else []
-            return {self._topic_names.get(topic.topic_id): len(topic.partitions) for topic in assigned} == expected
-
-        _wait_for(is_assigned, f"{sorted(expected)} are not assigned")
-
-
-def _learn(member: _Member, answer: Any) -> None:
-    if answer.member_epoch != member.epoch:
-        member.previous_epoch, member.epoch = member.epoch, answer.member_epoch
-    if answer.assignment is not None:
-        member.owned_before, member.owned = member.owned, answer.assignment.topic_partitions
-
-
-def _wait_for(is_done: Callable[[], bool], otherwise: str) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_done():
-        if time.monotonic() > deadline_s:
-            raise AssertionError(otherwise)
-        time.sleep(WAIT_INTERVAL_S)
+    def _topic_id(self, name: str) -> bytes:
+        """Of the newest of that name; one that nobody has where there was never any."""
+        found = [topic_id for topic_id, known in self._coordinator.topic_names.items() if known == self._topic(name)]
+        return found[-1] if found else bytes(range(16))

@@ -1,4 +1,4 @@
-"""What members of KIP-848 groups do in the differential fuzzer."""
+"""What members of KIP-848 groups, and tools, do in the differential fuzzer. Topics are named without the namespace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Epoch(Enum):
-    """The epoch that a member says."""
+    """The epoch, or generation, that a member says."""
 
     JOIN = "join"
     LEAVE = "leave"
@@ -32,15 +32,129 @@ class Owned(Enum):
     BEFORE = "before"
     """What the one before it told: it has not given anything up yet."""
     FOREIGN = "foreign"
-    """A partition that it was never given, or that does not exist."""
+    """Partitions of topic "c", whoever has them, and one of a topic that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A ConsumerGroupHeartbeat. `fields` are those of the request; the topics in them are without the namespace."""
+    """A ConsumerGroupHeartbeat. `fields` are those of the request."""
 
     member: str
     epoch: Epoch
     owned: Owned = Owned.UNSAID
     version: int = 1
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An OffsetCommit by a member of either kind, or by a tool without member id."""
+
+    member: str
+    epoch: Epoch
+    topic: str
+    partition: int
+    offset: int
+    version: int = 9
+    metadata: str | None = ""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """An OffsetFetch; all offsets without `topics`."""
+
+    member: str | None
+    epoch: Epoch
+    version: int = 9
+    topics: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """An OffsetDelete."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """A DeleteGroups."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterGroup:
+    """An IncrementalAlterConfigs of the group: SET, or DELETE without `value`. Answered once the coordinator has taken it over."""
+
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """Done once the group coordinator knows it, as are the two below."""
+
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTopic:
+    name: str
+    partitions: int
+
+
+class MemberId(Enum):
+    """The member id that a classic member says."""
+
+    KNOWN = "known"
+    """That of the last answer; none before the first."""
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicJoin:
+    """A JoinGroup with the consumer's protocol; without `owned` as an eager member, else as a cooperative one."""
+
+    member: str
+    member_id: MemberId
+    topics: tuple[str, ...]
+    version: int = 9
+    instance_id: str | None = None
+    owned: Owned = Owned.UNSAID
+    protocols: tuple[str, ...] = ("range",)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSync:
+    """A SyncGroup."""
+
+    member: str
+    epoch: Epoch = Epoch.PRESENT
+    version: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicBeat:
+    """A Heartbeat."""
+
+    member: str
+    epoch: Epoch = Epoch.PRESENT
+    version: int = 4
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicLeave:
+    """A LeaveGroup, by member id or by instance id alone."""
+
+    member: str
+    version: int = 5
+    instance_id: str | None = None

@@ -7,7 +7,8 @@ without what differs between two brokers by nature, such as random ids, ports an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from protocol.schema import Message
@@ -15,6 +16,7 @@ from tests.support.process import ServerProcess
 from tests.support.wire import WireClient
 
 ANSWER_TIMEOUT_S = 15.0
+WAIT_S, WAIT_INTERVAL_S = 20.0, 0.005
 CLOSED, SILENT = "the connection was closed", "no answer"
 
 Step = Any
@@ -84,14 +86,21 @@ class Connection:
 
 
 def plain(value: Any, *, left_out: Collection[str] = (), names: Mapping[Any, Any] | None = None, in_order: Collection[str] = ()) -> Any:
-    """A message as dicts and lists, without the fields of `left_out`.
+    """A message, or a dict or list of them, as dicts and lists, without the fields of `left_out`.
 
-    `names` replaces values wherever they stand, such as topic ids by the topics' names. Lists are sorted, since Kafka's order is often
+    `names` replaces values wherever they stand, such as topic ids by the topics' names, and parts of the keys of dicts. Lists are sorted, since Kafka's order is often
     that of a hash map, but for those in the fields of `in_order`, where the order says something."""
+
+    def renamed(name: str) -> str:
+        for old, new in (names or {}).items():
+            name = name.replace(old, new) if isinstance(old, str) else name
+        return name
 
     def of(value: Any, field: str) -> Any:
         if isinstance(value, Message):
             return {name: of(getattr(value, name), name) for name in value.__slots__ if name not in left_out}
+        if isinstance(value, dict):
+            return {renamed(name): of(each, name) for name, each in value.items()}
         if isinstance(value, list):
             elements = [of(each, field) for each in value]
             return elements if field in in_order else sorted(elements, key=repr)
@@ -100,3 +109,18 @@ def plain(value: Any, *, left_out: Collection[str] = (), names: Mapping[Any, Any
         return names.get(value, value) if names else value
 
     return of(value, "")
+
+
+def await_that(is_done: Callable[[], bool], otherwise: str) -> None:
+    """Asks again until it is done. AssertionError when that takes too long."""
+    assert is_met_within(WAIT_S, is_done), otherwise
+
+
+def is_met_within(wait_s: float, is_met: Callable[[], bool]) -> bool:
+    """Asks again until it is met, or the time is over."""
+    deadline_s = time.monotonic() + wait_s
+    while not is_met():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(WAIT_INTERVAL_S)
+    return True
