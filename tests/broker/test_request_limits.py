@@ -16,10 +16,12 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from tests.support.broker import BrokerProcess
+from tests.support.installed import wait_until
 from tests.support.ports import free_port
 from tests.support.wire import WireClient, frame
 
 ENTRIES_MAX = 1_000
+LOG_TIMEOUT_S = 10
 BYTES_MAX = 65_536
 METADATA_KEY, DELETE_GROUPS_KEY = 3, 42
 LINES_MAX = 10  # of one kind in a minute
@@ -58,7 +60,15 @@ def groups_of_size(size: int) -> DeleteGroupsRequest:
 
 
 def lines_about(broker: BrokerProcess, text: str) -> list[str]:
-    return [line for line in broker.log_path.read_text().splitlines() if text in line]
+    """A thread writes the log: the lines may come a moment after the connection has ended."""
+    lines: list[str] = []
+
+    def are_there() -> bool:
+        lines[:] = [line for line in broker.log_path.read_text().splitlines() if text in line]
+        return bool(lines)
+
+    wait_until(are_there, LOG_TIMEOUT_S, lambda: f"a line about {text}")
+    return lines
 
 
 def refused_count(metrics_port: int, request: str, limit: str) -> float:

@@ -68,6 +68,7 @@ def test_a_broker_that_hangs_is_fenced_also_after_all_others_hung_together(
 
         left = [each for each in brokers if each != others[0]]
         cluster.wait_for(lambda: cluster.partition(TOPIC).leader_id in left, "another leader of its partition", timeout_s=FENCED_MAX_S)
+        assert cluster.partition(TOPIC).leader_id in left
 
 
 def test_a_controller_that_begins_while_all_brokers_are_fenced_watches_those_that_come_back(tmp_path: Path) -> None:
@@ -81,3 +82,4 @@ def test_a_controller_that_begins_while_all_brokers_are_fenced_watches_those_tha
         silence(cluster, 2)
 
         cluster.wait_for(lambda: cluster.partition(TOPIC).leader_id in (3, 4), "another leader of its partition", timeout_s=FENCED_MAX_S)
+        assert cluster.partition(TOPIC).leader_id in (3, 4)

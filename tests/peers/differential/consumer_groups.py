@@ -81,7 +81,9 @@ def _uniform_steps(chosen: random.Random, count: int) -> list[Step]:
     rest: list[Step] = []
     for _ in range(count):
         vote = {"server_assignor": _assignor(chosen)} if chosen.random() < 0.3 else {}
-        rest.append(Beat(chosen.choice(members), chosen.choice((Epoch.PRESENT, Epoch.PRESENT, Epoch.PREVIOUS)), Owned.ASSIGNED, fields=vote))
+        rest.append(
+            Beat(chosen.choice(members), chosen.choice((Epoch.PRESENT, Epoch.PRESENT, Epoch.PREVIOUS)), Owned.ASSIGNED, fields=vote)
+        )
     return [*joins, *rest]
 
 
