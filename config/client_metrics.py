@@ -1,14 +1,18 @@
 """The configs of a client metrics subscription (KIP-714): which clients are to push which metrics, and how often.
 
+A pattern of `match` has RE2's syntax, which a stranger's pattern cannot make slow. Kafka has Java's, which is the same but for what the
+error message names.
+
 Source: ClientMetricsConfigs. Loaded when subscriptions are first asked for or changed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from config.properties import ConfigError, PropertyTable
-from config.safe_patterns import PatternError, SafePattern
+from config.safe_patterns import PATTERN_CHARACTERS_MAX, PatternError, SafePattern
 
 # Columns as in config/server_table.py.
 _CLIENT_METRICS_TABLE = """
@@ -32,6 +36,19 @@ MATCH_PARAMETERS = frozenset(
     ("client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port")
 )
 """What of a client a subscription may ask for."""
+
+
+DIFFERENCES_FROM_JAVA = (
+    "the syntax is RE2's, without Java's look-around, back references, possessive quantifiers, nested character classes and "
+    f"\\u escapes, with at most {PATTERN_CHARACTERS_MAX} characters"
+)
+
+_CLASSES = re.compile(
+    r"\\Q.*?(?:\\E|$)"  # a quotation
+    r"|\\."
+    r"|\[\^?\]?(?:[^]\\[&]|\\.|&(?!&))*(?P<nested>\[|&&)?",  # a class, with a union or an intersection in it, or without
+    re.DOTALL,
+)
 
 
 class SubscriptionError(Exception):
@@ -63,14 +80,17 @@ def parse_match(criteria: tuple[str, ...]) -> dict[str, SafePattern]:
     patterns: dict[str, SafePattern] = {}
     for criterion in criteria:
         parameter, _, pattern = (part.strip() for part in criterion.partition("="))
+        illegal = f"Illegal client matching pattern: {criterion}"
         if parameter not in MATCH_PARAMETERS or not pattern or "=" in pattern:
-            raise _illegal(criterion)
+            raise ConfigError("match", criterion, "", message=illegal)
         try:
-            patterns[parameter] = SafePattern(pattern)
+            patterns[parameter] = _pattern(pattern)
         except PatternError as error:
-            raise _illegal(criterion) from error
+            raise ConfigError("match", criterion, "", message=f"{illegal} ({error}; {DIFFERENCES_FROM_JAVA})") from error
     return patterns
 
 
-def _illegal(criterion: str) -> ConfigError:
-    return ConfigError("match", criterion, "", message=f"Illegal client matching pattern: {criterion}")
+def _pattern(text: str) -> SafePattern:
+    if any(match["nested"] for match in _CLASSES.finditer(text)):
+        raise PatternError("a character class within another")  # RE2 would read it in another way than Java
+    return SafePattern(text)

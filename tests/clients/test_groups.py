@@ -9,7 +9,6 @@ from tests.clients.members import CLASSIC_MEMBERS, MEMBERS, ConfluentConsumerPro
 from tests.clients.topics import create_topic
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
-from tests.support.re2 import needs_re2
 
 PARTITIONS = 4
 COUNT = 200
@@ -111,7 +110,6 @@ def test_group_goes_from_the_classic_to_the_consumer_protocol_and_back(server: S
     assert sorted(int(record.value or b"") for record in records) == list(range(2 * COUNT))
 
 
-@needs_re2()
 def test_group_reads_topics_that_a_regular_expression_matches(server: ServerProcess, topic_name: str) -> None:
     create_topic(server, topic_name, partitions=PARTITIONS)
     member = ConfluentConsumerProtocolMember(server, f"^{topic_name[:-1]}.$", topic_name)

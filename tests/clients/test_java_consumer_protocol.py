@@ -14,7 +14,6 @@ from tests.clients.topics import create_topic
 from tests.support.json_program import ProgramError
 from tests.support.messages import Stored
 from tests.support.process import ServerProcess
-from tests.support.re2 import needs_re2
 
 SHORT_SESSION = {"group.consumer.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": "3000"}
 
@@ -116,7 +115,6 @@ def test_member_that_reads_other_topics_gives_up_the_first_ones(server: ServerPr
     member.close()
 
 
-@needs_re2()
 def test_expression_matches_topics_that_come_later(server: ServerProcess, topic_name: str, consumers: JavaConsumers) -> None:
     create_topic(server, f"{topic_name}-a", partitions=2)
     create_topic(server, f"{topic_name}-other", partitions=1)
@@ -130,7 +128,6 @@ def test_expression_matches_topics_that_come_later(server: ServerProcess, topic_
     member.close()
 
 
-@needs_re2()
 def test_expression_that_is_none_is_refused(server: ServerProcess, topic_name: str, consumers: JavaConsumers) -> None:
     member = consumers.join(server, "a(", topic_name)
 

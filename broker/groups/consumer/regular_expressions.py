@@ -17,8 +17,8 @@ from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.groups.consumer.group import METADATA_REFRESH_INTERVAL_MS, ConsumerGroup, ResolvedRegularExpression
 from broker.groups.consumer.records import group_epoch_record, regular_expression_record
 from broker.groups.consumer.subscriptions import MemberUpdate, expressions_after
-from broker.groups.consumer.topic_patterns import PatternError, TopicPattern
 from broker.observability.log_fields import Fields
+from config.safe_patterns import PatternError, SafePattern
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class RegularExpressions:
         resolved = {}
         for regex in expressions:
             try:
-                pattern = TopicPattern(regex)
+                pattern = SafePattern(regex, is_ascii=True)
             except PatternError as e:
                 self._limited_log.warning("unserved regular expression", "a group's regular expression is not served: %s", e)
                 continue
@@ -147,13 +147,13 @@ class RegularExpressions:
 
 def _check(regex: str) -> None:
     try:
-        TopicPattern(regex)
+        SafePattern(regex, is_ascii=True)
     except PatternError as e:
         message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {e}."
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from e
 
 
-def _matching(pattern: TopicPattern, names: Sequence[str]) -> Generator[None, None, list[str]]:
+def _matching(pattern: SafePattern, names: Sequence[str]) -> Generator[None, None, list[str]]:
     """The names that the pattern describes."""
     found: list[str] = []
     count = steps = 0

@@ -28,7 +28,6 @@ from tests.broker.groups.consumer.consumers import topic_partitions
 from tests.support.broker import BrokerProcess
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
-from tests.support.re2 import needs_re2
 from tests.support.wire import WireClient
 
 GROUP = "g"
@@ -451,7 +450,6 @@ def play_expressions(server: ServerProcess) -> tuple[list[str], list[str]]:
     return answers, stored(server, names, "r")
 
 
-@needs_re2()
 def test_regular_expressions_are_resolved_as_by_kafka(servers: list[ServerProcess]):
     (answers, records), (our_answers, our_records) = (play_expressions(server) for server in servers)
 

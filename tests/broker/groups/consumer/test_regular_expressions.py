@@ -9,9 +9,6 @@ import pytest
 from broker.groups.consumer.regular_expressions import NAMES_PER_PIECE, REFRESH_MIN_INTERVAL_MS
 from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from tests.broker.groups.consumer.consumers import Consumers
-from tests.support.re2 import needs_re2
-
-pytestmark = needs_re2()
 
 
 def join(consumers: Consumers, name: str, regex: str, topics: str = "", **fields: Any) -> None:
