@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker.controller.local_controller import LocalController
 from broker.controller.partition_change import PartitionChange
 from broker.metadata.metadata_cache import MetadataCache
 from broker.quorum import opening
@@ -31,7 +32,7 @@ from storage.compaction import selection
 from storage.log import Log
 from tests.simulation.ablations import SEEDS_MAX
 from tests.simulation.cluster_world import ClusterWorld
-from tests.simulation.directed_worlds import ForgottenLogWorld, ForgottenVoteWorld, OldFetchWorld
+from tests.simulation.directed_worlds import ForgottenLogWorld, ForgottenVoteWorld, OldFetchWorld, SilenceWorld
 from tests.simulation.reborn_world import RebornWorld
 from tests.simulation.world import Outcome, simulate
 
@@ -192,6 +193,30 @@ def refuse_the_batch_that_holds_the_start() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def end_the_watch_of_sessions() -> Iterator[None]:
+    """The controller's watch of sessions ends when no broker but its own has one, and only a registration begins it again."""
+    watch_sessions, register_broker = LocalController._watch_sessions, LocalController.register_broker
+
+    def watch_while_there_are_any(self: LocalController) -> None:
+        if self.is_active and not any(node_id != self._node_id for node_id in self._active.heartbeats._sessions):
+            self._session_check = None
+        else:
+            watch_sessions(self)
+
+    async def register_and_watch(self: LocalController, *arguments: Any) -> Any:
+        response = await register_broker(self, *arguments)
+        if self._session_check is None:
+            self._watch_sessions()
+        return response
+
+    with (
+        patch.object(LocalController, "_watch_sessions", watch_while_there_are_any),
+        patch.object(LocalController, "register_broker", register_and_watch),
+    ):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -209,6 +234,7 @@ ABLATIONS: dict[str, Ablation] = {
         lead_who_left_too_early,
         take_logs_by_their_names,
         refuse_the_batch_that_holds_the_start,
+        end_the_watch_of_sessions,
     )
 }
 
@@ -228,6 +254,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "lead_who_left_too_early": _LOSSES,
     "take_logs_by_their_names": _LOSSES | {"reborn-lost", "reborn-foreign"},
     "refuse_the_batch_that_holds_the_start": frozenset({"unsettled", "trimmed deletion-never-ends"}),
+    "end_the_watch_of_sessions": frozenset({"never-fenced"}),
 }
 
 KEPT_SEEDS: dict[str, int] = {
@@ -243,6 +270,7 @@ KEPT_SEEDS: dict[str, int] = {
     "lead_who_left_too_early": 7,
     "take_logs_by_their_names": 1,
     "refuse_the_batch_that_holds_the_start": 11,
+    "end_the_watch_of_sessions": 0,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {
@@ -250,6 +278,7 @@ WORLDS: dict[str, type[ClusterWorld]] = {
     "vote_with_a_forgotten_log": ForgottenLogWorld,
     "count_a_restarted_followers_old_fetch": OldFetchWorld,
     "take_logs_by_their_names": RebornWorld,
+    "end_the_watch_of_sessions": SilenceWorld,
 }
 """Of those that need a directed one."""
 

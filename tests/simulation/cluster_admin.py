@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 from protocol.errors import ErrorCode
@@ -24,6 +26,7 @@ ADD_VOTER_VERSION, REMOVE_VOTER_VERSION, DESCRIBE_QUORUM_VERSION = 1, 0, 2
 METADATA_TOPIC = "__cluster_metadata"
 VOTERS_COUNT_MIN = 2
 REPLICAS_COUNTS = (2, 3)  # not fewer than min.insync.replicas
+WITHOUT_AWAY_SHARE = 0.7
 
 _MOVE_ANSWERS = RETRIED | {ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
 _ELECTION_ANSWERS = RETRIED | {
@@ -36,15 +39,26 @@ _UPGRADE_ANSWERS = RETRIED | {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCod
 _VOTER_ANSWERS = RETRIED | {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND}
 
 
+def draw_replicas(draw: random.Random, node_ids: list[int], away: list[int]) -> list[int]:
+    """Replicas for a partition, in this order: more often than not without the brokers that are `away`, if others are enough."""
+    others = [node_id for node_id in node_ids if node_id not in away]
+    if away and len(others) >= min(REPLICAS_COUNTS) and draw.random() < WITHOUT_AWAY_SHARE:
+        node_ids = others
+    return draw.sample(node_ids, min(draw.choice(REPLICAS_COUNTS), len(node_ids)))
+
+
 class ClusterAdmin(Admin):
-    """`keys` are the partitions that it moves among `node_ids`. The nodes vote at `controller_port`; which of them do may change if
-    `moves_votes`, or once the voters are in the log: they get there (kraft.version 1) after `steps_to_upgrade`, if any."""
+    """`keys` are the partitions that it moves among the brokers `node_ids`, rather away from those that `find_away` tells, which are down.
+    The nodes `controller_ids` vote at `controller_port`; which of them do may change if `moves_votes`, or once the voters are in the log:
+    they get there (kraft.version 1) after `steps_to_upgrade`, if any."""
 
     def __init__(
         self,
         *arguments: Any,
         keys: list[Key],
         node_ids: list[int],
+        controller_ids: list[int],
+        find_away: Callable[[], list[int]],
         controller_port: int,
         moves_votes: bool,
         steps_to_upgrade: int | None = None,
@@ -52,6 +66,8 @@ class ClusterAdmin(Admin):
         super().__init__(*arguments)
         self._keys = keys
         self._node_ids = node_ids
+        self._controller_ids = controller_ids
+        self._find_away = find_away
         self._controller_port = controller_port
         self._moves_votes = moves_votes
         self._steps_to_upgrade = steps_to_upgrade
@@ -74,9 +90,9 @@ class ClusterAdmin(Admin):
 
     async def _reassign(self, key: Key) -> None:
         """Other replicas for a partition, or the end of the last reassignment, if it is under way still."""
-        replicas = None
+        replicas, away = None, self._find_away()
         if self.draw.random() < 0.85:
-            replicas = self.draw.sample(self._node_ids, self.draw.choice(REPLICAS_COUNTS))
+            replicas = draw_replicas(self.draw, self._node_ids, away)
             self._moved = key
         elif self._moved is not None:
             key = self._moved
@@ -86,6 +102,8 @@ class ClusterAdmin(Admin):
         response = await self.ask(request, REASSIGN_VERSION)
         error = response.error_code or response.responses[0].partitions[0].error_code
         self._covered("reassignment" if replicas is not None else "reassignment cancelled", error)
+        if replicas is not None and away and not set(away) & set(replicas):
+            self._covered("reassignment away from a broker that is down", error)
         self.note(f"reassigned {key[0]}-{key[1]} to {replicas}: {error}")
         if error and error not in _MOVE_ANSWERS:
             self.unexpected(f"AlterPartitionReassignments {key} {replicas}", error)
@@ -122,7 +140,8 @@ class ClusterAdmin(Admin):
         if partition is None or described.error_code or partition.error_code:
             return
         voters = {each.replica_id: each.replica_directory_id for each in partition.current_voters}
-        observers = {each.replica_id: each.replica_directory_id for each in partition.observers}
+        controllers = [each for each in partition.observers if each.replica_id in self._controller_ids]
+        observers = {each.replica_id: each.replica_directory_id for each in controllers}
         is_addition = bool(observers) and (len(voters) <= VOTERS_COUNT_MIN or self.draw.random() < 0.5)
         if not is_addition and len(voters) <= VOTERS_COUNT_MIN:
             return

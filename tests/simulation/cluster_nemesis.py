@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from tests.simulation.cluster_watch import ClusterWatch
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.history import History
 from tests.simulation.loop import SimulatedLoop
@@ -22,23 +23,29 @@ from tests.simulation.nemesis import (
 )
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
+from tests.simulation.replica_loss import ReplicaLoss
 
 DOWN_MEAN_S = 0.7
 STOP_LOOKS_MAX, STOP_LOOK_INTERVAL_S = 30, 0.1
 CUT_MAX_S, PAUSE_MAX_S = 4.0, 4.0
 LOOKS_FOR_A_FETCH_MAX = 300
+SILENCE_S = (2.5, 4.5)  # broker.session.timeout.ms is 1 or 2 s
+HANG_S = (4.5, 5.5)  # until the world finds that nobody has missed the broker (tests/simulation/fencing_watch.py)
 PORT = 9092  # where brokers fetch from each other
 OVERLAP_SHARE = 0.4  # of the faults begin while the one before lasts
 
 CLUSTER_PROFILES: dict[str, tuple[str, ...]] = {
     "calm": (),
-    "crashes": ("kill", "kill", "kill in a call", "kill all", "rolling restart", "pause", "restarts in an election"),
-    "network": ("partition", "one-way partition", "cut pair", "reset", "slow network", "pause"),
+    "crashes": ("kill", "kill", "kill in a call", "kill all", "rolling restart", "pause", "restarts in an election", "silence", "hang"),
+    "network": ("partition", "one-way partition", "cut pair", "reset", "slow network", "pause", "silence", "hang"),
     "power": ("power cut", "power cut", "power cut of all", "slow disk", "kill", "late fetch", "late fetch"),
-    "disk": ("disk error", "lost directory", "lost directory", "full disk", "clock jump", "kill", "partition"),
+    "disk": (
+        "disk error", "lost directory", "lost directory", "full disk", "clock jump", "kill", "partition", "wiped replica", "copied replica",
+    ),
     "everything": (
         "kill", "kill in a call", "kill all", "power cut", "pause", "partition", "one-way partition", "cut pair", "reset", "slow network",
         "slow disk", "rolling restart", "disk error", "full disk", "clock jump", "lost directory", "restarts in an election", "late fetch",
+        "silence", "hang", "wiped replica", "copied replica",
     ),
 }  # fmt: skip
 UNCLEAN_FAULTS = ("last in sync", "last in sync")  # where a topic allows unclean elections
@@ -51,11 +58,22 @@ class ClusterNemesis:
     """Does the faults of one run."""
 
     def __init__(
-        self, loop: SimulatedLoop, network: SimulatedNetwork, nodes: list[Node], clients: list[str], history: History, draw: random.Random
+        self,
+        loop: SimulatedLoop,
+        network: SimulatedNetwork,
+        nodes: list[Node],
+        clients: list[str],
+        history: History,
+        draw: random.Random,
+        *,
+        watch: ClusterWatch,
     ) -> None:
         self._loop = loop
         self._network = network
         self._nodes = nodes
+        self._brokers = [node for node in nodes if node.is_broker]
+        self._watch = watch
+        self._replica_loss = ReplicaLoss(self._brokers, watch, draw)
         self._clients = clients
         self._history = history
         self._draw = draw
@@ -83,6 +101,10 @@ class ClusterNemesis:
             "restarts in an election": self._restart_in_an_election,
             "last in sync": self._kill_the_last_in_sync,
             "stop one after another": self._stop_one_after_another,
+            "silence": self._silence_together,
+            "hang": self._hang,
+            "wiped replica": self._wipe_replica,
+            "copied replica": self._copy_replica,
             "kill in a compaction": self._kill_in_a_compaction,
             "power cut in a compaction": self._cut_power_in_a_compaction,
         }
@@ -177,7 +199,7 @@ class ClusterNemesis:
 
     async def _stop_one_after_another(self) -> None:
         """Who went last but one has all that is committed, and may lead when the last one is gone."""
-        first, second, last = self._draw.sample(self._nodes, len(self._nodes))[:3]
+        first, second, last = self._draw.sample(self._brokers, len(self._brokers))[:3]
         for node in (first, second):
             await asyncio.sleep(self._draw.uniform(0.0, 1.0))
             await self._stop(node)
@@ -203,7 +225,7 @@ class ClusterNemesis:
 
     async def _kill_the_last_in_sync(self) -> None:
         """A node is gone until others have left it behind; then, perhaps, their leader goes, and it is back first."""
-        behind, ahead, *_ = self._draw.sample(self._nodes, len(self._nodes))
+        behind, ahead, *_ = self._draw.sample(self._brokers, len(self._brokers))
         behind.kill()
         await asyncio.sleep(self._draw.uniform(0.3, 2.0))
         ahead.kill()
@@ -251,11 +273,43 @@ class ClusterNemesis:
         await asyncio.sleep(self._draw.uniform(0.1, PAUSE_MAX_S))
         node.resume()
 
+    async def _hang(self) -> None:
+        """A broker stands still for so long that it must be missed."""
+        node = self._draw.choice(self._brokers)
+        node.pause()
+        await asyncio.sleep(self._draw.uniform(*HANG_S))
+        node.resume()
+
+    async def _silence_together(self) -> None:
+        """The active controller hears no other broker for longer than a session: all of them stand still, or are cut off from it."""
+        host = self._watch.controller_host or self._nodes[0].host
+        others = [node for node in self._brokers if node.host != host]
+        if self._draw.random() < 0.5:
+            await self._cut([pair for node in others for pair in ((host, node.host), (node.host, host))], SILENCE_S)
+            return
+        for node in others:
+            node.pause()
+        await asyncio.sleep(self._draw.uniform(*SILENCE_S))
+        for node in others:
+            node.resume()
+
+    async def _wipe_replica(self) -> None:
+        node = await self._replica_loss.wipe()
+        if node is not None:
+            self._loop.trace.cover("replica wiped")
+            node.start()
+
+    async def _copy_replica(self) -> None:
+        node = await self._replica_loss.copy()
+        if node is not None:
+            self._loop.trace.cover("replica copied")
+            node.start()
+
     # -- of the network ----------------------------------------------------------------------------------------------
 
     async def _partition(self) -> None:
         """A node, or two of five, from the others. Clients are on either side."""
-        count = self._draw.randint(1, (len(self._nodes) - 1) // 2)
+        count = self._draw.randint(1, max((len(self._nodes) - 1) // 2, 1))
         apart = [node.host for node in self._draw.sample(self._nodes, count)]
         apart += [client for client in self._clients if self._draw.random() < 0.5]
         rest = [host for host in self._hosts() if host not in apart]
@@ -274,10 +328,10 @@ class ClusterNemesis:
         other = self._draw.choice([each for each in self._hosts() if each != host])
         await self._cut([(host, other), (other, host)])
 
-    async def _cut(self, links: list[tuple[str, str]]) -> None:
+    async def _cut(self, links: list[tuple[str, str]], range_s: tuple[float, float] = (0.2, CUT_MAX_S)) -> None:
         for source, target in links:
             self._network.cut(source, target)
-        await asyncio.sleep(self._draw.uniform(0.2, CUT_MAX_S))
+        await asyncio.sleep(self._draw.uniform(*range_s))
         for source, target in links:
             self._network.heal(source, target)
 

@@ -241,6 +241,10 @@ class ClusterWatch:
         """Of the latest epoch that has one."""
         return f"node{self._controllers[max(self._controllers)]}" if self._controllers else None
 
+    @property
+    def controller_epoch(self) -> int:
+        return max(self._controllers, default=-1)
+
     def _controller_changed(self, publisher: MetadataPublisher, leader_id: int, epoch: int) -> None:
         self.publishers[_host()] = publisher
         self._note_controller(leader_id, epoch)

@@ -1,4 +1,5 @@
-"""One simulated run of a cluster: three or five whole brokers that replicate, their clients, the faults that befall them, and the checks.
+"""One simulated run of a cluster: whole nodes that replicate, their clients, the faults that befall them, and the checks. Most clusters
+have three nodes, each broker and controller; some have controllers apart, or two nodes (tests/simulation/shapes.py).
 
 Beside what one broker must keep (tests/simulation/world.py), the watch checks after every event what a cluster must; at the end all
 replicas are in sync again and equal.
@@ -25,10 +26,12 @@ from tests.simulation.cluster_nemesis import CLUSTER_PROFILES, ELR_FAULTS, UNCLE
 from tests.simulation.cluster_watch import Batch, ClusterWatch
 from tests.simulation.consumers import Consumer
 from tests.simulation.disk import ProcessDiedError
+from tests.simulation.fencing_watch import FencingWatch
 from tests.simulation.history import Key
 from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
 from tests.simulation.reborn import KEY, REBORN, RebornClient
+from tests.simulation.shapes import Shape, combined, draw_shape
 from tests.simulation.trimmed import TrimmedTopic
 from tests.simulation.unclean import UncleanTopic
 from tests.simulation.world import DATA_DIR, FLUSHED, PLAIN, PORT, World
@@ -50,9 +53,8 @@ STEPS_TO_UPGRADE_MAX = 10  # of the admin
 
 
 class ClusterWorld(World):
-    """All parts of one run of `NODES_COUNT` nodes, each broker and controller."""
+    """All parts of one run."""
 
-    NODES_COUNT = 3
     OPTIONS = " --nodes 3"
     IS_REPLICATED = True
     MOVED_VOTES_SHARE = 0.5  # of the seeds have their voters in the log, and change them
@@ -66,6 +68,7 @@ class ClusterWorld(World):
         self.unclean = UncleanTopic() if random.Random(f"{seed}:lossy").random() < self.UNCLEAN_SHARE else None
         draw = random.Random(f"{seed}:trimmed")
         self.trimmed = TrimmedTopic(draw) if draw.random() < self.TRIMMED_SHARE else None
+        self.shape = self._draw_shape(random.Random(f"{seed}:shape"))
         super().__init__(seed, keep_all=keep_all)
         if self.unclean is not None:
             self.history.lossy_topics.add(self.unclean.name)
@@ -78,46 +81,67 @@ class ClusterWorld(World):
             self.history.durable_topics.add(self.trimmed.name)
             self.clients += self.trimmed.make_clients(self._client)
         self.watch = ClusterWatch({node.host: node for node in self.nodes}, self.history, has_compaction=self.compacted is not None)
+        self._fencing_watch = FencingWatch(self.nodes, self.network, self.watch, self.history, are_votes_fixed=self._are_votes_fixed)
 
     # -- what it is made of ------------------------------------------------------------------------------------------
 
+    @property
+    def brokers(self) -> list[Node]:
+        return [node for node in self.nodes if node.is_broker]
+
+    def _draw_shape(self, draw: random.Random) -> Shape:
+        return draw_shape(draw)
+
     def _make_nodes(self) -> list[Node]:
         settings = self._draw_settings()
-        node_ids = range(1, self.NODES_COUNT + 1)
-        addresses = {node_id: f"node{node_id}:{CONTROLLER_PORT}" for node_id in node_ids}
+        addresses = {node_id: f"node{node_id}:{CONTROLLER_PORT}" for node_id in self.shape.controller_ids}
         draw = self._stream("voter changes")
         self._moves_votes = draw.random() < self.MOVED_VOTES_SHARE
+        self._steps_to_upgrade = self._draw_steps_to_upgrade()
         self._has_elr = random.Random(f"{self.seed}:elr").random() < self.ELR_SHARE
         features = [f"{ELR_FEATURE}=1"] if self._has_elr else []
         initial_controllers: str | None = None
         if self._moves_votes:
             settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
-            directories = {node_id: uuid_to_text(new_id(draw.randbytes)) for node_id in node_ids}
+            directories = {node_id: uuid_to_text(new_id(draw.randbytes)) for node_id in addresses}
             initial_controllers = ",".join(f"{node_id}@{address}:{directories[node_id]}" for node_id, address in addresses.items())
         else:
             settings["controller.quorum.voters"] = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
-        nodes = [self._make_node(node_id, settings) for node_id in node_ids]
+        nodes = [self._make_node(node_id, roles, settings) for node_id, roles in self.shape.roles.items()]
         if initial_controllers or features:  # a node that is not formatted does it itself
             for node in nodes:
                 node.format(initial_controllers, features)
         return nodes
 
-    def _make_node(self, node_id: int, settings: dict[str, str]) -> Node:
+    def _make_node(self, node_id: int, roles: str, settings: dict[str, str]) -> Node:
         host = f"node{node_id}"
+        listeners = {"broker": f"PLAINTEXT://{host}:{PORT}", "controller": f"CONTROLLER://{host}:{CONTROLLER_PORT}"}
         own = {
-            "process.roles": "broker,controller",
+            "process.roles": roles,
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://{host}:{PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+            "listeners": ",".join(listeners[role] for role in roles.split(",")),
             "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
         if self._has_racks:
             own["broker.rack"] = f"rack{node_id % RACKS_COUNT}"
         return Node(self.loop, self.network, host, f"{self.seed}:{host}", {**settings, **own})
 
+    @property
+    def _are_votes_fixed(self) -> bool:
+        """Whether the voters are the same for the whole run."""
+        return len(self.shape.controller_ids) == 1 or not (self._moves_votes or self._steps_to_upgrade is not None)
+
     def _make_reborn(self) -> RebornClient | None:
         if random.Random(f"{self.seed}:reborn").random() >= self.REBORN_SHARE:
             return None
-        return self._client(RebornClient, "reborn-client", node_ids=list(range(1, self.NODES_COUNT + 1)))  # type: ignore[no-any-return]
+        return self._client(  # type: ignore[no-any-return]
+            RebornClient, "reborn-client", node_ids=self.shape.broker_ids, find_away=self._find_away
+        )
+
+    def _find_away(self) -> list[int]:
+        """The brokers that are down now."""
+        return [node.node_id for node in self.brokers if not node.is_up]
 
     def _draw_profile(self) -> str:
         return self._draw.choice(list(CLUSTER_PROFILES))
@@ -125,6 +149,7 @@ class ClusterWorld(World):
     def _draw_settings(self) -> dict[str, str]:
         draw = self._draw
         self._has_racks = draw.random() < 0.5
+        replicas_count = str(min(REPLICAS_COUNT, len(self.shape.broker_ids)))
         racks = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"} if self._has_racks else {}
         return {
             **super()._draw_settings(),
@@ -136,8 +161,8 @@ class ClusterWorld(World):
             "metadata.max.idle.interval.ms": str(draw.choice((500, 3_000))),
             "min.insync.replicas": "2",
             "offsets.topic.num.partitions": "1",
-            "offsets.topic.replication.factor": str(REPLICAS_COUNT),
-            "default.replication.factor": str(REPLICAS_COUNT),
+            "offsets.topic.replication.factor": replicas_count,
+            "default.replication.factor": replicas_count,
             "broker.heartbeat.interval.ms": "300",
             "broker.session.timeout.ms": str(draw.choice((1_000, 2_000))),
             "replica.lag.time.max.ms": str(draw.choice((700, 3_000))),
@@ -151,14 +176,14 @@ class ClusterWorld(World):
 
     def _make_nemesis(self) -> ClusterNemesis:
         names = [client.name for client in self.clients]
-        return ClusterNemesis(self.loop, self.network, self.nodes, names, self.history, self._stream("nemesis"))
+        return ClusterNemesis(self.loop, self.network, self.nodes, names, self.history, self._stream("nemesis"), watch=self.watch)
 
     def _make_admin(self) -> Admin:
-        node_ids = list(range(1, self.NODES_COUNT + 1))
         keys = [*self.keys, *chain.from_iterable(each.keys for each in (self.compacted, self.trimmed) if each is not None)]
         return self._client(  # type: ignore[no-any-return]
-            ClusterAdmin, "admin", keys=keys, node_ids=node_ids, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes,
-            steps_to_upgrade=self._draw_steps_to_upgrade(),
+            ClusterAdmin, "admin", keys=keys, node_ids=self.shape.broker_ids, controller_ids=self.shape.controller_ids,
+            find_away=self._find_away, controller_port=CONTROLLER_PORT, moves_votes=self._moves_votes,
+            steps_to_upgrade=self._steps_to_upgrade,
         )  # fmt: skip
 
     def _draw_steps_to_upgrade(self) -> int | None:
@@ -169,7 +194,7 @@ class ClusterWorld(World):
         kinds = list(CLUSTER_PROFILES[self.profile])
         if kinds and self.unclean is not None:
             kinds += UNCLEAN_FAULTS
-        if kinds and self._has_elr:
+        if kinds and self._has_elr and len(self.brokers) > 2:
             kinds += ELR_FAULTS
         return [*kinds, *COMPACTION_FAULTS] if kinds and self.compacted is not None else kinds
 
@@ -201,6 +226,12 @@ class ClusterWorld(World):
             await self.compacted.create(self.admin, self.nodes[0].offsets_partitions_count)
 
     # -- the run -----------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        self.loop.trace.cover(self.shape.name)
+        watching = self.loop.create_task(self._fencing_watch.run())
+        await super()._live()
+        watching.cancel()
 
     def _run(self) -> dict[str, list[Any]]:
         with self.watch.watching():
@@ -317,5 +348,7 @@ class ClusterWorld(World):
 
 
 class FiveNodesWorld(ClusterWorld):
-    NODES_COUNT = 5
     OPTIONS = " --nodes 5"
+
+    def _draw_shape(self, draw: random.Random) -> Shape:
+        return combined(5)

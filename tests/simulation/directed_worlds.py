@@ -8,6 +8,7 @@ and a seed still decides everything else. A script that does not find what it ne
 from __future__ import annotations
 
 import asyncio
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,25 +18,24 @@ from broker.quorum.raft_state import RaftState
 from broker.replication.partition import Partition
 from tests.simulation.admin import Admin
 from tests.simulation.cluster_nemesis import PORT, ClusterNemesis
-from tests.simulation.cluster_watch import ClusterWatch
 from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.fencing_watch import FENCED_MAX_S
 from tests.simulation.node import Node
+from tests.simulation.shapes import ONE_CONTROLLER_APART, ONE_VOTER_OF_TWO, Shape, combined
 from tests.simulation.world import DATA_DIR, PLAIN
 
 ATTEMPTS_MAX = 10
 POLL_S = 0.000_5
 FETCH_MAX_S = 2.0  # by then a follower acknowledges something new
 ELECTION_MAX_S = 0.5
+CHECKS_S = 1.0  # in which the controller looks for silent brokers several times, and none has a session
+HUNG_S = FENCED_MAX_S + 0.5
 RESTART_MAX_S = 5.0  # a broker that was cut off from power is registered again by then
 REACHED_THE_END = "end of the script"
 
 
 class ScriptedNemesis(ClusterNemesis, ABC):
     """Does what a subclass's `_attempt` says, until it succeeds."""
-
-    def __init__(self, *arguments: Any, watch: ClusterWatch) -> None:
-        super().__init__(*arguments)
-        self._watch = watch
 
     async def run(self, kinds: list[str], mean_interval_s: float) -> None:
         for _ in range(ATTEMPTS_MAX):
@@ -61,6 +61,10 @@ class ScriptedWorld(ClusterWorld):
     NEMESIS: type[ScriptedNemesis]
     MOVED_VOTES_SHARE = UNCLEAN_SHARE = COMPACTED_SHARE = CONSUMER_GROUP_SHARE = MIXED_GROUP_SHARE = 0.0
     REBORN_SHARE = TRIMMED_SHARE = 0.0
+    SHAPE = combined(3)
+
+    def _draw_shape(self, draw: random.Random) -> Shape:
+        return self.SHAPE
 
     def _draw_profile(self) -> str:
         return "calm"
@@ -226,6 +230,42 @@ class ForgottenLogWorld(ScriptedWorld):
 
     def _draw_settings(self) -> dict[str, str]:
         return {**super()._draw_settings(), "metadata.log.dir": f"{DATA_DIR}-metadata"}
+
+
+class SilenceNemesis(ScriptedNemesis):
+    """All brokers but the controller's stand still until they are fenced, go on until they are unfenced, and then one of them hangs."""
+
+    async def _attempt(self) -> bool:
+        others = [node for node in self._brokers if node.host != self._watch.controller_host]
+        for node in others:
+            node.pause()
+        are_missed = await self._until(lambda: all(map(self._is_fenced, others)), FENCED_MAX_S)
+        await asyncio.sleep(CHECKS_S)
+        for node in others:
+            node.resume()
+        are_back = await self._until(lambda: not any(map(self._is_fenced, others)), RESTART_MAX_S)
+        hung = self._draw.choice(others)
+        hung.pause()
+        await asyncio.sleep(HUNG_S)
+        hung.resume()
+        return are_missed and are_back
+
+    def _is_fenced(self, node: Node) -> bool:
+        publisher = self._watch.publishers.get(self._watch.controller_host or "")
+        broker = None if publisher is None else publisher._cache.state.brokers.get(node.node_id)
+        return broker is not None and broker.is_fenced
+
+
+class SilenceWorld(ScriptedWorld):
+    """One controller, with a broker in its process or without, and two or three brokers. Only their sessions tell that they are silent."""
+
+    NEMESIS = SilenceNemesis
+
+    def _draw_shape(self, draw: random.Random) -> Shape:
+        return draw.choice((ONE_CONTROLLER_APART, ONE_VOTER_OF_TWO))
+
+    def _draw_settings(self) -> dict[str, str]:
+        return {**super()._draw_settings(), "barnabas.fast.fencing": "false"}
 
 
 def _calling(owner: type[Any], name: str, callback: Callable[[Any], None]) -> Any:

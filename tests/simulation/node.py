@@ -7,9 +7,10 @@ is; one that ends by itself, because its disk failed, is started again, as a sup
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from itertools import count
 from typing import Any
@@ -29,6 +30,7 @@ from tests.simulation.inodes import SimulatedFile
 from tests.simulation.loop import Life, SimulatedLoop, current_life
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node_network import NodeNetwork
+from tests.simulation.shapes import COMBINED
 
 CLUSTER_ID = "simulated"
 DRIFT_MAX = 0.000_2  # of a second in a second: bad quartz
@@ -142,12 +144,43 @@ class Node:
     def is_paused(self) -> bool:
         return self._life is not None and self._life.is_paused
 
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self._roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self._roles
+
+    @property
+    def _roles(self) -> str:
+        return self._settings.get("process.roles", COMBINED)
+
+    @property
+    def node_id(self) -> int:
+        return int(self._settings["node.id"])
+
+    @property
+    def is_running(self) -> bool:
+        """Up, and not paused."""
+        return self._life is not None and not self._life.is_paused
+
+    @property
+    def is_ailing(self) -> bool:
+        """Whether its disk is slow, full or fails."""
+        disk = self.disk
+        has_errors = bool(disk.write_error_share or disk.sync_error_share or disk.failed_dir)
+        return self.slowness > 1 or has_errors or disk.capacity_bytes is not None
+
     # -- what a run does to it ---------------------------------------------------------------------------------------
 
     def format(self, initial_controllers: str | None, features: Sequence[str] = ()) -> None:
         """As `barnabas format` does before the first start. Where `initial_controllers` are given, the voters are in the metadata log
-        (kraft.version 1). `features`: texts of the form name=level."""
-        options = FormatOptions(CLUSTER_ID, ignore_formatted=True, features=features, initial_controllers=initial_controllers)
+        (kraft.version 1), which a broker that is no controller does not begin. `features`: texts of the form name=level."""
+        if initial_controllers and not self.is_controller:
+            options = FormatOptions(CLUSTER_ID, ignore_formatted=True, has_no_initial_controllers=True)
+        else:
+            options = FormatOptions(CLUSTER_ID, ignore_formatted=True, features=features, initial_controllers=initial_controllers)
         self._format(options, "format")
 
     def replace_metadata_disk(self) -> None:
@@ -219,6 +252,34 @@ class Node:
         directories = [f"{log_dir}/{topic}-{partition}" for log_dir in self.log_dirs]
         names = [entry.name for directory in directories if view.exists(directory) for entry in view.scan(directory)]
         return sorted(int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
+
+    def find_partition(self, topic: str, partition: int) -> str | None:
+        """The directory of a replica on this node's disk."""
+        paths = [f"{log_dir}/{topic}-{partition}" for log_dir in self.log_dirs]
+        return next((path for path in paths if self.disk.find(path) is not None), None)
+
+    def wipe(self, path: str) -> None:
+        """While no process runs: a directory is gone for good."""
+        assert not self.is_up, "its files are open"
+        self.loop.note(self.host, f"{path} is wiped")
+        _remove(self.disk.boot(), path)
+        self.disk.sync_all()
+
+    def copy_files(self, path: str, files: Mapping[str, bytes]) -> None:
+        """While no process runs: a directory with these files, by name, is put there, as a copy from another node is."""
+        assert not self.is_up, "its process would not expect it"
+        self.loop.note(self.host, f"{path} is copied: {', '.join(files)}")
+        view = self.disk.boot()
+        view.mkdir(path)
+        for name, content in files.items():
+            fd = view.open(f"{path}/{name}", os.O_CREAT | os.O_WRONLY)
+            view.write(fd, content)
+            view.close(fd)
+        self.disk.sync_all()
+
+    def files(self, path: str) -> dict[str, bytes]:
+        """The files of a directory on its disk as they stand, by name."""
+        return {entry.name: self.content(f"{path}/{entry.name}") for entry in self.disk.boot().scan(path) if not entry.is_directory}
 
     def content(self, path: str) -> bytes:
         """Of a file on its disk; nothing of one that is not there."""

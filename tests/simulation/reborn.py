@@ -7,7 +7,7 @@ acknowledged in the last one is there in the end. Replicas that differ the clust
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.errors import ErrorCode
@@ -20,6 +20,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, Me
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from tests.simulation.clients import EPOCH_S, RETRIED, Address, Client
+from tests.simulation.cluster_admin import draw_replicas
 from tests.simulation.connection import LostError
 from tests.simulation.consumers import Corrupt, read_records
 from tests.simulation.history import Key
@@ -32,7 +33,6 @@ CREATE_VERSION, DELETE_VERSION, METADATA_VERSION, REASSIGN_VERSION, ELECT_VERSIO
 TIMEOUT_MS = 1_500
 READ_BYTES = 1 << 20
 CHECK_TRIES_MAX = 500
-REPLICAS_COUNTS = (2, 3)  # not fewer than min.insync.replicas
 
 _OF_THE_ID = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _MOVE_ANSWERS = RETRIED | _OF_THE_ID | {ErrorCode.INVALID_REPLICA_ASSIGNMENT}
@@ -43,9 +43,11 @@ class RebornClient(Client):
     """The topic's only admin and producer, and its reader. Acts by itself unless a script calls its methods, each of which returns whether
     it succeeded, and raises LostError."""
 
-    def __init__(self, *arguments: Any, node_ids: list[int], acts_by_itself: bool = True) -> None:
+    def __init__(self, *arguments: Any, node_ids: list[int], find_away: Callable[[], list[int]], acts_by_itself: bool = True) -> None:
+        """`find_away` tells which of the brokers `node_ids` are down: replicas are rather moved to others."""
         super().__init__(*arguments)
         self._node_ids = node_ids
+        self._find_away = find_away
         self._acts_by_itself = acts_by_itself
         self._topic_id: bytes | None = None
         self._past_ids: set[bytes] = set()
@@ -79,7 +81,7 @@ class RebornClient(Client):
             await self.write()
 
     def _draw_replicas(self) -> list[int]:
-        return self.draw.sample(self._node_ids, self.draw.choice(REPLICAS_COUNTS))
+        return draw_replicas(self.draw, self._node_ids, self._find_away())
 
     # -- what an admin does ------------------------------------------------------------------------------------------
 

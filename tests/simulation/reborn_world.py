@@ -23,8 +23,8 @@ class RebornNemesis(ScriptedNemesis):
 
     async def _attempt(self) -> bool:
         away = self._draw.choice(self._nodes)
-        ids = [int(node.host.removeprefix("node")) for node in self._nodes]
-        away_id = int(away.host.removeprefix("node"))
+        ids = [node.node_id for node in self._nodes]
+        away_id = away.node_id
         others = [node_id for node_id in ids if node_id != away_id]
         is_made_there, is_back_first = self._draw.random() < 0.5, self._draw.random() < 0.5
         steps: list[Callable[[], Awaitable[bool]]] = [
@@ -82,7 +82,7 @@ class RebornWorld(ScriptedWorld):
 
     def _make_reborn(self) -> RebornClient | None:
         return self._client(  # type: ignore[no-any-return]
-            RebornClient, "reborn-client", node_ids=list(range(1, self.NODES_COUNT + 1)), acts_by_itself=False
+            RebornClient, "reborn-client", node_ids=self.shape.broker_ids, find_away=self._find_away, acts_by_itself=False
         )
 
     def _make_nemesis(self) -> ClusterNemesis:

@@ -16,6 +16,7 @@ from tests.simulation.cluster_ablations import ABLATIONS, BROKEN_BY, KEPT_SEEDS,
 from tests.simulation.cluster_nemesis import CLUSTER_KINDS
 from tests.simulation.cluster_world import ClusterWorld, FiveNodesWorld
 from tests.simulation.directed_worlds import REACHED_THE_END
+from tests.simulation.shapes import SHAPES
 from tests.simulation.world import simulate
 
 pytestmark = pytest.mark.timeout(1_200)  # hundreds of seeds beside another lane, on a slow machine
@@ -37,7 +38,8 @@ REACHED = frozenset(
         "reassignment", "reassignment cancelled", "voter added", "voter removed", "preferred election", "snapshot fetched",
         "crash proven", "replica truncated", "unclean election", "eligible leader elected", "voters in the log", "told of a nearer replica",
         "fetch from a follower", "log compacted", "topic made anew", "classic group converted", "consumer group converted",
-        "records deleted", "began within a batch",
+        "records deleted", "began within a batch", "reassignment away from a broker that is down", "replica wiped", "replica copied",
+        *(shape.name for shape in SHAPES),
     }
 )  # fmt: skip
 """What a campaign has to reach, beside its faults."""

@@ -214,7 +214,7 @@ class World:
         if "stuck" not in self.history.findings:
             self._final = await self._read_everything()
             if self.compacted is not None:
-                await self.compacted.check(self._client, self.nodes)
+                await self.compacted.check(self._client, self.brokers)
 
     async def _create_topics(self) -> None:
         draw = self._draw
@@ -266,11 +266,16 @@ class World:
 
     # -- what it is made of --------------------------------------------------------------------------------------------
 
+    @property
+    def brokers(self) -> list[Node]:
+        """The nodes that clients can reach."""
+        return self.nodes
+
     def _stream(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}:{name}")
 
     def _client(self, kind: type[Any], name: str, **arguments: Any) -> Any:
-        addresses = [(node.host, PORT) for node in self.nodes]
+        addresses = [(node.host, PORT) for node in self.brokers]
         return kind(name, self.network, addresses, self.history, self._stream(name), **arguments)
 
     def _make_compacted(self) -> CompactedTopic | None:
