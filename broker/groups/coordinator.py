@@ -144,7 +144,7 @@ class GroupCoordinator:
         if self._topics is None:
             from broker.groups.consumer.topics import GroupTopics
 
-            self._topics = GroupTopics(self._metadata, self._group_jobs())
+            self._topics = GroupTopics(self._metadata)
         return self._topics
 
     def _group_jobs(self) -> GroupJobs:

@@ -53,10 +53,7 @@ class Departures:
             names.subtract(member.subscribed_topic_names)
         left = left_expressions(group, members)
         records += [regular_expression_tombstone(group.group_id, regex) for regex in left]
-        found = self._topics.find_hash((+names).keys() | expression_topics(group, group.regex_subscribers.keys() - set(left)))
-        if found is None:
-            group.refresh_soon()
-        metadata_hash = group.metadata_hash if found is None else found
+        metadata_hash = self._topics.hash_of((+names).keys() | expression_topics(group, group.regex_subscribers.keys() - set(left)))
         records.append(group_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
         return Outcome(records, on_replayed=partial(self._cancel_timers, group.group_id, [member.member_id for member in members]))
 

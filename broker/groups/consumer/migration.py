@@ -222,7 +222,7 @@ class Migration:
                 group.static_members[member.instance_id] = member.member_id
             if pace.is_due(MEMBER_ELEMENTS + sum(map(len, partitions.values())) // PARTITIONS_PER_ELEMENT):
                 yield
-        metadata_hash = self._topics.find_hash(group.subscribed_topics) or 0  # it is looked at again with the next heartbeat
+        metadata_hash = self._topics.hash_of(group.subscribed_topics)
         group.epochs.update({GROUP_EPOCH: classic.generation, ASSIGNMENT_EPOCH: classic.generation, METADATA_HASH: metadata_hash})
         return group
 

@@ -94,21 +94,17 @@ class MemberProgress:
         is_due = change is SubscriptionChange.RESOLVED
         if not is_due and not group.is_refresh_due(now_ms):
             return group.epoch
-        found = self._find_hash_after(update, now_ms)
-        metadata_hash = group.metadata_hash if found is None else found
+        metadata_hash = self._hash_after(update, now_ms)
         epoch = group.epoch
         if is_due or metadata_hash != group.metadata_hash:
             epoch += 1
             update.records.append(group_epoch_record(group.group_id, epoch, metadata_hash))
-        if found is None:
-            group.refresh_soon()  # by then it is known, and the epoch bumped if it is another
-        else:
-            group.refresh_later(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
+        group.refresh_later(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
         if group.has_partition_metadata:
             update.records.append(partition_metadata_tombstone(group.group_id))
         return epoch
 
-    def _find_hash_after(self, update: MemberUpdate, now_ms: int) -> int | None:
+    def _hash_after(self, update: MemberUpdate, now_ms: int) -> int:
         """The hash of the topics that the group reads: the present one if the topics are the same and have not changed."""
         group = update.group
         if (
@@ -117,7 +113,7 @@ class MemberProgress:
             and expressions_after(update).keys() == group.regex_subscribers.keys()
         ):
             return group.metadata_hash
-        return self._topics.find_hash(topics_after(update))
+        return self._topics.hash_of(topics_after(update))
 
     # Step 2 is Assignments.maybe_assign. Step 3: the member goes.
 

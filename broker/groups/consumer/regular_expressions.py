@@ -127,15 +127,11 @@ class RegularExpressions:
             records.append(regular_expression_record(group_id, regex, expression))
         if not records:
             return
-        found = self._topics.find_hash(group.name_counts.keys() | _topics_of(expressions.values()))
-        metadata_hash = group.metadata_hash if found is None else found
+        metadata_hash = self._topics.hash_of(group.name_counts.keys() | _topics_of(expressions.values()))
         if has_changed or metadata_hash != group.metadata_hash:
             epoch = group.epoch + 1
             records.append(group_epoch_record(group_id, epoch, metadata_hash))
-            if found is None:
-                group.refresh_soon()
-            else:
-                group.refresh_later(self._clock.now_ms() + METADATA_REFRESH_INTERVAL_MS, epoch)
+            group.refresh_later(self._clock.now_ms() + METADATA_REFRESH_INTERVAL_MS, epoch)
             facts = Fields(group=group_id, epoch=epoch, topics=len(_topics_of(expressions.values())))
             self._limited_log.info("group matched topics", "group matched topics %s", facts)
         self._writer.run(CoordinatorResult(records, self._warn_not_stored))

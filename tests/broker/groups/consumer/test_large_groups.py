@@ -6,7 +6,7 @@ import pytest
 
 from broker.coordination.shard import ShardState
 from broker.groups.consumer.assignments import ANSWERS_PER_PIECE, ELEMENTS_AT_ONCE
-from broker.groups.consumer.topics import BYTES_AT_ONCE, PARTITION_BYTES, GroupTopics
+from broker.groups.consumer.topics import GroupTopics
 from tests.broker.groups.consumer.consumers import Consumers
 
 PARTITIONS = ELEMENTS_AT_ONCE
@@ -197,29 +197,12 @@ def test_restart_finds_the_assignment():
     assert consumers.group.assignment_epoch == 2
 
 
-def test_group_of_a_topic_that_is_hashed_later_gets_its_hash_with_a_later_heartbeat():
-    """One epoch for the member, whose topics are read at once, and one for the hash."""
-    consumers = Consumers()
-    consumers.create_topic("huge", BYTES_AT_ONCE // PARTITION_BYTES + 1)
-
-    consumers.join_consumer("a", "huge")
-    assert (consumers.group.epoch, consumers.group.metadata_hash) == (2, 0)
-    consumers.advance(0)
-    consumers.beat("a")
-    assert (consumers.group.epoch, consumers.group.metadata_hash != 0) == (3, True)
-    consumers.settle("a")
-    consumers.advance(0)
-    consumers.settle("a")
-
-    assert (consumers.group.epoch, consumers.group.assignment_epoch) == (3, 3)
-
-
 def test_member_that_reads_what_others_read_needs_no_hash(monkeypatch: pytest.MonkeyPatch):
     consumers = large_group("a")
     consumers.advance(0)
     consumers.settle("a")  # the first heartbeat after the group came to be looks at its topics
     before = consumers.group.metadata_hash
-    monkeypatch.setattr(GroupTopics, "find_hash", None)
+    monkeypatch.setattr(GroupTopics, "hash_of", None)
 
     consumers.join_consumer("b", "large")
 
