@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -117,10 +118,10 @@ class ConsumerGroupSession:
         """Until the topics of the members' regular expressions have been found, which goes on after the answer. A broker that does not
         find them shows it by what follows."""
         for expression in set(self._regular_expressions.values()) - {""}:
-            is_met_within(
-                EXPRESSION_WAIT_S,
-                lambda: any("RegularExpression" in key and repr(expression) in key for key in self._coordinator.records(self._group_id)),
-            )
+            is_met_within(EXPRESSION_WAIT_S, partial(self._is_found, repr(expression)))
+
+    def _is_found(self, expression: str) -> bool:
+        return any("RegularExpression" in key and expression in key for key in self._coordinator.records(self._group_id))
 
     def _epoch(self, name: str, epoch: Epoch) -> int:
         if name in self._classic_members:

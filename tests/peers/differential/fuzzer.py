@@ -88,8 +88,8 @@ class Connection:
 def plain(value: Any, *, left_out: Collection[str] = (), names: Mapping[Any, Any] | None = None, in_order: Collection[str] = ()) -> Any:
     """A message, or a dict or list of them, as dicts and lists, without the fields of `left_out`.
 
-    `names` replaces values wherever they stand, such as topic ids by the topics' names, and parts of the keys of dicts. Lists are sorted, since Kafka's order is often
-    that of a hash map, but for those in the fields of `in_order`, where the order says something."""
+    `names` replaces values wherever they stand, such as topic ids by the topics' names, and parts of the keys of dicts. Lists are sorted,
+    since Kafka's order is often that of a hash map, but for those in the fields of `in_order`, where the order says something."""
 
     def renamed(name: str) -> str:
         for old, new in (names or {}).items():

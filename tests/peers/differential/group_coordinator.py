@@ -1,4 +1,4 @@
-"""What a fuzzer of groups needs of a broker beside the steps: topics and configs that the coordinator knows, and the records that it wrote."""
+"""What a fuzzer of groups needs of a broker beside the steps: topics and configs that the coordinator knows, and its records."""
 
 from __future__ import annotations
 
