@@ -18,7 +18,8 @@ from broker.controller.broker_config_rules import THREAD_COUNTS, check_alterable
 from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, after, check_records_count
 from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
-from broker.loop.pieces import PIECE_ELEMENTS, Pace, pieces
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import PIECE_ELEMENTS
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, ClusterState
 from broker.metadata.dynamic_configs import find_stored_value
 from broker.metadata.features import ELR_FEATURE, knows_cordoned_directories

@@ -19,7 +19,8 @@ from broker.controller.elections import Elections, default_directory
 from broker.controller.manual_assignment import active, check_assignment
 from broker.controller.placement import place_replicas
 from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, failed_deletion, find_duplicates, topics_to_delete, without
-from broker.loop.pieces import PIECE_ELEMENTS, Pace, pieces
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import PIECE_ELEMENTS
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
 from broker.metadata.image import CLUSTER_METADATA_TOPIC, BrokerImage

@@ -9,7 +9,8 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
 
 from broker.controller.controller_result import Steps, check_records_count
-from broker.loop.pieces import PIECE_ELEMENTS, Pace, pieces
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import PIECE_ELEMENTS
 from broker.metadata.cluster_state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest

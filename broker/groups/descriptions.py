@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from broker.groups.classic.classic_group import ClassicGroup, GroupState
 from broker.groups.classic.classic_group_member import ClassicGroupMember
-from broker.loop.pieces import PIECE_ELEMENTS, pieces
+from broker.loop.pieces import pieces
+from broker.loop.turns import PIECE_ELEMENTS
 
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import PIECE_ELEMENTS, pieces
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.pieces import pieces
+from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
 from broker.metadata.cluster_state import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,

@@ -21,8 +21,8 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import PIECE_ELEMENTS, Pace, text_pieces
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.pieces import Pace, text_pieces
+from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

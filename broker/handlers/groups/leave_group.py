@@ -20,8 +20,8 @@ from typing import Any
 from broker.groups.replies import gathered, mapped
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import PIECE_ELEMENTS, pieces
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.pieces import pieces
+from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity

@@ -20,7 +20,8 @@ from typing import Any
 
 from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, STATES, GroupListing
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.pieces import text_pieces
+from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -56,11 +57,12 @@ def _wanted(names: list[str], known: frozenset[str]) -> Generator[None, None, fr
     """Those of the lower-case `known` names that the filter lets pass, letter case aside: all if it is empty."""
     if not names:
         return known
-    found = set[str]()
-    for name in names:
-        found.add(name.strip().lower())
-        yield
-    return known & found
+    found = frozenset[str]()
+    for piece in text_pieces(names):
+        found |= known.intersection([name.strip().lower() for name in piece])
+        if len(piece) == PIECE_ELEMENTS:
+            yield
+    return found
 
 
 def _listed(group: GroupListing) -> ListedGroup:

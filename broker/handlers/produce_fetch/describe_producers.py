@@ -17,8 +17,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import PIECE_ELEMENTS, Pace, pieces
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.pieces import Pace, pieces
+from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
 from broker.metadata.topic_names import validate_name
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext

@@ -11,7 +11,7 @@ import pytest
 
 from broker.controller.controller_result import Steps
 from broker.controller.topic_selection import find_duplicates
-from broker.loop.pieces import PIECE_ELEMENTS
+from broker.loop.turns import PIECE_ELEMENTS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

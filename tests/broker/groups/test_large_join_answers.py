@@ -9,7 +9,7 @@ import pytest
 
 from broker.dispatch import KafkaApis
 from broker.loop.deferred import Deferred
-from broker.loop.turns import YIELDS_AT_ONCE
+from broker.loop.turns import PIECE_ELEMENTS, YIELDS_AT_ONCE
 from broker.network.context import ConnectionFacts, ListenerFacts
 from protocol.apis import APIS
 from protocol.codec import decode, encode
@@ -23,7 +23,7 @@ from tests.broker.groups.transcript import Transcript
 from tests.broker.loop.turn_loop import TurnLoop
 
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
-AT_ONCE = YIELDS_AT_ONCE
+AT_ONCE = PIECE_ELEMENTS * YIELDS_AT_ONCE
 MANY = 4 * AT_ONCE
 SESSION_TIMEOUT_MS = 30_000
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.configs import describe_configs, incremental_alter_configs
-from broker.handlers.groups import describe_groups, find_coordinator, leave_group, list_groups, offset_fetch
+from broker.handlers.groups import describe_groups, find_coordinator, leave_group, list_groups, offset_commit, offset_fetch
 from broker.handlers.produce_fetch import fetch, offset_for_leader_epoch, produce
 from broker.handlers.topics import create_partitions, create_topics, delete_topics, describe_topic_partitions, metadata
 from broker.loop.turns import YIELDS_AT_ONCE
@@ -144,6 +144,10 @@ ERROR_RESPONSES: dict[str, tuple[Any, Callable[[], Any]]] = {
         lambda: IncrementalAlterConfigsRequest(resources=[AlterConfigsResource()] * COUNT),
     ),
     "Metadata": (metadata, lambda: MetadataRequest(topics=[MetadataRequestTopic(name="t")] * COUNT)),
+    "OffsetCommit": (
+        offset_commit,
+        lambda: OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition()] * COUNT)]),
+    ),
     "OffsetFetch, topics": (offset_fetch, _offset_fetch_of_topics),
     "OffsetFetch, groups": (offset_fetch, _offset_fetch_of_groups),
     "Produce": (

@@ -13,7 +13,7 @@ import pytest
 from broker.coordination.timers import RETRY_BACKOFF_MS
 from broker.groups.classic.classic_group import GroupState
 from broker.groups.consumer import conversions, migration
-from broker.loop.pieces import PIECE_ELEMENTS
+from broker.loop.turns import PIECE_ELEMENTS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.stored.consumer_protocol import ConsumerProtocolAssignment
 from protocol.messages.stored.version_prefix import encode_with_version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.handlers.cluster import alter_replica_log_dirs
-from broker.loop.pieces import PIECE_ELEMENTS
+from broker.loop.turns import PIECE_ELEMENTS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from broker.handlers.cluster import describe_log_dirs
-from broker.loop.turns import YIELDS_AT_ONCE
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.stored.metadata_records import FeatureLevelRecord
@@ -107,7 +106,7 @@ def test_a_directory_that_has_failed_is_an_error_without_replicas(directories: D
 
 
 def test_a_directory_that_fails_while_it_is_described_is_an_error(directories: Directories) -> None:
-    directories.world.create_topic("a", partitions=800)
+    directories.world.create_topic("a", partitions=400)
     directories.world.clock.advance(1000)
     outcome = directories.send(4, None)
 
@@ -118,15 +117,15 @@ def test_a_directory_that_fails_while_it_is_described_is_an_error(directories: D
 
 
 def test_very_many_replicas_are_described_in_turns(directories: Directories) -> None:
-    directories.world.create_topic("a", partitions=800)
+    directories.world.create_topic("a", partitions=400)
     directories.world.clock.advance(1000)
 
     outcome = directories.send(3, None)
 
     assert isinstance(outcome, GeneratorType)
     answer, pieces_count = run(outcome)
-    assert len(set().union(*replicas_in(answer))) == 800
-    assert pieces_count >= (800 - YIELDS_AT_ONCE) / ELEMENTS_PER_PIECE_MAX
+    assert len(set().union(*replicas_in(answer))) == 400
+    assert pieces_count >= (400 - 200) / ELEMENTS_PER_PIECE_MAX
 
 
 def test_a_cordoned_directory_is_told_where_the_cluster_knows_of_it(directories: Directories) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.handlers.groups import offset_fetch
-from broker.loop.pieces import PIECE_ELEMENTS
+from broker.loop.turns import PIECE_ELEMENTS
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -9,7 +9,7 @@ import pytest
 
 from broker.handlers.produce_fetch import delete_records
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import PIECE_ELEMENTS
+from broker.loop.turns import PIECE_ELEMENTS
 from protocol import codec
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
