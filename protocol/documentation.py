@@ -135,7 +135,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - Broker loggers are ours, `barnabas.…`; a logger's level can also be set under the names of Kafka's classes that do the same work.
 - Of client metrics numbers are kept, 2,000 of a client and 100,000 of all; a push has 2 MB at most when it is decompressed. Kafka leaves
   that to the plug-in.
-- The patterns of a client metrics subscription have neither back references nor lookaround, and 200 parts at most.
+- The patterns of a client metrics subscription have RE2's syntax, without back references and lookaround; the error of one says how it
+  differs from Java's.
 - DescribeConfigs also lists our own `barnabas.…` properties.
 
 ### Durability

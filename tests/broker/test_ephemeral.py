@@ -53,8 +53,8 @@ class EphemeralBroker:
 def _end_all() -> Iterator[None]:
     yield
     for broker in EphemeralBroker.started:
-        broker.server.process.kill()
-        broker.server.process.communicate()
+        broker.process.kill()
+        broker.process.communicate()
     EphemeralBroker.started.clear()
 
 
@@ -62,7 +62,7 @@ def test_one_line_of_json_says_where_and_who(tmp_path: Path) -> None:
     broker = EphemeralBroker("--port", "0", temporary=tmp_path)
 
     ready = broker.ready
-    assert ready["pid"] == broker.server.process.pid and Path(ready["data_dir"]).parent == tmp_path
+    assert ready["pid"] == broker.process.pid and Path(ready["data_dir"]).parent == tmp_path
     assert ready["bootstrap_servers"] == f"{ready['host']}:{ready['port']}" and ready["version"]
     assert serves_metadata(ready["host"], ready["port"])
 
@@ -80,7 +80,7 @@ def test_the_end_of_standard_input_ends_it_and_its_data(tmp_path: Path) -> None:
 def test_a_signal_ends_it_and_its_data(tmp_path: Path, number: signal.Signals) -> None:
     broker = EphemeralBroker(temporary=tmp_path)
 
-    broker.server.process.send_signal(number)
+    broker.process.send_signal(number)
 
     assert broker.wait() == 0
     assert list(tmp_path.iterdir()) == []

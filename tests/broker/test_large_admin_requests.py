@@ -13,7 +13,6 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumRequestPartitionData, DescribeQuorumRequestTopicData
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.fixtures import server as server
 from tests.support.process import ServerProcess
 from tests.support.wire import WireClient
@@ -88,11 +87,3 @@ def test_only_the_metadata_log_s_quorum_is_described(server: ServerProcess, vers
 
     answered = [(topic.topic_name, each.partition_index, each.error_code) for topic in response.topics for each in topic.partitions]
     assert answered == [(name, 7, UNKNOWN) for name in NAMES]
-
-
-def test_more_updates_than_features_are_refused(server: ServerProcess) -> None:
-    updates = [FeatureUpdateKey(feature=name, max_version_level=1) for name in NAMES]
-    with WireClient(server.host, server.port) as client:
-        response = client.request(UpdateFeaturesRequest(feature_updates=updates), 2)
-
-    assert response.error_code == ErrorCode.INVALID_REQUEST

@@ -41,6 +41,7 @@ DIFFERENT = {
     "configs: alter by operation 4": "Kafka trips",
     "configs: alter by operation -1": "Kafka trips",
     "cluster: an empty name": "Kafka trips",
+    "other configs: a subscription's match 0 client_id=[": "the error says where RE2's syntax differs from Java's",
 }
 """Reasons in short; docs/protocol.md has them in full."""
 

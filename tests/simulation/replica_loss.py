@@ -72,9 +72,13 @@ class ReplicaLoss:
             leader = None if image is None else next((each for each in self._brokers if each.node_id == image.leader), None)
             if image is None or leader is None or replica.node.is_up:
                 continue
+            if replica.node.is_ailing or leader.is_ailing:  # nobody removes or copies the files of a disk that fails
+                break
             if replica.node.node_id not in image.isr:
                 path = replica.node.find_partition(replica.topic, replica.partition)
-                return None if path is None else (replica, path, leader)
+                if path is None:
+                    break
+                return replica, path, leader
         replica.node.start()
         return None
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any
 
-from broker.controller.channel import ControllerChannel
 from broker.handlers.services import ControllerServices, Handler
 from broker.network.context import RequestContext
 from protocol.apis import Api
 from protocol.errors import KafkaError
 
 Build = Callable[[ControllerServices], Handler]
-Call = Callable[[ControllerChannel, Any, RequestContext], Coroutine[Any, Any, Any]]
+Call = Callable[[Any, Any, RequestContext], Coroutine[Any, Any, Any]]
+"""What to ask the ControllerChannel, given the request."""
 ErrorResponse = Callable[[Any, KafkaError], Any]
 
 QUORUM = frozenset(
