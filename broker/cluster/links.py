@@ -52,6 +52,10 @@ class ClusterLinks:
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX), self._platform.clock)
 
+    def cluster_id_connections(self) -> PeerConnections:
+        """For asking the other nodes of the quorum, once in a while, which cluster they belong to."""
+        return self._connections("cluster-id", self._config.controller_quorum_request_timeout_ms, ROUTE_IN_FLIGHT_MAX)
+
     def controller_route(self, quorum: QuorumDriver, local: ControllerChannel | None, *, retry_timeout_ms: int) -> ControllerRoute:
         """A way to the active controller. Requests of one route wait for each other."""
         node_id = self._config.node_id

@@ -111,7 +111,7 @@ def _raft_config(
         cluster_id=cluster_id,
         listener_name=_listener_name(config),
         endpoints=endpoints or _own_endpoints(config),
-        bootstrap=_bootstrap_addresses(config, me),
+        bootstrap=other_addresses(config),
         static_voters=voters,
         can_become_voter="controller" in config.process_roles,
         auto_join=config.controller_quorum_auto_join_enable,
@@ -136,12 +136,13 @@ def _static_voters(config: ServerConfig, me: ReplicaKey, *, is_formatted: bool) 
     return VoterSet() if is_elsewhere else VoterSet([Voter(ReplicaKey(me.node_id), _own_endpoints(config))])
 
 
-def _bootstrap_addresses(config: ServerConfig, me: ReplicaKey) -> list[Address]:
-    """Where to ask who leads. A node that is not a voter learns it in no other way."""
+def other_addresses(config: ServerConfig) -> list[Address]:
+    """Where the configuration says that other nodes of the quorum are, to ask who leads. A node that is not a voter learns it in no other
+    way. Bootstrap servers may have this node among them."""
     servers = config.controller_quorum_bootstrap_servers
     if servers:
         return [parse_host_and_port(BOOTSTRAP_KEY, server) for server in servers]
-    return [(voter.host, voter.port) for voter in config.controller_quorum_voters if voter.node_id != me.node_id]
+    return [(voter.host, voter.port) for voter in config.controller_quorum_voters if voter.node_id != config.node_id]
 
 
 def _own_endpoints(config: ServerConfig) -> Endpoints:

@@ -113,6 +113,8 @@ class Raft:
         """Called when the high watermark has moved: parked fetches and voter changes look again."""
         self.on_leadership_lost: Callable[[VoterChange | None], None] = lambda change: None
         """Called before the leader's role ends, with the change of voters that was under way."""
+        self.on_other_cluster: Callable[[], None] = lambda: None
+        """Called for each answer INCONSISTENT_CLUSTER_ID: this node or the one that answers belongs to another cluster."""
         self.to_wall_clock_ms: Callable[[int], int] = lambda monotonic_ms: monotonic_ms
         """The driver's: what clients are told instead of a time of the core's."""
         self._haste: ElectionHaste | None = None  # until somebody leads

@@ -237,7 +237,9 @@ class RaftResponses:
         return True if error == ErrorCode.INVALID_VOTER_KEY else None
 
     def _unexpected(self, outgoing: Outgoing, error: int) -> bool:
-        if error and error != ErrorCode.BROKER_NOT_AVAILABLE:
+        if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._raft.on_other_cluster()
+        elif error and error != ErrorCode.BROKER_NOT_AVAILABLE:
             name = type(outgoing.request).__name__
             logger.warning("node %d answers %s to %s of the metadata quorum", outgoing.node.node_id, ErrorCode(error).name, name)
         return False

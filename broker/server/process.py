@@ -80,11 +80,12 @@ async def _run(
     try:
         await broker.start()
     except StartError as e:
-        if broker.stop_reason:
+        exit_code = await broker.wait_stopped() if broker.stop_reason else 1
+        if exit_code:
+            console.report_start_failure(broker.stop_reason or str(e))
+        else:
             log.info("stopped before it was ready %s", Fields(reason=broker.stop_reason))
-            return await broker.wait_stopped()
-        console.report_start_failure(str(e))
-        return 1
+        return exit_code
     _say_ready(broker, console, ready_line)
     collection = GarbageCollection(platform.clock)
     collection.start()

@@ -27,7 +27,7 @@ from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.network.context import ConnectionFacts
 from broker.network.listeners import Listener
 from broker.quorum.opening import RecordFormats, open_quorum
-from broker.quorum.voters import ReplicaKey
+from broker.quorum.voters import Address, ReplicaKey
 from broker.server.formatting import new_id
 from broker.server.node import Node, StartError
 from protocol.apis import ListenerKind
@@ -80,6 +80,7 @@ class QuorumServer:
         if links is not None and peers is not None:
             find_broker = partial(metadata.find_address, listener_name=config.inter_broker_listener_name)
             links.watch_leader(self.driver, peers, find_broker)
+            self._check_cluster_id(links)
         snapshots = SnapshotGenerator(
             quorum.log, metadata.state, config, node.clock, node.run_blocking, quorum_records_at=self.raft.kraft_records_at
         )
@@ -160,6 +161,27 @@ class QuorumServer:
             )
             self._apis = KafkaApis(services, node.turns, ListenerKind.CONTROLLER)
             node.on_stop(self._apis.close)
+
+    def _check_cluster_id(self, links: ClusterLinks) -> None:
+        """This node ends if the voters of its quorum belong to another cluster."""
+        from broker.cluster.cluster_ids import ClusterIdCheck, ask_cluster_ids
+
+        node, raft = self._node, self.raft
+        connections = links.cluster_id_connections()
+
+        def find_voters() -> tuple[list[Address], int]:
+            """Those that the log or the configuration names; for a node that has neither, those that it is to look for."""
+            name, others = raft.config.listener_name, [voter for voter in raft.voters if voter.key.node_id != node.node_id]
+            if not len(raft.voters):
+                return list(raft.config.bootstrap), len(raft.config.bootstrap)
+            return [voter.endpoints[name] for voter in others if name in voter.endpoints], len(raft.voters)
+
+        check = ClusterIdCheck(
+            node.cluster_id, node.clock, find_voters, partial(ask_cluster_ids, connections), partial(node.request_stop, 1)
+        )
+        raft.on_other_cluster = check.begin
+        node.on_stop(connections.close)
+        node.on_stop(check.close)
 
     def _make_leading_controller(self, state: ClusterState) -> Controller:
         """The one that decides while this node leads; it owns `state`."""

@@ -20,6 +20,8 @@ from broker.network.listeners import ConnectionRegistry, Listener, limits_by_add
 from broker.network.listening_sockets import ListenError
 from broker.network.sockets import SocketOptions
 from broker.platform import Platform, system_platform
+from broker.quorum.opening import other_addresses
+from broker.quorum.voters import Address
 from broker.server.client_server import ClientServer
 from broker.server.formatting import format_directories, new_id
 from broker.server.node import Node, StartError
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from broker.cluster.links import ClusterLinks
 
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
+
+
+class NotFormattedError(StartError):
+    """No log directory has an identity; the message lacks what to do."""
 
 
 class Broker:
@@ -113,7 +119,10 @@ class Broker:
             self.controller_listeners.append(self._bind(endpoint, registry, ListenerKind.CONTROLLER))
         for endpoint in config.client_listeners:
             self.listeners.append(self._bind(endpoint, registry))
-        log_manager, directory_id = self._open_directories()
+        try:
+            log_manager, directory_id = self._open_directories()
+        except NotFormattedError as e:
+            raise StartError(f"{e}: {await self._how_to_format(links)}") from e
         self._log_manager = log_manager
         self._quorum = QuorumServer(node, links, self.controller_listeners, directory_id)
         await self._quorum.start()
@@ -183,6 +192,10 @@ class Broker:
         disk, entropy = node.platform.disk, node.platform.entropy
         metadata_path = Path(config.metadata_log_dir)
         if config.barnabas_auto_format and not any(self._is_formatted(Path(path)) for path in (config.metadata_log_dir, *config.log_dirs)):
+            if not self._new_cluster_id and self._other_addresses():  # a random id would be another cluster's
+                raise NotFormattedError(
+                    f"log directory {config.log_dirs[0]} is not formatted, and which cluster it is to belong to is not given"
+                )
             cluster_id = self._new_cluster_id or uuid_to_text(new_id(entropy))
             format_directories(config, cluster_id, ignore_formatted=True, random_bytes=entropy, disk=disk)
         log_manager = LogManager(
@@ -201,7 +214,7 @@ class Broker:
         metas = (directory.meta for directory in (*log_manager.directories, metadata_directory))
         identity = next((meta for meta in metas if meta is not None), None)
         if identity is None:
-            raise StartError(f"log directory {config.log_dirs[0]} is not formatted: {HOW_TO_FORMAT}")
+            raise NotFormattedError(f"log directory {config.log_dirs[0]} is not formatted")
         if identity.node_id != config.node_id:
             raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
         if metadata_directory.meta is None:  # a voter that has lost its log must not pass for itself
@@ -215,6 +228,25 @@ class Broker:
             if directory.meta is None or directory.meta.directory_id is None:
                 directory.format(MetaProperties(node.cluster_id, node.node_id, new_id(entropy)))
         return log_manager, metadata_directory.meta.directory_id or ZERO_UUID
+
+    def _other_addresses(self) -> list[Address]:
+        """Where other nodes of the quorum are; none for a node that is its own quorum."""
+        return [] if self.config.is_own_quorum_server and not self.config.controller_quorum_voters else other_addresses(self.config)
+
+    async def _how_to_format(self, links: ClusterLinks | None) -> str:
+        """For an operator. Other nodes of the quorum are asked for the cluster's id: with another one this node would never join them."""
+        config, addresses = self.config, self._other_addresses()
+        if links is None or not addresses:
+            return HOW_TO_FORMAT
+        from broker.cluster.cluster_ids import ask_cluster_ids, how_to_format
+
+        connections = links.cluster_id_connections()
+        self._node.on_stop(connections.close)
+        told = await ask_cluster_ids(connections, addresses)
+        joins = "controller" in config.process_roles and not config.controller_quorum_voters
+        return how_to_format(
+            addresses, told, is_automatic=config.barnabas_auto_format, words=" --no-initial-controllers" if joins and told else ""
+        )
 
     def _lock_metadata_directory(self, log_manager: LogManager, path: Path) -> LogDirectory:
         """The directory of the metadata log: one of the log directories, which are locked, or one of its own."""
