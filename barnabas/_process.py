@@ -69,6 +69,7 @@ class BrokerProcess:
         self._log_fd = -1
         self._log = ""  # once released
         self._cluster_id = cluster_id
+        self._is_port_given = is_port_given
         self._reservation = None if is_port_given else reserve_port()
         self._reservations = [*reservations, *([] if self._reservation is None else [self._reservation])]
         self._process: subprocess.Popen[bytes] | None = None
@@ -182,10 +183,9 @@ class BrokerProcess:
         if self._log_fd < 0:
             with tempfile.TemporaryFile() as log:  # it has no name: nothing is left of it, whoever is killed
                 self._log_fd = os.dup(log.fileno())
-        port = self._reservation.getsockname()[1] if self._reservation is not None else self.ready.get("port", 0)
         arguments = [word for override in self._overrides for word in ("--override", override)]
         # The launcher by its path, and -P: the caller's directory may hold a `barnabas` or a `signal` of its own.
-        command = [sys.executable, "-P", LAUNCHER, "serve", f"--ephemeral={self._directory}", "--port", str(port), *arguments]
+        command = [sys.executable, "-P", LAUNCHER, "serve", f"--ephemeral={self._directory}", *self._port_words(), *arguments]
         if self._cluster_id:
             command += ["--cluster-id", self._cluster_id]
         stdin, self._lifeline_fd = os.pipe()
@@ -203,6 +203,13 @@ class BrokerProcess:
         finally:
             os.close(stdin)
             os.close(stdout)
+
+    def _port_words(self) -> list[str]:
+        """The same port at each start, unless the overrides name the ports."""
+        if self._is_port_given:
+            return []
+        port = self._reservation.getsockname()[1] if self._reservation is not None else self.ready.get("port", 0)
+        return ["--port", str(port)]
 
     def _wait_ready(self) -> dict[str, Any]:
         deadline = time.monotonic() + self._start_timeout_s

@@ -29,5 +29,5 @@ def cluster(arguments: list[str]) -> int:
     if command in ("--help", "-h", "help"):
         print(USAGE, end="")
         return 0
-    print(f"barnabas cluster: unknown command {command!r}\n{USAGE}" if command else USAGE, end="", file=sys.stderr)
+    print(f"barnabas cluster: unknown command {command!r}; it is up or status\n" if command else USAGE, end="", file=sys.stderr)
     return 2

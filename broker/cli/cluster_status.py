@@ -240,9 +240,9 @@ def _parse(key: str, text: str) -> list[tuple[str, int]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    import argparse
+    from broker.cli.one_line_parser import OneLineParser
 
-    parser = argparse.ArgumentParser(prog="barnabas cluster status", description="Show a cluster's state, as one of its brokers tells it.")
+    parser = OneLineParser(prog="barnabas cluster status", description="Show a cluster's state, as one of its brokers tells it.")
     add = parser.add_argument
     add("--bootstrap-server", default="", metavar="HOST:PORT[,…]", help="brokers; the first that answers is asked")
     add("--bootstrap-controller", default="", metavar="HOST:PORT[,…]", help="controllers, for the quorum, where brokers do not tell it")

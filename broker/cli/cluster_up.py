@@ -204,9 +204,9 @@ def _last_line(path: Path) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    import argparse
+    from broker.cli.one_line_parser import OneLineParser
 
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="barnabas cluster up",
         description="Run a cluster on this machine, a process for each broker, until SIGTERM or SIGINT. One line on stdout says where it "
         "serves, when all do. Reads no file and no KAFKA_… variables.",

@@ -41,18 +41,18 @@ def format_storage(arguments: list[str]) -> int:
 
 def random_uuid(arguments: list[str]) -> int:
     """Print a new cluster id as Kafka writes it: 22 characters of URL-safe Base64."""
-    import argparse
+    from broker.cli.one_line_parser import OneLineParser
 
-    parser = argparse.ArgumentParser(prog="barnabas random-uuid", description="Print a random cluster id.")
+    parser = OneLineParser(prog="barnabas random-uuid", description="Print a random cluster id.")
     parser.parse_args(arguments)
     print(uuid_to_text(new_id(os.urandom)))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    import argparse
+    from broker.cli.one_line_parser import OneLineParser
 
-    parser = argparse.ArgumentParser(prog="barnabas format", description="Format empty log directories, as kafka-storage format does.")
+    parser = OneLineParser(prog="barnabas format", description="Format empty log directories, as kafka-storage format does.")
     parser.add_argument("--config", "-c", metavar="FILE", help="a Kafka server.properties (default: the shipped one)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="set one property; may be given many times")
     parser.add_argument("--cluster-id", "-t", required=True, help="the cluster's id (barnabas random-uuid makes one)")

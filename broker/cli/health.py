@@ -35,7 +35,7 @@ def health(arguments: list[str]) -> int:
     try:
         options = parse_arguments(arguments or container_arguments(FIRST_PROCESS))
     except UsageError as e:
-        print(f"barnabas health: {e}\n{USAGE}", end="", file=sys.stderr)
+        print(f"barnabas health: {e}; barnabas health --help says more", file=sys.stderr)
         return 2
     endpoint = find_listener(options, os.environ)
     host = _EVERY_ADDRESS.get(endpoint.host, endpoint.host)

@@ -76,7 +76,7 @@ def _run(command: str, rest: list[str]) -> int:
     if command in ("--help", "-h", "help"):
         print(USAGE, end="")
         return 0
-    print(f"barnabas: unknown command {command!r}\n{USAGE}" if command else USAGE, end="", file=sys.stderr)
+    print(f"barnabas: unknown command {command!r}; barnabas --help lists them\n" if command else USAGE, end="", file=sys.stderr)
     return EXIT_USAGE
 
 

@@ -18,7 +18,7 @@ def serve(arguments: list[str]) -> int:
     try:
         options = parse_arguments(arguments)
     except UsageError as e:
-        print(f"barnabas serve: {e}\n{USAGE}", end="", file=sys.stderr)
+        print(f"barnabas serve: {e}; barnabas serve --help says more", file=sys.stderr)
         return 2
     gc.disable()  # until the broker sets its own thresholds: importing makes no garbage worth 5 ms of looking for it
     if options.ephemeral_directory is not None:

@@ -71,6 +71,8 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
             options.config_path = argument
     if options.config_path is not None and options.ephemeral_directory is not None:
         raise UsageError("--ephemeral reads no file; give settings by --override")
+    if options.port is not None and "listeners" in (override.partition("=")[0].strip() for override in options.overrides):
+        raise UsageError(f"--port {options.port} would be lost beside --override listeners, which names the ports; give one of the two")
     return options
 
 

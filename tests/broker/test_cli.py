@@ -26,21 +26,45 @@ def format_arguments(directory: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "line"),
     [
-        [],
-        ["no-such-command"],
-        ["serve", "--no-such-option"],
-        ["serve", "--config"],
-        ["serve", "a", "b"],
-        ["serve", "--log-level", "loud"],
-        ["serve", "--log-level"],
-        ["serve", "--log-format=xml"],
+        (["no-such-command"], "barnabas: unknown command 'no-such-command'; barnabas --help lists them"),
+        (["serve", "--no-such-option"], "barnabas serve: unknown argument --no-such-option; barnabas serve --help says more"),
+        (["serve", "--config"], "barnabas serve: --config needs a value; barnabas serve --help says more"),
+        (["serve", "a", "b"], "barnabas serve: unknown argument b; barnabas serve --help says more"),
+        (["serve", "--log-level", "loud"], "barnabas serve: --log-level loud is none of"),
+        (["serve", "--log-level"], "barnabas serve: --log-level needs a value"),
+        (["serve", "--log-format=xml"], "barnabas serve: --log-format xml is none of"),
+        (["health", "--no-such-option"], "barnabas health: unknown argument --no-such-option; barnabas health --help says more"),
+        (["cluster", "down"], "barnabas cluster: unknown command 'down'; it is up or status"),
+        (
+            ["cluster", "up", "--broker", "x"],
+            "barnabas cluster up: argument --brokers: 'x' is not a number from 1 to 100; barnabas cluster up --",
+        ),
+        (["cluster", "status", "--x"], "barnabas cluster status: unrecognized arguments: --x; barnabas cluster status --help says more"),
+        (["format"], "barnabas format: the following arguments are required: --cluster-id/-t; barnabas format --help says more"),
+        (["random-uuid", "x"], "barnabas random-uuid: unrecognized arguments: x; barnabas random-uuid --help says more"),
     ],
 )
-def test_bad_usage_exits_with_2_and_says_how(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
+def test_bad_usage_exits_with_2_and_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = main(arguments)
+    except SystemExit as e:  # argparse
+        status = int(e.code or 0)
+
+    errors = capsys.readouterr().err
+    assert status == 2 and errors.startswith(line) and errors.count("\n") == 1 and errors.endswith("\n")
+
+
+def test_no_command_at_all_is_bad_usage_and_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
     assert "usage: barnabas" in capsys.readouterr().err
+
+
+def test_a_port_beside_listeners_is_refused_as_one_of_them_would_be_lost() -> None:
+    for words in (["--ephemeral", "--port", "9"], ["--port", "9"]):
+        with pytest.raises(UsageError, match="--port 9 would be lost beside --override listeners"):
+            parse_arguments([*words, "--override", "listeners=PLAINTEXT://localhost:0"])
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

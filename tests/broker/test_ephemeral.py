@@ -132,8 +132,9 @@ def test_a_socket_is_standard_input_too(tmp_path: Path) -> None:
     [
         (["--override", "num.partition=3"], 1, "barnabas: Unknown configuration num.partition; did you mean num.partitions?\n"),
         (["--override", "num.partitions=x"], 1, "barnabas: Invalid value x for configuration num.partitions: Not a number of type INT"),
-        (["--config", "some.properties"], 2, "barnabas serve: --ephemeral reads no file; give settings by --override\n"),
-        (["--port", "65536"], 2, "barnabas serve: --port 65536 is not a port\n"),
+        (["--config", "some.properties"], 2, "barnabas serve: --ephemeral reads no file; give settings by --override; barnabas"),
+        (["--port", "65536"], 2, "barnabas serve: --port 65536 is not a port; barnabas serve --help says more\n"),
+        (["--port", "9", "--override", "listeners=A://:0"], 2, "barnabas serve: --port 9 would be lost beside --override listeners"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_leaves_nothing(tmp_path: Path, arguments: list[str], status: int, line: str) -> None:
