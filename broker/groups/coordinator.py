@@ -259,7 +259,7 @@ class GroupCoordinator:
     def consumer_group_heartbeat(
         self, requester: Requester, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed, and an assignment that is being made is done."""
+        """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed."""
         from broker.groups.consumer.requests import check_request, refused
 
         check_request(requester, request, self._config.consumer_assignors)
@@ -277,11 +277,6 @@ class GroupCoordinator:
         shard = self._member_shard(request.group_id)
         manager = shard.machine.consumer_group_manager
         outcome = manager.heartbeat(requester, request)
-        if manager.is_being_assigned(request.group_id):
-            reply = Deferred()
-            answer = partial(manager.late_answers.answer, requester, request, reply.complete)
-            shard.write(outcome.answered_by(answer, error_response))
-            return reply
         if not outcome.records and not shard.has_writes:
             response: ConsumerGroupHeartbeatResponse = outcome.response
             return response

@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination.shard import Shard, ShardState
-from broker.groups.consumer import assignments, jobs
+from broker.groups.consumer import jobs
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember, Owned
 from broker.groups.shard import GroupCoordinatorShard
@@ -30,9 +30,7 @@ End = tuple[int, int, int | None]
 class GroupWatch:
     """Owner: the world."""
 
-    def __init__(self, history: History, trace: Trace, *, are_groups_large: bool) -> None:
-        """With `are_groups_large`, the smallest group is assigned in pieces, as large ones are."""
-        self._are_groups_large = are_groups_large
+    def __init__(self, history: History, trace: Trace) -> None:
         self._history = history
         self._trace = trace
         self._states: dict[End, State] = {}
@@ -56,7 +54,6 @@ class GroupWatch:
         with (
             patch.object(Shard, "_replay_appended", replay_and_tell),
             patch.object(Shard, "_activate", tell_and_activate),
-            patch.object(assignments, "ELEMENTS_AT_ONCE", 0 if self._are_groups_large else assignments.ELEMENTS_AT_ONCE),
             # Virtual time stands still while a job computes: others have their turns after each piece.
             patch.object(jobs, "SLICE_US", 0),
         ):

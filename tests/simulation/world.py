@@ -140,7 +140,7 @@ class World:
         if self.compacted is not None:
             self.clients += self.compacted.make_clients(self._client)
         self.mixed_group = self._make_mixed_group()
-        self._group_watch = GroupWatch(self.history, self.loop.trace, are_groups_large=self._stream("large groups").random() < 0.5)
+        self._group_watch = GroupWatch(self.history, self.loop.trace)
         self._log = _TraceHandler(self.loop)
 
     def run(self) -> Outcome:

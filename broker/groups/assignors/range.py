@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT, Assigning, GroupSpecification, MemberSpecification, Partitions
-from broker.loop.pieces import Pace
+from broker.groups.assignors.specification import GroupSpecification, MemberSpecification, Partitions
 
 NAME = "range"
 
 
-def assign(group: GroupSpecification) -> Assigning:
+def assign(group: GroupSpecification) -> dict[str, Partitions]:
     members = dict(sorted(group.members.items(), key=_order))
-    pace = Pace()
     subscriber_counts: Counter[bytes] = Counter()
     for member in members.values():
         subscriber_counts.update(member.topic_ids)
-        if pace.is_due(1 + len(member.topic_ids)):
-            yield
     quotas = {topic_id: divmod(group.partition_counts[topic_id], count) for topic_id, count in subscriber_counts.items()}
     given: Counter[bytes] = Counter()  # to how many members so far
     targets: dict[str, Partitions] = {}
@@ -35,8 +31,6 @@ def assign(group: GroupSpecification) -> Assigning:
             end = start + quota + (place < extra_count)
             if start < end:
                 target[topic_id] = frozenset(range(start, end))
-            if pace.is_due(1 + quota // PARTITIONS_PER_ELEMENT):
-                yield
         targets[member_id] = target
     return targets
 

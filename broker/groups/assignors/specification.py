@@ -5,7 +5,7 @@ An assignor is a pure function: the order of `members` and what they were assign
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 Partitions = Mapping[bytes, frozenset[int]]
@@ -28,14 +28,5 @@ class GroupSpecification(NamedTuple):
     is_homogeneous: bool
 
 
-Assigning = Generator[None, None, dict[str, Partitions]]
-"""Work that yields between pieces well under a millisecond. It returns the new target of every member; one that is not in it has none. A
-target that is unchanged may be the very object it was."""
-
-Assignor = Callable[[GroupSpecification], Assigning]
-
-PARTITIONS_PER_ELEMENT = 10
-"""Partitions that count as one element of a piece (broker/loop/pieces.py)."""
-
-PARTITIONS_PER_PIECE = 1_000
-"""Partitions of a topic that are looked at between two yields, at 0.1 to 0.2 µs each."""
+Assignor = Callable[[GroupSpecification], dict[str, Partitions]]
+"""Returns the new target of every member; one that is not in it has none. A target that is unchanged may be the very object it was."""

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from itertools import islice
 
-from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT, PARTITIONS_PER_PIECE, Assigning, GroupSpecification, Partitions
-from broker.loop.pieces import Pace
+from broker.groups.assignors.specification import GroupSpecification, Partitions
 
 NAME = "uniform"
 
 _TopicPartition = tuple[bytes, int]
 
 
-def assign(group: GroupSpecification) -> Assigning:
+def assign(group: GroupSpecification) -> dict[str, Partitions]:
     if not group.is_homogeneous:
         from broker.groups.assignors.uniform_heterogeneous import HeterogeneousAssignment
 
-        return (yield from HeterogeneousAssignment(group).assign())
+        return HeterogeneousAssignment(group).assign()
     topic_ids = next((member.topic_ids for member in group.members.values()), ())
-    return (yield from _HomogeneousAssignment(group, topic_ids).assign()) if topic_ids else {}
+    return _HomogeneousAssignment(group, topic_ids).assign() if topic_ids else {}
 
 
 class _HomogeneousAssignment:
@@ -36,10 +35,9 @@ class _HomogeneousAssignment:
         self._unfilled: list[tuple[str, int]] = []  # members with what they may still get
         total = sum(group.partition_counts[topic_id] for topic_id in topic_ids)
         self._quota, self._extra_count = divmod(total, len(group.members))
-        self._pace = Pace()
 
-    def assign(self) -> Assigning:
-        yield from self._find_unassigned()
+    def assign(self) -> dict[str, Partitions]:
+        self._find_unassigned()
         members_left = len(self._group.members)
         for member_id, member in self._group.members.items():
             quota = self._quota + (self._extra_count > 0)
@@ -54,26 +52,18 @@ class _HomogeneousAssignment:
                 self._unfilled.append((member_id, left))
             self._extra_count -= has_extra
             members_left -= 1
-            if self._pace.is_due(1 + quota // PARTITIONS_PER_ELEMENT):
-                yield
-        return (yield from self._fill())
+        self._fill()
+        return self._targets
 
-    def _find_unassigned(self) -> Assigning:
+    def _find_unassigned(self) -> None:
         assigned: dict[bytes, set[int]] = {topic_id: set() for topic_id in self._topic_ids}
         for member in self._group.members.values():
             for topic_id, partitions in member.partitions.items():
                 if topic_id in assigned:
                     assigned[topic_id] |= partitions
-                if self._pace.is_due(1 + len(partitions) // PARTITIONS_PER_ELEMENT):
-                    yield
         for topic_id, taken in assigned.items():
             count = self._group.partition_counts[topic_id]
-            for start in range(0, count, PARTITIONS_PER_PIECE):
-                end = min(start + PARTITIONS_PER_PIECE, count)
-                self._unassigned += [(topic_id, partition) for partition in range(start, end) if partition not in taken]
-                if self._pace.is_due(1 + (end - start) // PARTITIONS_PER_ELEMENT):
-                    yield
-        return self._targets
+            self._unassigned += [(topic_id, partition) for partition in range(count) if partition not in taken]
 
     def _keep(self, partitions: Partitions, quota: int) -> tuple[Partitions, int]:
         """What a member keeps of its partitions, the very object if that is all, and how many more it may get."""
@@ -91,7 +81,7 @@ class _HomogeneousAssignment:
             self._unassigned += [(topic_id, number) for number in dropped]
         return kept, quota
 
-    def _fill(self) -> Assigning:
+    def _fill(self) -> None:
         unassigned = iter(self._unassigned)
         for member_id, left in self._unfilled:
             added: dict[bytes, list[int]] = {}
@@ -102,7 +92,4 @@ class _HomogeneousAssignment:
                 for topic_id, partitions in added.items():
                     target[topic_id] = target.get(topic_id, frozenset()).union(partitions)
                 self._targets[member_id] = target
-            if self._pace.is_due(1 + left // PARTITIONS_PER_ELEMENT):
-                yield
         assert next(unassigned, None) is None, "partitions were left unassigned"
-        return self._targets

@@ -6,16 +6,14 @@ those with the fewest, until a round moves none, or for 16 rounds. No assignment
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
-from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT, PARTITIONS_PER_PIECE, Assigning, GroupSpecification, Partitions
-from broker.loop.pieces import Pace
+from broker.groups.assignors.specification import GroupSpecification, Partitions
 
 ROUNDS_MAX = 16
 
 NOBODY = -1
-
-Steps = Generator[None, None, None]
 
 
 class HeterogeneousAssignment:
@@ -27,55 +25,47 @@ class HeterogeneousAssignment:
         self._sizes = [0] * len(self._member_ids)
         self._subscribers: dict[bytes, list[int]] = {}
         self._owners: dict[bytes, list[int]] = {}
-        self._pace = Pace()
 
-    def assign(self) -> Assigning:
-        yield from self._find_subscribers()
+    def assign(self) -> dict[str, Partitions]:
+        self._find_subscribers()
         if not self._subscribers:
             return {}
-        yield from self._keep()
-        yield from self._assign_unassigned()
-        yield from self._balance()
-        return (yield from self._targets())
+        self._keep()
+        self._assign_unassigned()
+        self._balance()
+        return self._targets()
 
-    def _find_subscribers(self) -> Steps:
+    def _find_subscribers(self) -> None:
+        by_subscription: defaultdict[tuple[bytes, ...], list[int]] = defaultdict(list)  # most members subscribe to the same
         for index, member in enumerate(self._group.members.values()):
-            for topic_id in member.topic_ids:
-                self._subscribers.setdefault(topic_id, []).append(index)
-                if self._pace.is_due():
-                    yield
+            by_subscription[member.topic_ids].append(index)
+        for topic_ids, indexes in by_subscription.items():
+            for topic_id in topic_ids:
+                self._subscribers.setdefault(topic_id, []).extend(indexes)
+        for subscribers in self._subscribers.values():
+            subscribers.sort()
         self._owners = {topic_id: [NOBODY] * self._group.partition_counts[topic_id] for topic_id in self._subscribers}
 
-    def _keep(self) -> Steps:
+    def _keep(self) -> None:
         """Members keep what they have of the topics that they subscribe to."""
+        subscriptions = {member.topic_ids: frozenset(member.topic_ids) for member in self._group.members.values()}
         for index, member in enumerate(self._group.members.values()):
+            subscribed = subscriptions[member.topic_ids]
             for topic_id, partitions in member.partitions.items():
-                if topic_id in member.topic_ids:
+                if topic_id in subscribed:
                     self._sizes[index] += len(partitions)
                     owners = self._owners[topic_id]
                     for partition in partitions:
                         owners[partition] = index
-                if self._pace.is_due(1 + len(partitions) // PARTITIONS_PER_ELEMENT):
-                    yield
 
-    def _assign_unassigned(self) -> Steps:
+    def _assign_unassigned(self) -> None:
         unassigned = {}
         for topic_id, owners in self._owners.items():
             unassigned[topic_id] = [partition for partition, owner in enumerate(owners) if owner == NOBODY]
-            if self._pace.is_due(1 + len(owners) // PARTITIONS_PER_ELEMENT):
-                yield
         for topic_id in self._in_order([topic_id for topic_id, partitions in unassigned.items() if partitions]):
             balancer = _Balancer(self._subscribers[topic_id], self._sizes)
             for partition in unassigned[topic_id]:
                 self._move(topic_id, partition, balancer.next_least_loaded())
-                if self._pace.is_due():
-                    yield
-            if self._pace.is_due(self._cost_of(topic_id)):
-                yield
-
-    def _cost_of(self, topic_id: bytes) -> int:
-        """Of sorting a topic's subscribers and looking at its partitions, in elements."""
-        return 1 + (len(self._subscribers[topic_id]) + len(self._owners[topic_id])) // PARTITIONS_PER_ELEMENT
 
     def _in_order(self, topic_ids: list[bytes]) -> list[bytes]:
         """Those with the most partitions for each subscriber come first, then those with the fewest subscribers."""
@@ -86,35 +76,30 @@ class HeterogeneousAssignment:
 
         return sorted(topic_ids, key=order)
 
-    def _balance(self) -> Steps:
+    def _balance(self) -> None:
         topic_ids = self._in_order([topic_id for topic_id, subscribers in self._subscribers.items() if len(subscribers) >= 2])
         last_moved: bytes | None = None
         for _ in range(ROUNDS_MAX):
             for topic_id in topic_ids:
                 if topic_id == last_moved:
                     return  # a whole round moved nothing
-                moved_count = yield from self._balance_topic(topic_id)
+                moved_count = self._balance_topic(topic_id)
                 if moved_count or last_moved is None:
                     last_moved = topic_id
 
-    def _balance_topic(self, topic_id: bytes) -> Generator[None, None, int]:
+    def _balance_topic(self, topic_id: bytes) -> int:
         """How many partitions moved."""
-        balancer = _Balancer(self._subscribers[topic_id], self._sizes)
-        if self._pace.is_due(self._cost_of(topic_id)):
-            yield
-        if balancer.imbalance <= 1:
+        subscribers = self._subscribers[topic_id]
+        sizes = [self._sizes[index] for index in subscribers]
+        if max(sizes) - min(sizes) <= 1:
             return 0
+        balancer = _Balancer(subscribers, self._sizes)
         by_owner: dict[int, list[int]] = {}
         for partition, owner in enumerate(self._owners[topic_id]):
             by_owner.setdefault(owner, []).append(partition)
-            if partition % PARTITIONS_PER_PIECE == 0:
-                yield
         moved_count = 0
         while not balancer.is_balanced:
-            giver = balancer.next_most_loaded()
-            while giver != NOBODY and not by_owner.get(giver):
-                balancer.exclude_most_loaded()
-                giver = balancer.next_most_loaded()
+            giver = balancer.next_most_loaded(by_owner)
             if giver == NOBODY:
                 break
             partition = by_owner[giver].pop()
@@ -123,8 +108,6 @@ class HeterogeneousAssignment:
                 break
             self._move(topic_id, partition, taker)
             moved_count += 1
-            if self._pace.is_due():
-                yield
         return moved_count
 
     def _move(self, topic_id: bytes, partition: int, taker: int) -> None:
@@ -134,18 +117,14 @@ class HeterogeneousAssignment:
         self._owners[topic_id][partition] = taker
         self._sizes[taker] += 1
 
-    def _targets(self) -> Assigning:
+    def _targets(self) -> dict[str, Partitions]:
         owned: list[dict[bytes, list[int]]] = [{} for _ in self._member_ids]
         for topic_id, owners in self._owners.items():
             for partition, owner in enumerate(owners):
                 owned[owner].setdefault(topic_id, []).append(partition)
-                if partition % PARTITIONS_PER_PIECE == 0:
-                    yield
         targets: dict[str, Partitions] = {}
         for member_id, topics in zip(self._member_ids, owned, strict=True):
             targets[member_id] = {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
-            if self._pace.is_due(1 + len(topics)):
-                yield
         return targets
 
 
@@ -159,8 +138,7 @@ class _Balancer:
 
     def __init__(self, subscribers: list[int], sizes: list[int]) -> None:
         self._sizes = sizes
-        self._members = sorted(subscribers, key=lambda index: (sizes[index], index))
-        self.imbalance = sizes[self._members[-1]] - sizes[self._members[0]]
+        self._members = sorted(subscribers, key=sizes.__getitem__)  # the subscribers are in ascending order: so are those of one size
         self._least_end = 0
         self._least_level = sizes[self._members[0]] - 1
         self._next_least = 0
@@ -182,25 +160,26 @@ class _Balancer:
         self._next_least += 1
         return index
 
-    def next_most_loaded(self) -> int:
-        """NOBODY when nobody has a partition of this topic to give."""
-        if self._next_most < self._most_start:
-            if self._most_end <= self._most_start and self._most_start > 0:
-                # All of the range were excluded: it goes on with the next level, wherever that is.
-                self._most_level = self._sizes[self._members[self._most_start - 1]]
-            else:
-                self._most_level -= 1
-            while self._most_start > 0 and self._sizes[self._members[self._most_start - 1]] == self._most_level:
-                self._most_start -= 1
-            self._next_most = self._most_end - 1
-        if self._next_most < 0:
-            return NOBODY
-        index = self._members[self._next_most]
-        self._next_most -= 1
-        return index
-
-    def exclude_most_loaded(self) -> None:
-        """The one that was told last has nothing to give."""
-        place, last = self._next_most + 1, self._most_end - 1
-        self._members[place], self._members[last] = self._members[last], self._members[place]
-        self._most_end -= 1
+    def next_most_loaded(self, partitions: Mapping[int, Sequence[int]]) -> int:
+        """Of those that have some of these `partitions` of the topic, by their owners; NOBODY when none has."""
+        members, sizes, place = self._members, self._sizes, self._next_most
+        while True:
+            if place < self._most_start:
+                if self._most_end <= self._most_start and self._most_start > 0:
+                    # All of the range were excluded: it goes on with the next level, wherever that is.
+                    self._most_level = sizes[members[self._most_start - 1]]
+                else:
+                    self._most_level -= 1
+                while self._most_start > 0 and sizes[members[self._most_start - 1]] == self._most_level:
+                    self._most_start -= 1
+                place = self._most_end - 1
+            if place < 0:
+                return NOBODY
+            index = members[place]
+            if partitions.get(index):
+                self._next_most = place - 1
+                return index
+            # It has nothing to give, and is excluded from the range.
+            self._most_end = last = self._most_end - 1
+            members[place], members[last] = members[last], index
+            place -= 1

@@ -20,7 +20,6 @@ from broker.groups.consumer.classic_members import ClassicMembers
 from broker.groups.consumer.conversions import Conversions
 from broker.groups.consumer.departures import Departures
 from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.consumer.late_answers import LateAnswers
 from broker.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from broker.groups.consumer.member_timers import MemberTimers
 from broker.groups.consumer.migration import Migration, UnpreparedError
@@ -89,10 +88,8 @@ class ConsumerGroupManager:
         self._settings = settings = GroupSettings(config, group_overrides)
         self._timers = member_timers = MemberTimers(timers, settings, self._fence_by_timer)
         self._expressions = expressions = RegularExpressions(store, topics, jobs, clock, config, writer, limited_log)
-        self._assignments = assignments = Assignments(store, topics, jobs, clock, config, settings, writer, limited_log)
+        assignments = Assignments(topics, clock, config, settings, limited_log)
         self._progress = MemberProgress(topics, clock, member_timers, expressions, assignments)
-        self.late_answers = LateAnswers(assignments, self.heartbeat, writer)
-        self._writer = writer
         self._migration = Migration(store, classic_groups, topics, member_timers, clock, config, writer, limited_log)
         self.conversions = Conversions(self._migration, jobs, writer)
         self._departures = Departures(store, topics, member_timers, self._migration, limited_log)
@@ -215,10 +212,6 @@ class ConsumerGroupManager:
 
     # Loading and unloading.
 
-    def is_being_assigned(self, group_id: str) -> bool:
-        """Whether the answers to the group's heartbeats are `late_answers`."""
-        return self._assignments.is_running(group_id)
-
     def on_loaded(self) -> None:
         """The shard is ours now: every member has a whole session to find this coordinator."""
         for group in self._store.groups.values():
@@ -230,5 +223,4 @@ class ConsumerGroupManager:
     def on_unloaded(self) -> None:
         """Another broker has the shard now."""
         self._expressions.on_unloaded()
-        self._assignments.on_unloaded()
         self.conversions.on_unloaded()

@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker.coordination.records import CoordinatorRecord, EncodedRecords, ReplayedBeside
-from broker.groups.assignors.specification import PARTITIONS_PER_ELEMENT
 from broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from broker.groups.classic.classic_group_member import ClassicGroupMember
 from broker.groups.consumer.group import ASSIGNMENT_EPOCH, GROUP_EPOCH, METADATA_HASH, ConsumerGroup
@@ -58,6 +57,8 @@ Made = TypeVar("Made")
 
 CONVERTED_AT_ONCE = 20
 """Members of a group that is converted with the request, in a millisecond."""
+
+PARTITIONS_PER_ELEMENT = 10
 
 MEMBER_ELEMENTS = 4
 """What making one member of another counts as, and one record, at 10 to 20 µs each (Pace)."""

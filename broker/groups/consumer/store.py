@@ -6,7 +6,7 @@ came and went may tell things in an order that no life had: a record is applied 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from broker.coordination.records import NO_PRODUCER_ID
 from broker.coordination.timeline import Timeline
@@ -18,7 +18,7 @@ from broker.groups.consumer.group import (
     ConsumerGroup,
     ResolvedRegularExpression,
 )
-from broker.groups.consumer.member import LEAVE_EPOCH, ConsumerGroupMember, MemberState, Partitions
+from broker.groups.consumer.member import LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from protocol.messages.stored.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -190,11 +190,6 @@ class ConsumerGroupStore:
             return
         target = {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions}
         self._timeline.put(self._get_or_make(key.group_id).targets, key.member_id, target)
-
-    def adopt_targets(self, group: ConsumerGroup, targets: Mapping[str, Partitions]) -> None:
-        """As replaying their records."""
-        for member_id, target in targets.items():
-            self._timeline.put(group.targets, member_id, target)
 
     def replay_target_epoch(
         self,

@@ -6,8 +6,6 @@ Behaviour:
 - Epoch 0 joins, -1 leaves, -2 is a static member that will be back. In between each heartbeat tells the member its epoch and, if it
   changed, its assignment; what it must give up is no longer in it.
 - Answered once what the heartbeat changed is committed.
-- The assignment of a large group, from about 2,000 partitions or 200 members on, is computed in pieces. Answers to the group's
-  heartbeats wait for it, so that they tell it.
 - Epoch 0 makes a KIP-848 group of a classic one, with the members that it has, if these are consumers and
   `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND. From about 20 members on that is prepared in pieces, here and where
   a group becomes a classic one again; the group's joins and leaves wait for it.
