@@ -9,14 +9,13 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.coordination.records import batch_of
 from broker.loop.cold_reads import read_in_turns
 from broker.loop.deferred import Deferred
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.isr.isr_state import ALL_IN_SYNC
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import SimpleRecord, iterate_headers
+from protocol.records import SimpleRecord, build_batch, iterate_headers
 from storage.file_slice import take_bytes
 from storage.validation import AppendOrigin
 
@@ -95,7 +94,7 @@ class ReplicatedCoordinatorLog:
         return self._default_partition_count if image is None else len(image.partitions)
 
     def append(self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted) -> None:
-        batch = batch_of(records, self._compression)
+        batch = build_batch(records, compression=self._compression)
         self._replica_manager.append(
             [(self._topic, partition, memoryview(batch))],
             acks=ALL_IN_SYNC,

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from protocol.codec import decode, encode
-from protocol.compression import Compression
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
-from protocol.records import NO_PARTITION_LEADER_EPOCH, SimpleRecord, append_record, build_batch, build_batch_of
+from protocol.records import SimpleRecord
 from protocol.schema import schema_of
 
 Machine = TypeVar("Machine")
@@ -42,48 +41,8 @@ class CoordinatorRecord:
         return isinstance(other, CoordinatorRecord) and (self.key, self.value) == (other.key, other.value)
 
 
-class EncodedRecords(list[SimpleRecord]):
-    """Records of one time as they are stored, with the payload of their batch: both grow record by record, where the whole takes long."""
-
-    def __init__(self, timestamp_ms: int) -> None:
-        super().__init__()
-        self._timestamp_ms = timestamp_ms
-        self._payload = bytearray()
-
-    def add(self, record: SimpleRecord) -> None:
-        """Append the record; its time is that of the others."""
-        append_record(self._payload, record, len(self), 0)
-        self.append(record._replace(timestamp=self._timestamp_ms))
-
-    def build_batch(self) -> bytearray:
-        """The uncompressed batch."""
-        return build_batch_of(
-            self._payload,
-            len(self),
-            timestamp=self._timestamp_ms,
-            base_offset=0,
-            partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
-        )
-
-
-def batch_of(records: list[SimpleRecord], compression: Compression = Compression.NONE) -> bytearray:
-    """The batch of records that are to be appended."""
-    if isinstance(records, EncodedRecords) and compression is Compression.NONE:
-        return records.build_batch()
-    return build_batch(records, compression=compression)
-
-
-class ReplayedBeside(NamedTuple):
-    """The first `record_count` records of a result have been replayed already, beside the state; `adopt` makes true what came of them."""
-
-    record_count: int
-    adopt: Callable[[], None]
-
-
 class CoordinatorResult(NamedTuple):
-    """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused. `encoded`
-    are the same records, or the first of them, as they are stored, where somebody has encoded them before, in pieces; `beside` tells what
-    else was done before.
+    """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused.
 
     The records are replayed when they are appended; `on_replayed` is called then, to set up what is not durable, and writes nothing.
     `on_committed(NONE)`: they are committed. With an error they were not appended, or what they do is not known here.
@@ -92,8 +51,6 @@ class CoordinatorResult(NamedTuple):
     records: list[CoordinatorRecord]
     on_committed: Callable[[ErrorCode], None]
     on_replayed: Callable[[], None] | None = None
-    encoded: list[SimpleRecord] | None = None
-    beside: ReplayedBeside | None = None
 
 
 class UnknownRecordTypeError(Exception):

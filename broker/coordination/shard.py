@@ -27,9 +27,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from broker.coordination.coordinator_log import Buffer, CoordinatorLog, LogChunks, OnCommitted
 from broker.coordination.records import (
     NO_PRODUCER_ID,
-    CoordinatorRecord,
     CoordinatorResult,
-    EncodedRecords,
     RecordTable,
     UnknownRecordTypeError,
 )
@@ -39,7 +37,7 @@ from broker.loop.clock import Clock, Timer
 from broker.loop.deferred import Deferred
 from broker.observability.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
-from protocol.records import BatchHeader, ControlRecordType, SimpleRecord, iterate_headers, iterate_records, read_end_transaction_marker
+from protocol.records import BatchHeader, ControlRecordType, iterate_headers, iterate_records, read_end_transaction_marker
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -186,9 +184,7 @@ class Shard(Generic[Machine]):
             return
         now_ms = self._clock.now_ms()
         try:
-            records = result.encoded or [self._table.encode(record, now_ms) for record in result.records]
-            if len(records) < len(result.records):
-                self._encode_rest(records, result.records)
+            records = [self._table.encode(record, now_ms) for record in result.records]
         except ValueError as e:
             # A name longer than a stored string may be; Kafka fails the request in the same way.
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
@@ -202,22 +198,13 @@ class Shard(Generic[Machine]):
         else:
             self._replay_appended(write, result)
 
-    def _encode_rest(self, encoded: list[SimpleRecord], records: list[CoordinatorRecord]) -> None:
-        add = encoded.add if isinstance(encoded, EncodedRecords) else encoded.append
-        for record in records[len(encoded) :]:
-            add(self.encode(record))
-
     def _replay_appended(self, write: _Write, result: CoordinatorResult) -> None:
         is_committed = write.outcome is not None and not self._writes
         try:
             if not is_committed:
                 self.timeline.record()
             replay = self._replay
-            records = result.records
-            if result.beside is not None:
-                result.beside.adopt()
-                records = records[result.beside.record_count :]
-            for record in records:
+            for record in result.records:
                 replay[type(record.key)](record.key, record.value, NO_PRODUCER_ID)
             if not is_committed:
                 write.changes = self.timeline.stop_recording()
@@ -250,10 +237,6 @@ class Shard(Generic[Machine]):
             finished = self._writes.popleft()
             self.timeline.commit(finished.changes)
             finished.complete(ErrorCode.NONE)
-
-    def encode(self, record: CoordinatorRecord) -> SimpleRecord:
-        """The record as it is stored, for who encodes very many in pieces before they are written. ValueError as in RecordTable."""
-        return self._table.encode(record, self._clock.now_ms())
 
     def run(self, result: CoordinatorResult | None) -> None:
         """Write what an operation came to, if anything."""

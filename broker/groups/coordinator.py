@@ -182,21 +182,11 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        machine = self.runtime.get_shard(request.group_id).machine
-        new_member_id = random_uuid_text(self._random.getrandbits) if machine.has_consumer_groups else ""
-        reply: Deferred = machine.carry_out(
-            request.group_id,
-            lambda: self._join(requester, request, new_member_id),
-            lambda error: _join_error(error.code, request.member_id),
-        )
-        return reply
-
-    def _join(self, requester: Requester, request: JoinGroupRequest, new_member_id: str) -> Deferred:
         shard = self.runtime.get_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None and not consumer_group.is_empty:
             members = shard.machine.consumer_group_manager.classic_members
-            outcome = members.join(consumer_group, requester, request, new_member_id)
+            outcome = members.join(consumer_group, requester, request, random_uuid_text(self._random.getrandbits))
             return _carried_out(shard, outcome, _join_error)
         replaced = [] if consumer_group is None else shard.machine.tombstones_of(request.group_id)
         reply = Deferred()
@@ -232,12 +222,6 @@ class GroupCoordinator:
     def leave(self, request: LeaveGroupRequest) -> Deferred | LeaveGroupResponse:
         """LeaveGroupResponse with one answer per member, at once unless something must be stored first: that a group became empty, or
         which members a KIP-848 group has left."""
-        answer: Deferred | LeaveGroupResponse = self._member_shard(request.group_id).machine.carry_out(
-            request.group_id, lambda: self._leave(request), lambda error: _leave_error(error.code)
-        )
-        return answer
-
-    def _leave(self, request: LeaveGroupRequest) -> Deferred | LeaveGroupResponse:
         shard = self._member_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None:
@@ -260,23 +244,11 @@ class GroupCoordinator:
         self, requester: Requester, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed."""
-        from broker.groups.consumer.requests import check_request, refused
+        from broker.groups.consumer.requests import check_request, error_response
 
         check_request(requester, request, self._config.consumer_assignors)
-        conversions = self._member_shard(request.group_id).machine.consumer_group_manager.conversions
-        answer: Deferred | ConsumerGroupHeartbeatResponse = conversions.carry_out(
-            request.group_id, lambda: self._consumer_group_heartbeat(requester, request), refused
-        )
-        return answer
-
-    def _consumer_group_heartbeat(
-        self, requester: Requester, request: ConsumerGroupHeartbeatRequest
-    ) -> Deferred | ConsumerGroupHeartbeatResponse:
-        from broker.groups.consumer.requests import error_response
-
         shard = self._member_shard(request.group_id)
-        manager = shard.machine.consumer_group_manager
-        outcome = manager.heartbeat(requester, request)
+        outcome = shard.machine.consumer_group_manager.heartbeat(requester, request)
         if not outcome.records and not shard.has_writes:
             response: ConsumerGroupHeartbeatResponse = outcome.response
             return response

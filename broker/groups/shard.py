@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import Shard
@@ -20,7 +20,7 @@ from broker.groups.records import group_tombstone
 from broker.loop.clock import Clock
 from broker.loop.pieces import pieces
 from broker.observability.limited_log import LimitedLog
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.groups.classic.classic_group import ClassicGroup
@@ -108,12 +108,6 @@ class GroupCoordinatorShard:
                 self._limited_log,
             )
         return self._consumer_group_manager
-
-    def carry_out(self, group_id: str, run: Callable[[], Any], error_response: Callable[[KafkaError], Any]) -> Any:
-        """What `run` returns, or a Deferred of it where it, or one before it, converts a large group (Conversions)."""
-        if self._consumer_group_manager is None:
-            return run()
-        return self._consumer_group_manager.conversions.carry_out(group_id, run, error_response)
 
     @property
     def group_count(self) -> int:

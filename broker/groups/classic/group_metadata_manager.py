@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord, CoordinatorResult
@@ -41,7 +41,6 @@ from broker.groups.group_config import (
 from broker.groups.records import empty_group_record, group_metadata_record
 from broker.groups.requester import Requester
 from broker.loop.clock import Clock
-from broker.loop.pieces import pieces
 from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -406,14 +405,6 @@ class GroupMetadataManager:
 
     # Groups that change their protocol, when the records that do it are replayed, inside a write.
 
-    def adopt(self, group: ClassicGroup) -> None:
-        """Take in a group that is what its record makes it."""
-        self._timeline.put(self.groups, group.group_id, group)
-
-    def drop(self, group: ClassicGroup) -> None:
-        """The group is gone, as by its tombstone."""
-        self._timeline.remove(self.groups, group.group_id)
-
     def retire(self, group: ClassicGroup) -> None:
         """A KIP-848 group has the id now. Members that wait here are to join again; they are told in a later turn of the loop."""
         self._rebalance.cancel_timers(group)
@@ -422,18 +413,13 @@ class GroupMetadataManager:
             self._answers.send_later(_end_answers(waiting, ErrorCode.REBALANCE_IN_PROGRESS))
 
     def take_over(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
-        """A KIP-848 group goes on as the classic `group`, which was just adopted. Its members' `sessions` come after."""
+        """The classic `group`, whose record was just replayed, goes on for a KIP-848 group."""
+        self.groups[group.group_id] = group  # in place of the one that replay made of the record
+        for member in group.members.values():
+            self._rebalance.reschedule_heartbeat(group, member)
         if rebalance_reason is not None:
             result = self._rebalance.prepare(group, rebalance_reason)
             assert result is None, "a rebalance that nobody has joined yet stores nothing"
-
-    def sessions(self, group: ClassicGroup) -> Generator[None, None, None]:
-        """Begin those of the members that the group has now, with a yield after each piece."""
-        for piece in pieces(list(group.members.values())):
-            for member in piece:
-                if self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member:
-                    self._rebalance.reschedule_heartbeat(group, member)
-            yield
 
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
         """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""

@@ -70,7 +70,7 @@ class Departures:
             return None
         log.debug("group %a fences member %a: %s", group_id, member_id, reason)
         outcome = self.fence(group, [member])
-        return CoordinatorResult(outcome.records, self._warn_not_stored, outcome.on_replayed, outcome.encoded, outcome.beside)
+        return CoordinatorResult(outcome.records, self._warn_not_stored, outcome.on_replayed)
 
     def _warn_not_stored(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:

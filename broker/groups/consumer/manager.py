@@ -11,18 +11,16 @@ Called by GroupCoordinatorShard. Source: GroupMetadataManager.consumerGroup*, KI
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.consumer.assignments import Assignments
 from broker.groups.consumer.classic_members import ClassicMembers
-from broker.groups.consumer.conversions import Conversions
 from broker.groups.consumer.departures import Departures
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from broker.groups.consumer.member_timers import MemberTimers
-from broker.groups.consumer.migration import Migration, UnpreparedError
+from broker.groups.consumer.migration import Migration
 from broker.groups.consumer.outcome import Outcome, RecordWriter
 from broker.groups.consumer.progress import MemberProgress
 from broker.groups.consumer.records import assignment_record
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
     import random
 
     from broker.coordination.records import CoordinatorResult
-    from broker.coordination.timers import CoordinatorTimers, TimerKey
+    from broker.coordination.timers import CoordinatorTimers
     from broker.groups.classic.group_metadata_manager import GroupMetadataManager
     from broker.groups.consumer.jobs import GroupJobs
     from broker.groups.consumer.store import ConsumerGroupStore
@@ -90,8 +88,7 @@ class ConsumerGroupManager:
         self._expressions = expressions = RegularExpressions(store, topics, jobs, clock, config, writer, limited_log)
         assignments = Assignments(topics, clock, config, settings, limited_log)
         self._progress = MemberProgress(topics, clock, member_timers, expressions, assignments)
-        self._migration = Migration(store, classic_groups, topics, member_timers, clock, config, writer, limited_log)
-        self.conversions = Conversions(self._migration, jobs, writer)
+        self._migration = Migration(classic_groups, topics, member_timers, clock, config, limited_log)
         self._departures = Departures(store, topics, member_timers, self._migration, limited_log)
         self.classic_members = ClassicMembers(self._progress, self._migration, self._departures, topics, member_timers, config)
 
@@ -199,16 +196,8 @@ class ConsumerGroupManager:
                 return Outcome([assignment_record(group.group_id, away)], response)
         return self._departures.fence(group, [member])._replace(response=response)
 
-    def _fence_by_timer(
-        self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None = None
-    ) -> CoordinatorResult | None:
-        fence = partial(self._departures.fence_by_timer, group_id, member_id, reason, epoch)
-        try:
-            return fence()
-        except UnpreparedError:
-            retry = partial(self._timers.fence_again, key, group_id, member_id, reason, epoch)
-            self.conversions.later(group_id, fence, retry)
-            return None
+    def _fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
+        return self._departures.fence_by_timer(group_id, member_id, reason, epoch)
 
     # Loading and unloading.
 
@@ -223,4 +212,3 @@ class ConsumerGroupManager:
     def on_unloaded(self) -> None:
         """Another broker has the shard now."""
         self._expressions.on_unloaded()
-        self.conversions.on_unloaded()

@@ -6,11 +6,10 @@ classic protocol has it to come with the JoinGroup that it was asked for, and ag
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordination.timers import TimerKey
+from broker.coordination.timers import Operation, TimerKey
 from broker.groups.consumer.member import ConsumerGroupMember
 
 if TYPE_CHECKING:
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Fence(Protocol):
-    """Removes a member of a group, if it is there, and in `epoch` if that is given, because the timer `key` fell due."""
+    """Removes a member of a group, if it is there, and in `epoch` if that is given."""
 
-    def __call__(self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None: ...
+    def __call__(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None: ...
 
 
 class MemberTimers:
@@ -38,13 +37,13 @@ class MemberTimers:
         if timeout_ms is None:
             timeout_ms = self._settings.session_timeout_ms(group_id)
         key = _session_key(group_id, member_id)
-        self._timers.schedule(key, timeout_ms, self._operation(key, group_id, member_id, "its session expired"), is_retried=True)
+        self._timers.schedule(key, timeout_ms, self._operation(group_id, member_id, "its session expired"), is_retried=True)
 
     def await_revocation(self, group_id: str, member: ConsumerGroupMember) -> None:
         """The member, in this epoch, was told to give partitions up."""
         reason = "it gave up no partitions within its rebalance timeout"
         key = _revocation_key(group_id, member.member_id)
-        operation = self._operation(key, group_id, member.member_id, reason, member.member_epoch)
+        operation = self._operation(group_id, member.member_id, reason, member.member_epoch)
         self._timers.schedule(key, member.rebalance_timeout_ms, operation, is_retried=True)
 
     def revoked(self, group_id: str, member_id: str) -> None:
@@ -53,14 +52,14 @@ class MemberTimers:
     def await_join(self, group_id: str, member: ConsumerGroupMember) -> None:
         """The member was told to join again, perhaps not for the first time."""
         key = _join_key(group_id, member.member_id)
-        operation = self._operation(key, group_id, member.member_id, "it did not join again within its rebalance timeout")
+        operation = self._operation(group_id, member.member_id, "it did not join again within its rebalance timeout")
         self._timers.schedule_if_absent(key, member.rebalance_timeout_ms, operation, is_retried=True)
 
     def joined(self, group_id: str, member: ConsumerGroupMember) -> None:
         """The member was told that it has joined, and that its SyncGroup is next."""
         self._timers.cancel(_join_key(group_id, member.member_id))
         key = _sync_key(group_id, member.member_id)
-        operation = self._operation(key, group_id, member.member_id, "it sent no SyncGroup within its rebalance timeout")
+        operation = self._operation(group_id, member.member_id, "it sent no SyncGroup within its rebalance timeout")
         self._timers.schedule(key, member.rebalance_timeout_ms, operation, is_retried=True)
 
     def synced(self, group_id: str, member_id: str) -> None:
@@ -71,14 +70,8 @@ class MemberTimers:
         for key in (_session_key, _revocation_key, _join_key, _sync_key):
             self._timers.cancel(key(group_id, member_id))
 
-    def fence_again(self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None) -> None:
-        """What the timer `key` has led to was not written: try again, unless the member has been heard of."""
-        self._timers.try_again(key, self._operation(key, group_id, member_id, reason, epoch))
-
-    def _operation(
-        self, key: TimerKey, group_id: str, member_id: str, reason: str, epoch: int | None = None
-    ) -> Callable[[], CoordinatorResult | None]:
-        return partial(self._fence, key, group_id, member_id, reason, epoch)
+    def _operation(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> Operation:
+        return partial(self._fence, group_id, member_id, reason, epoch)
 
 
 def _session_key(group_id: str, member_id: str) -> TimerKey:

@@ -8,18 +8,16 @@ Source: convertToConsumerGroup and convertToClassicGroup of GroupMetadataManager
 ClassicGroup.fromConsumerGroup. Unlike there, a member's bytes that cannot be read do not keep another one from leaving: the group
 stays what it is.
 
-To make the other group and the records of it takes 50 µs for each member. That of a large group is prepared in pieces, beside the state
-(UnpreparedError, Conversions). What was prepared holds as long as all that it was made of is as it was.
+A conversion is one batch: a log has the group of one protocol or of the other.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
-from broker.coordination.records import CoordinatorRecord, EncodedRecords, ReplayedBeside
+from broker.coordination.records import CoordinatorRecord
 from broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from broker.groups.classic.classic_group_member import ClassicGroupMember
 from broker.groups.consumer.group import ASSIGNMENT_EPOCH, GROUP_EPOCH, METADATA_HASH, ConsumerGroup
@@ -27,8 +25,6 @@ from broker.groups.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Ow
 from broker.groups.consumer.outcome import Outcome
 from broker.groups.consumer.records import group_records, group_tombstones
 from broker.groups.records import group_metadata_record, group_tombstone
-from broker.loop.pieces import Pace, pieces
-from broker.loop.turns import at_once
 from broker.observability.log_fields import Fields
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.stored.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
@@ -44,46 +40,11 @@ from protocol.messages.stored.consumer_protocol import (
 if TYPE_CHECKING:
     from broker.groups.classic.group_metadata_manager import GroupMetadataManager
     from broker.groups.consumer.member_timers import MemberTimers
-    from broker.groups.consumer.outcome import RecordWriter
-    from broker.groups.consumer.store import ConsumerGroupStore
     from broker.groups.consumer.subscriptions import MemberUpdate
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.group_config import GroupConfig
     from broker.loop.clock import Clock
     from broker.observability.limited_log import LimitedLog
-
-Made = TypeVar("Made")
-
-
-CONVERTED_AT_ONCE = 20
-"""Members of a group that is converted with the request, in a millisecond."""
-
-PARTITIONS_PER_ELEMENT = 10
-
-MEMBER_ELEMENTS = 4
-"""What making one member of another counts as, and one record, at 10 to 20 µs each (Pace)."""
-
-
-class Upgrade(NamedTuple):
-    """The group as `records` will make it."""
-
-    group: ConsumerGroup
-    outcome: Outcome
-
-
-class UnpreparedError(Exception):
-    """An operation converts a large group: it is to be tried again after `work`. It has changed nothing."""
-
-    def __init__(self, work: Generator[None, None, None]) -> None:
-        super().__init__()
-        self.work = work
-
-
-class _Prepared(NamedTuple):
-    """What was made of what was `seen` of the group, or why it cannot be."""
-
-    seen: Any
-    made: Any
 
 
 class Migration:
@@ -91,19 +52,13 @@ class Migration:
 
     def __init__(
         self,
-        store: ConsumerGroupStore,
         classic_groups: GroupMetadataManager,
         topics: GroupTopics,
         timers: MemberTimers,
         clock: Clock,
         config: GroupConfig,
-        writer: RecordWriter,
         limited_log: LimitedLog,
     ) -> None:
-        self._store = store
-        self._writer = writer
-        self._prepared: dict[str, _Prepared] = {}
-        self._unfinished: deque[Generator[None, None, None]] = deque()
         self._classic_groups = classic_groups
         self._topics = topics
         self._timers = timers
@@ -111,90 +66,21 @@ class Migration:
         self._config = config
         self._limited_log = limited_log
 
-    # Large groups.
-
-    def forget(self, group_id: str) -> None:
-        """Nobody asks for what was prepared for the group any more."""
-        self._prepared.pop(group_id, None)
-
-    def finish(self) -> Generator[None, None, None]:
-        """What is left to do for large groups that were converted: their members' sessions."""
-        while self._unfinished:
-            yield from self._unfinished.popleft()
-
-    def _make(self, group_id: str, member_count: int, seen: Any, work: Generator[None, None, Made]) -> Made:
-        """What `work` makes of what was `seen`: now for a small group, by what was prepared for a large one."""
-        if member_count <= CONVERTED_AT_ONCE:
-            return at_once(work)
-        prepared = self._prepared.pop(group_id, None)
-        if prepared is None or prepared.seen != seen:
-            raise UnpreparedError(self._prepare(group_id, seen, work))
-        made: Made = prepared.made
-        if isinstance(made, Exception):
-            try:
-                raise made
-            finally:
-                del made, prepared  # the exception's traceback holds this frame
-        return made
-
-    def _prepare(self, group_id: str, seen: Any, work: Generator[None, None, Any]) -> Generator[None, None, None]:
-        try:
-            made = yield from work
-        except (KafkaError, DecodeError) as e:
-            made = e
-        self._prepared[group_id] = _Prepared(seen, made)
-        made = None  # an exception's traceback holds this frame
-
-    def _encode(
-        self, records: list[CoordinatorRecord], more: Iterable[CoordinatorRecord], encoded: EncodedRecords, pace: Pace
-    ) -> Generator[None, None, None]:
-        """Append more records to the others, and to what is stored."""
-        for record in more:
-            records.append(record)
-            encoded.add(self._writer.encode(record))
-            if pace.is_due(MEMBER_ELEMENTS):
-                yield
-
-    def _begin_sessions(self, member_count: int, sessions: Generator[None, None, None]) -> None:
-        if member_count <= CONVERTED_AT_ONCE:
-            at_once(sessions)
-        else:
-            self._unfinished.append(sessions)
-
     # Classic to consumer.
 
-    def upgrade(self, classic: ClassicGroup) -> Upgrade:
-        """The KIP-848 group that takes the place of a classic one. GROUP_ID_NOT_FOUND, as Kafka calls it, if it cannot."""
+    def upgrade(self, classic: ClassicGroup) -> tuple[ConsumerGroup, Outcome]:
+        """The KIP-848 group that takes the place of a classic one, and what makes it so. GROUP_ID_NOT_FOUND, as Kafka calls it, if that
+        cannot be."""
         if classic.is_empty:
-            group, records = ConsumerGroup(classic.group_id), [group_tombstone(classic.group_id)]
-            return Upgrade(group, Outcome(records, on_replayed=partial(self._classic_groups.retire, classic)))
+            retire = partial(self._classic_groups.retire, classic)
+            return ConsumerGroup(classic.group_id), Outcome([group_tombstone(classic.group_id)], on_replayed=retire)
         self._check_upgrade(classic)
-        members = list(classic.members.values())
-        seen = (
-            classic,
-            classic.generation,
-            classic.protocol_name,
-            [(stored, stored.protocols, stored.assignment, stored.rebalance_timeout_ms, stored.session_timeout_ms) for stored in members],
-        )
-        return self._make(classic.group_id, len(members), seen, self._upgrade(classic, members))
-
-    def _upgrade(self, classic: ClassicGroup, members: list[ClassicGroupMember]) -> Generator[None, None, Upgrade]:
-        pace = Pace()
         try:
-            group = yield from self._converted(classic, members, pace)
+            group = self._converted(classic)
         except DecodeError as e:
             raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from e
-        records: list[CoordinatorRecord] = []
-        encoded = EncodedRecords(self._clock.now_ms())
-        yield from self._encode(records, [group_tombstone(classic.group_id)], encoded, pace)
-        yield from self._encode(records, group_records(group), encoded, pace)
-
-        def adopt() -> None:
-            self._classic_groups.drop(classic)
-            self._store.adopt(group)
-
-        on_replayed = partial(self._upgraded, classic, group)
-        return Upgrade(group, Outcome(records, on_replayed=on_replayed, encoded=encoded, beside=ReplayedBeside(len(records), adopt)))
+        records = [group_tombstone(classic.group_id), *group_records(group)]
+        return group, Outcome(records, on_replayed=partial(self._upgraded, classic, list(group.members.values())))
 
     def _check_upgrade(self, classic: ClassicGroup) -> None:
         if not self._config.migration_policy.may_upgrade:
@@ -204,14 +90,14 @@ class Migration:
         if len(classic.members) > self._config.consumer_max_size:
             raise _cannot_upgrade(classic, "the group size exceeds the consumer group maximum size")
 
-    def _converted(self, classic: ClassicGroup, members: list[ClassicGroupMember], pace: Pace) -> Generator[None, None, ConsumerGroup]:
+    def _converted(self, classic: ClassicGroup) -> ConsumerGroup:
         """All members are where the last assignment sent them. Those that were in the middle of a rebalance begin another. The group is
         what its records make it.
 
         After a second rebalance in a row there is no last assignment (Rebalance.reset_assignment): cooperative members still have what
         others are given here, until they have joined again. The same in Kafka 4.3.1 (ConsumerGroup.fromClassicGroup)."""
         group = ConsumerGroup(classic.group_id)
-        for stored in members:
+        for stored in classic.members.values():
             partitions = self._partitions_of(classic, stored)
             assigned = {topic_id: dict.fromkeys(numbers, classic.generation) for topic_id, numbers in partitions.items()}
             member = _consumer_member(stored, classic, assigned)
@@ -221,8 +107,6 @@ class Migration:
             group.take_partitions(member)
             if member.instance_id is not None:
                 group.static_members[member.instance_id] = member.member_id
-            if pace.is_due(MEMBER_ELEMENTS + sum(map(len, partitions.values())) // PARTITIONS_PER_ELEMENT):
-                yield
         metadata_hash = self._topics.hash_of(group.subscribed_topics)
         group.epochs.update({GROUP_EPOCH: classic.generation, ASSIGNMENT_EPOCH: classic.generation, METADATA_HASH: metadata_hash})
         return group
@@ -244,19 +128,12 @@ class Migration:
             if (topic_id := self._topics.find_id(topic.topic)) is not None
         }
 
-    def _upgraded(self, classic: ClassicGroup, group: ConsumerGroup) -> None:
-        """`group` has those members already that the records behind these brought."""
+    def _upgraded(self, classic: ClassicGroup, members: Collection[ConsumerGroupMember]) -> None:
         self._classic_groups.retire(classic)
-        self._begin_sessions(len(classic.members), self._sessions(group, list(classic.members)))
-        self._log_conversion(group.group_id, "consumer", len(group.members))
-
-    def _sessions(self, group: ConsumerGroup, member_ids: list[str]) -> Generator[None, None, None]:
-        for piece in pieces(member_ids):
-            for member_id in piece:
-                member = group.members.get(member_id)
-                if member is not None and member.classic is not None and self._store.groups.get(group.group_id) is group:
-                    self._timers.keep_session(group.group_id, member_id, member.classic.session_timeout_ms)
-            yield
+        for member in members:
+            assert member.classic is not None, "they were members of a classic group"
+            self._timers.keep_session(classic.group_id, member.member_id, member.classic.session_timeout_ms)
+        self._log_conversion(classic.group_id, "consumer", len(members))
 
     # Consumer to classic.
 
@@ -319,44 +196,18 @@ class Migration:
         reason: str | None,
     ) -> Outcome:
         """`reason` is why the members have to rebalance; None if they have not."""
-        parts = _DowngradeParts(group, first_records, list(staying.values()), dict(targets), stored_ids, reason)
-        seen = (parts, group.epoch, dict(group.regular_expressions), list(group.members))
-        return self._make(group.group_id, len(group.members), seen, self._downgrade_parts(parts))
-
-    def _downgrade_parts(self, parts: _DowngradeParts) -> Generator[None, None, Outcome]:
-        group, pace = parts.group, Pace()
         classic = ClassicGroup(group.group_id, self._clock.now_ms())
         classic.generation = group.epoch
-        for member in parts.staying:
+        for member in staying.values():
             classic.add(_classic_member(member))
-            if pace.is_due(MEMBER_ELEMENTS):
-                yield
         classic.protocol_name = classic.select_protocol()
         assignments: dict[str, bytes] = {}
-        for member in parts.staying:
-            target = parts.targets.get(member.member_id, NO_PARTITIONS)
-            metadata = classic.members[member.member_id].metadata(classic.protocol_name)
-            assignments[member.member_id] = self._assignment(target, metadata)
-            if pace.is_due(MEMBER_ELEMENTS + sum(map(len, target.values())) // PARTITIONS_PER_ELEMENT):
-                yield
-        records: list[CoordinatorRecord] = []
-        encoded = EncodedRecords(self._clock.now_ms())
-        yield from self._encode(records, parts.first_records, encoded, pace)
-        yield from self._encode(records, group_tombstones(group, parts.stored_ids), encoded, pace)
-        yield
-        yield from self._encode(records, [group_metadata_record(classic, assignments)], encoded, pace)
-        yield
+        for member_id, stored in classic.members.items():
+            version = version_of(stored.metadata(classic.protocol_name))
+            assignments[member_id] = encode_assignment(self.protocol_assignment(targets.get(member_id, NO_PARTITIONS)), version)
+        records = [*first_records, *group_tombstones(group, stored_ids), group_metadata_record(classic, assignments)]
         classic.settle(assignments)
-
-        def adopt() -> None:
-            self._store.drop(group)
-            self._classic_groups.adopt(classic)
-
-        on_replayed = partial(self._downgraded, group, classic, parts.reason)
-        return Outcome(records, on_replayed=on_replayed, encoded=encoded, beside=ReplayedBeside(len(records), adopt))
-
-    def _assignment(self, target: Partitions, metadata: bytes) -> bytes:
-        return encode_assignment(self.protocol_assignment(target), version_of(metadata))
+        return Outcome(records, on_replayed=partial(self._downgraded, list(group.members), classic, reason))
 
     def protocol_assignment(self, partitions: Mapping[bytes, Iterable[int]]) -> ConsumerProtocolAssignment:
         """The partitions as members of the classic protocol are told them. Topics that are gone are left out."""
@@ -368,27 +219,15 @@ class Migration:
             ]
         )
 
-    def _downgraded(self, group: ConsumerGroup, classic: ClassicGroup, reason: str | None) -> None:
-        for member_id in group.members:
-            self._timers.cancel(group.group_id, member_id)
+    def _downgraded(self, member_ids: Iterable[str], classic: ClassicGroup, reason: str | None) -> None:
+        for member_id in member_ids:
+            self._timers.cancel(classic.group_id, member_id)
         self._classic_groups.take_over(classic, reason)
-        self._begin_sessions(len(group.members), self._classic_groups.sessions(classic))
-        self._log_conversion(group.group_id, "classic", len(classic.members))
+        self._log_conversion(classic.group_id, "classic", len(classic.members))
 
     def _log_conversion(self, group_id: str, kind: str, members: int) -> None:
         facts = Fields(group=group_id, protocol=kind, members=members)
         self._limited_log.info("group converted", "group converted %s", facts)
-
-
-class _DowngradeParts(NamedTuple):
-    """What the classic group is made of: see `_downgrade`."""
-
-    group: ConsumerGroup
-    first_records: list[CoordinatorRecord]
-    staying: list[ConsumerGroupMember]
-    targets: dict[str, Partitions]
-    stored_ids: list[str]
-    reason: str | None
 
 
 def _consumer_member(stored: ClassicGroupMember, classic: ClassicGroup, assigned: Owned) -> ConsumerGroupMember:

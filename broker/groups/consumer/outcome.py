@@ -5,37 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from broker.coordination.records import CoordinatorRecord, CoordinatorResult, ReplayedBeside
+from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from protocol.errors import ErrorCode
-from protocol.records import SimpleRecord
 
 
 class RecordWriter(Protocol):
     """The shard, as jobs see it."""
 
-    is_active: bool
-    """Whether it may be written to."""
-
     def run(self, result: CoordinatorResult | None) -> None:
         """Write what an operation came to, if anything."""
 
-    def retried(self, result: CoordinatorResult, retry: Callable[[], None]) -> CoordinatorResult:
-        """The result, which calls `retry` too if it was not written."""
-
-    def encode(self, record: CoordinatorRecord) -> SimpleRecord:
-        """The record as it is stored."""
-
 
 class Outcome(NamedTuple):
-    """`records` to append, and the `response` once they are committed; a timer's operation has none. `on_replayed`, `encoded`
-    and `beside` as in CoordinatorResult; `on_committed` is called before the response leaves, and not at all if the records may be lost."""
+    """`records` to append, and the `response` once they are committed; a timer's operation has none. `on_replayed` as in
+    CoordinatorResult; `on_committed` is called before the response leaves, and not at all if the records may be lost."""
 
     records: list[CoordinatorRecord]
     response: Any = None
     on_replayed: Callable[[], None] | None = None
     on_committed: Callable[[], None] | None = None
-    encoded: list[SimpleRecord] | None = None
-    beside: ReplayedBeside | None = None
 
     def answered_by(self, answer: Callable[[Any], None], error_response: Callable[[ErrorCode], Any]) -> CoordinatorResult:
         """What to write so that `answer` is called with the response, or with the one to the error."""
@@ -48,4 +36,4 @@ class Outcome(NamedTuple):
                 self.on_committed()
             answer(self.response)
 
-        return CoordinatorResult(self.records, on_committed, self.on_replayed, self.encoded, self.beside)
+        return CoordinatorResult(self.records, on_committed, self.on_replayed)

@@ -160,11 +160,6 @@ def error_response(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error)
 
 
-def refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a heartbeat that may not go on as it is."""
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
 def not_found(group_id: str, *, is_classic: bool) -> KafkaError:
     message = f"Group {group_id} is not a consumer group." if is_classic else f"Consumer group {group_id} not found."
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

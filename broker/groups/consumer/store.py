@@ -62,19 +62,6 @@ class ConsumerGroupStore:
             self._timeline.put(self.groups, group_id, group)
         return group
 
-    # Groups that change their protocol.
-
-    def adopt(self, group: ConsumerGroup) -> None:
-        """Take in a group that is what its records make it."""
-        self._forget_simple_group(group.group_id)
-        self._timeline.put(self.groups, group.group_id, group)
-        self._note_topics(group.group_id, set(), group.subscribed_topics)
-
-    def drop(self, group: ConsumerGroup) -> None:
-        """The group is gone, as by the tombstones of all that is stored of it."""
-        self._note_topics(group.group_id, group.subscribed_topics, set())
-        self._timeline.remove(self.groups, group.group_id)
-
     # The group.
 
     def replay_group(

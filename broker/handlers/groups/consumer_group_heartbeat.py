@@ -7,8 +7,7 @@ Behaviour:
   changed, its assignment; what it must give up is no longer in it.
 - Answered once what the heartbeat changed is committed.
 - Epoch 0 makes a KIP-848 group of a classic one, with the members that it has, if these are consumers and
-  `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND. From about 20 members on that is prepared in pieces, here and where
-  a group becomes a classic one again; the group's joins and leaves wait for it.
+  `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND.
 - Topics of a regular expression (RE2's syntax, for the whole name) are looked for after the answer: a later heartbeat brings their
   partitions. INVALID_REGULAR_EXPRESSION for one that cannot be read, has more than 4,000 characters or would be slow.
 - UNSUPPORTED_VERSION while group.version is finalized at 0, or `group.coordinator.rebalance.protocols` lacks `consumer`.

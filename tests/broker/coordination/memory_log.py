@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker.coordination.coordinator_log import CoordinatorLog
-from broker.coordination.records import batch_of
 from protocol.errors import ErrorCode
-from protocol.records import SimpleRecord, iterate_headers, patch_for_append
+from protocol.records import SimpleRecord, build_batch, iterate_headers, patch_for_append
 from tests.support.doubles import stands_for
 
 PARTITION_COUNT = 1
@@ -31,7 +30,7 @@ class MemoryLog:
         if self.fail_with is not None:
             on_committed(self.fail_with)
             return
-        self.append_batch(batch_of(records))
+        self.append_batch(build_batch(records))
         if self.is_holding:
             self.held.append(on_committed)
         else:
