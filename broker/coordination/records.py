@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from protocol.codec import decode, encode
+from protocol.codec import chunks_encoder, decode, encode
 from protocol.errors import DecodeError, ErrorCode
-from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
+from protocol.messages.stored.version_prefix import VERSION, decode_with_version
 from protocol.records import SimpleRecord
 from protocol.schema import schema_of
 
@@ -64,7 +64,7 @@ class RecordType(Generic[Machine]):
     is the method of a state machine that replays these records; `encode_key` makes a record's whole key, where something is faster than
     the codec; `older_numbers` are read, never written."""
 
-    __slots__ = ("encode_key", "key_class", "older_numbers", "owner", "value_class", "value_version")
+    __slots__ = ("_encode_key", "_value_encoders", "key_class", "older_numbers", "owner", "value_class", "value_version")
 
     def __init__(
         self,
@@ -79,12 +79,27 @@ class RecordType(Generic[Machine]):
         self.value_class = value_class
         self.value_version = value_version
         self.owner = owner
-        self.encode_key = encode_key
         self.older_numbers = older_numbers
+        self._encode_key = encode_key
+        self._value_encoders: dict[int, Callable[[Any], bytes]] = {}  # by version
 
     @property
     def numbers(self) -> tuple[int, ...]:
         return (_number_of(self.key_class), *self.older_numbers)
+
+    def encode_key(self, key: Any) -> bytes:
+        """The type, then the message."""
+        if self._encode_key is None:
+            self._encode_key = _prefixed_encoder(_number_of(self.key_class), self.key_class, KEY_VERSION)
+        return self._encode_key(key)
+
+    def encode_value(self, value: Any) -> bytes:
+        """The version, then the message."""
+        version = self.value_version(value)
+        encode = self._value_encoders.get(version)
+        if encode is None:
+            encode = self._value_encoders[version] = _prefixed_encoder(version, self.value_class, version)
+        return encode(value)
 
 
 class RecordTable(Generic[Machine]):
@@ -117,10 +132,7 @@ class RecordTable(Generic[Machine]):
         """The record as it is stored. ValueError for what no stored field can hold."""
         key, value = record.key, record.value
         row = self.row_of(type(key))
-        key_bytes = encode_key(key) if row.encode_key is None else row.encode_key(key)
-        if value is None:
-            return SimpleRecord(key_bytes, None, timestamp=now_ms)
-        return SimpleRecord(key_bytes, encode_with_version(value, row.value_version(value)), timestamp=now_ms)
+        return SimpleRecord(row.encode_key(key), None if value is None else row.encode_value(value), timestamp=now_ms)
 
     def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord:
         """The stored record. UnknownRecordTypeError, or DecodeError for a malformed one."""
@@ -153,8 +165,19 @@ class _Owners(dict[type[Any], Replay], Generic[Machine]):
 
 
 def encode_key(key: object) -> bytes:
-    """The type, then the message."""
+    """The type, then the message: for a key that is encoded once."""
     return VERSION.pack(_number_of(type(key))) + encode(key, KEY_VERSION)
+
+
+def _prefixed_encoder(number: int, cls: type[Any], version: int) -> Callable[[Any], bytes]:
+    """Encodes messages of a class behind an int16. The codec is looked up once: half of what a small message costs."""
+    prefix, encode_chunks = VERSION.pack(number), chunks_encoder(cls, version)
+
+    def encode_prefixed(message: Any) -> bytes:
+        (encoded,) = encode_chunks(message)  # one chunk: no message of a coordinator's log has a field of Records
+        return prefix + encoded  # type: ignore[no-any-return]
+
+    return encode_prefixed
 
 
 def _number_of(key_class: type[Any]) -> int:

@@ -57,9 +57,9 @@ class ConsumerGroupMember(NamedTuple):
     subscribed_topic_names: frozenset[str] = frozenset()
     subscribed_topic_regex: str | None = ""
     server_assignor: str | None = None
+    classic: ClassicMemberMetadata | None = None
     assigned: Owned = {}
     pending_revocation: Owned = {}
-    classic: ClassicMemberMetadata | None = None
 
     @property
     def uses_classic_protocol(self) -> bool:

@@ -30,6 +30,7 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.stored.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from protocol.messages.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
     TopicPartition,
     decode_assignment,
     decode_subscription,
@@ -97,10 +98,16 @@ class Migration:
         After a second rebalance in a row there is no last assignment (Rebalance.reset_assignment): cooperative members still have what
         others are given here, until they have joined again. The same in Kafka 4.3.1 (ConsumerGroup.fromClassicGroup)."""
         group = ConsumerGroup(classic.group_id)
+        subscriptions: dict[bytes, ConsumerProtocolSubscription] = {}  # most members subscribe to the same
         for stored in classic.members.values():
             partitions = self._partitions_of(classic, stored)
             assigned = {topic_id: dict.fromkeys(numbers, classic.generation) for topic_id, numbers in partitions.items()}
-            member = _consumer_member(stored, classic, assigned)
+            # One that has just come need not offer what the others agreed on before. It subscribes to the same with each protocol.
+            metadata = stored.protocols.get(classic.protocol_name or "") or next(iter(stored.protocols.values()))
+            subscription = subscriptions.get(metadata)
+            if subscription is None:
+                subscription = subscriptions[metadata] = decode_subscription(metadata)
+            member = _consumer_member(stored, classic.generation, subscription, assigned)
             group.members[member.member_id] = member
             group.targets[member.member_id] = partitions
             group.count_member(member, 1)
@@ -230,14 +237,13 @@ class Migration:
         self._limited_log.info("group converted", "group converted %s", facts)
 
 
-def _consumer_member(stored: ClassicGroupMember, classic: ClassicGroup, assigned: Owned) -> ConsumerGroupMember:
-    # One that has just come need not offer what the others agreed on before. It subscribes to the same with each protocol.
-    metadata = stored.protocols.get(classic.protocol_name or "") or next(iter(stored.protocols.values()))
-    subscription = decode_subscription(metadata)
+def _consumer_member(
+    stored: ClassicGroupMember, generation: int, subscription: ConsumerProtocolSubscription, assigned: Owned
+) -> ConsumerGroupMember:
     return ConsumerGroupMember(
         stored.member_id,
-        member_epoch=classic.generation,
-        previous_member_epoch=classic.generation,
+        member_epoch=generation,
+        previous_member_epoch=generation,
         instance_id=stored.group_instance_id,
         rack_id=subscription.rack_id or None,
         client_id=stored.client_id,

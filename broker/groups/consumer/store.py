@@ -137,14 +137,16 @@ class ConsumerGroupStore:
 
     def _put_member(self, group: ConsumerGroup, old: ConsumerGroupMember | None, member: ConsumerGroupMember) -> None:
         self._timeline.put(group.members, member.member_id, member)
-        if old is None or old[_METADATA] != member[_METADATA] or old.classic != member.classic:
-            before = group.subscribed_topics
+        if old is None or old[_METADATA] != member[_METADATA]:
+            has_other_topics = old is None or old.subscribed_topic_names != member.subscribed_topic_names
+            before = group.subscribed_topics if has_other_topics else set()
             if old is not None:
                 group.count_member(old, -1)
             group.count_member(member, 1)
             if member.instance_id is not None:
                 group.static_members[member.instance_id] = member.member_id
-            self._note_topics(group.group_id, before, group.subscribed_topics)
+            if has_other_topics:
+                self._note_topics(group.group_id, before, group.subscribed_topics)
         if old is not None:
             group.release_partitions(old)
         group.take_partitions(member)
@@ -203,4 +205,4 @@ class ConsumerGroupStore:
 
 
 _METADATA = slice(ConsumerGroupMember._fields.index("instance_id"), ConsumerGroupMember._fields.index("assigned"))
-"""The fields of a member that its metadata record tells, but for `classic`."""
+"""The fields of a member that its metadata record tells."""
