@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from broker.coordination.coordinator_log import CoordinatorLog
     from broker.coordination.shard import Shard
     from broker.groups.classic.classic_group import ClassicGroup
-    from broker.groups.consumer.jobs import GroupJobs
     from broker.groups.consumer.outcome import Outcome
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.deletions import Deletions
@@ -78,7 +77,6 @@ class GroupCoordinator:
         self._metadata = metadata
         self._expiry_timer: Timer | None = None
         self._topics: GroupTopics | None = None
-        self._jobs: GroupJobs | None = None
         self._answers = MemberAnswers(clock)
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
@@ -104,7 +102,6 @@ class GroupCoordinator:
             self._topic_id_of,
             self._limited_log,
             self._group_topics,
-            self._group_jobs,
             self._group_overrides,
             self._answers,
         )
@@ -146,13 +143,6 @@ class GroupCoordinator:
 
             self._topics = GroupTopics(self._metadata)
         return self._topics
-
-    def _group_jobs(self) -> GroupJobs:
-        if self._jobs is None:
-            from broker.groups.consumer.jobs import GroupJobs
-
-            self._jobs = GroupJobs(self._clock)
-        return self._jobs
 
     def _group_overrides(self, group_id: str) -> Mapping[str, str]:
         """The configs that the group has set (KIP-848's dynamic group configs)."""

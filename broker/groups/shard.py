@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from broker.groups.classic.classic_group import ClassicGroup
     from broker.groups.classic.member_answers import MemberAnswers
     from broker.groups.consumer.group import ConsumerGroup
-    from broker.groups.consumer.jobs import GroupJobs
     from broker.groups.consumer.manager import ConsumerGroupManager
     from broker.groups.consumer.store import ConsumerGroupStore
     from broker.groups.consumer.topics import GroupTopics
@@ -48,7 +47,6 @@ class GroupCoordinatorShard:
         topic_id_of: Callable[[str], bytes],
         limited_log: LimitedLog,
         group_topics: Callable[[], GroupTopics],
-        group_jobs: Callable[[], GroupJobs],
         group_overrides: Callable[[str], Mapping[str, str]],
         answers: MemberAnswers,
     ) -> None:
@@ -58,7 +56,6 @@ class GroupCoordinatorShard:
         self._random = random_source
         self._config = config
         self._group_topics = group_topics
-        self._group_jobs = group_jobs
         self._group_overrides = group_overrides
         self._consumer_groups: ConsumerGroupStore | None = None
         self._consumer_group_manager: ConsumerGroupManager | None = None
@@ -98,7 +95,6 @@ class GroupCoordinatorShard:
                 self.consumer_groups,
                 self.group_manager,
                 self._group_topics(),
-                self._group_jobs(),
                 self._shard.timers,
                 self._clock,
                 self._random,

@@ -14,10 +14,10 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination.shard import Shard, ShardState
-from broker.groups.consumer import jobs
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember, Owned
 from broker.groups.shard import GroupCoordinatorShard
+from broker.loop import job
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from tests.simulation.history import History
 from tests.simulation.trace import Trace
@@ -55,7 +55,7 @@ class GroupWatch:
             patch.object(Shard, "_replay_appended", replay_and_tell),
             patch.object(Shard, "_activate", tell_and_activate),
             # Virtual time stands still while a job computes: others have their turns after each piece.
-            patch.object(jobs, "SLICE_US", 0),
+            patch.object(job, "SLICE_US", 0),
         ):
             yield
 

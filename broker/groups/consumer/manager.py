@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from broker.coordination.records import CoordinatorResult
     from broker.coordination.timers import CoordinatorTimers
     from broker.groups.classic.group_metadata_manager import GroupMetadataManager
-    from broker.groups.consumer.jobs import GroupJobs
     from broker.groups.consumer.store import ConsumerGroupStore
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.group_config import GroupConfig
@@ -70,7 +69,6 @@ class ConsumerGroupManager:
         store: ConsumerGroupStore,
         classic_groups: GroupMetadataManager,
         topics: GroupTopics,
-        jobs: GroupJobs,
         timers: CoordinatorTimers,
         clock: Clock,
         random_source: random.Random,
@@ -85,7 +83,7 @@ class ConsumerGroupManager:
         self._config = config
         self._settings = settings = GroupSettings(config, group_overrides)
         self._timers = member_timers = MemberTimers(timers, settings, self._fence_by_timer)
-        self._expressions = expressions = RegularExpressions(store, topics, jobs, clock, config, writer, limited_log)
+        self._expressions = expressions = RegularExpressions(store, topics, clock, config, writer, limited_log)
         assignments = Assignments(topics, clock, config, settings, limited_log)
         self._progress = MemberProgress(topics, clock, member_timers, expressions, assignments)
         self._migration = Migration(classic_groups, topics, member_timers, clock, config, limited_log)

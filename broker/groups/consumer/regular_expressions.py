@@ -1,8 +1,9 @@
 """The topics that KIP-848 groups read by regular expressions: when these are resolved anew, and what comes of it.
 
-The expressions of a group are resolved together, so that new topics cost it one rebalance, in pieces on the loop, and at most every
-REFRESH_MIN_INTERVAL_MS. A heartbeat begins it: when an expression is new, when topics were created, and every
-`group.consumer.regex.refresh.interval.ms`. What matched is stored, and if it changed the group's epoch is bumped.
+The expressions of a group are resolved together, so that new topics cost it one rebalance, and at most every REFRESH_MIN_INTERVAL_MS. A
+heartbeat begins it: when an expression is new, when topics were created, and every `group.consumer.regex.refresh.interval.ms`. A LoopJob
+does it, one group after another: an expression that is meant to be slow takes 5 ms for each topic whose name is as long as a name can be.
+What matched is stored, and if it changed the group's epoch is bumped.
 
 Source: GroupMetadataManager.maybeUpdateRegularExpressions, refreshRegularExpressions and handleRegularExpressionsResult.
 """
@@ -10,19 +11,18 @@ Source: GroupMetadataManager.maybeUpdateRegularExpressions, refreshRegularExpres
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.groups.consumer.group import METADATA_REFRESH_INTERVAL_MS, ConsumerGroup, ResolvedRegularExpression
 from broker.groups.consumer.records import group_epoch_record, regular_expression_record
 from broker.groups.consumer.subscriptions import MemberUpdate, expressions_after
+from broker.loop.job import LoopJob
 from broker.observability.log_fields import Fields
 from config.safe_patterns import PatternError, SafePattern
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.jobs import GroupJobs
     from broker.groups.consumer.outcome import RecordWriter
     from broker.groups.consumer.store import ConsumerGroupStore
     from broker.groups.consumer.topics import GroupTopics
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 REFRESH_MIN_INTERVAL_MS = 10_000
 """REGEX_BATCH_REFRESH_MIN_INTERVAL_MS."""
 
-NAMES_PER_PIECE = 200
-STEPS_PER_PIECE = 200_000
-"""Characters times instructions: a millisecond at most, and that only for patterns that are meant to be slow."""
-
 
 class RegularExpressions:
     """Of the groups of one shard. `writer` writes what came of a resolution."""
@@ -45,7 +41,6 @@ class RegularExpressions:
         self,
         store: ConsumerGroupStore,
         topics: GroupTopics,
-        jobs: GroupJobs,
         clock: Clock,
         config: GroupConfig,
         writer: RecordWriter,
@@ -53,14 +48,16 @@ class RegularExpressions:
     ) -> None:
         self._store = store
         self._topics = topics
-        self._jobs = jobs
         self._clock = clock
         self._config = config
         self._writer = writer
         self._limited_log = limited_log
+        self._due: dict[str, list[str]] = {}  # the expressions of each group that is to be resolved; the first one is
+        self._job = LoopJob(clock, self._resolve_due)
 
     def on_unloaded(self) -> None:
-        self._jobs.cancel(self)
+        self._due.clear()
+        self._job.stop()
 
     def maybe_refresh(self, update: MemberUpdate) -> None:
         """Begin to resolve the group's expressions if that is due. INVALID_REGULAR_EXPRESSION for one that nobody had before and that
@@ -71,11 +68,9 @@ class RegularExpressions:
             _check(regex or "")
         elif not group.regex_subscribers:
             return
-        key = (self, "regular expressions", group.group_id)
-        if self._jobs.is_running(key) or not self._is_due(group, expressions := expressions_after(update), is_new=is_new):
-            return
-        work = self._resolve(list(expressions), self._topics.version, self._clock.now_ms())
-        self._jobs.start(key, work, partial(self._store_resolved, group.group_id))
+        if group.group_id not in self._due and self._is_due(group, expressions := expressions_after(update), is_new=is_new):
+            self._due[group.group_id] = list(expressions)
+            self._job.resume()
 
     def _is_due(self, group: ConsumerGroup, expressions: Mapping[str, int], *, is_new: bool) -> bool:
         if not expressions:
@@ -95,11 +90,18 @@ class RegularExpressions:
             or now_ms > last_ms + self._config.regex_refresh_interval_ms
         )
 
-    def _resolve(
-        self, expressions: Sequence[str], version: int, timestamp_ms: int
-    ) -> Generator[None, None, dict[str, ResolvedRegularExpression]]:
-        """One that cannot be compiled, which another coordinator may have taken, is left as it was."""
-        names = list(self._topics.names())
+    def _resolve_due(self) -> Generator[None, None, None]:
+        while self._due:
+            group_id, expressions = next(iter(self._due.items()))
+            try:
+                resolved = yield from self._resolve(expressions)
+            finally:
+                self._due.pop(group_id, None)
+            self._store_resolved(group_id, resolved)
+
+    def _resolve(self, expressions: Sequence[str]) -> Generator[None, None, dict[str, ResolvedRegularExpression]]:
+        """By the topics as they are now. One that cannot be compiled, which another coordinator may have taken, is left as it was."""
+        names, version, timestamp_ms = list(self._topics.names()), self._topics.version, self._clock.now_ms()
         resolved = {}
         for regex in expressions:
             try:
@@ -107,7 +109,12 @@ class RegularExpressions:
             except PatternError as e:
                 self._limited_log.warning("unserved regular expression", "a group's regular expression is not served: %s", e)
                 continue
-            found = yield from _matching(pattern, names)
+            yield
+            found = set()
+            for name in names:
+                if pattern.matches(name):
+                    found.add(name)
+                yield
             resolved[regex] = ResolvedRegularExpression(frozenset(found), version, timestamp_ms)
         return resolved
 
@@ -147,22 +154,6 @@ def _check(regex: str) -> None:
     except PatternError as e:
         message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {e}."
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from e
-
-
-def _matching(pattern: SafePattern, names: Sequence[str]) -> Generator[None, None, list[str]]:
-    """The names that the pattern describes."""
-    found: list[str] = []
-    count = steps = 0
-    for name in names:
-        if pattern.matches(name):
-            found.append(name)
-        count += 1
-        steps += len(name) * pattern.program_size
-        if count >= NAMES_PER_PIECE or steps >= STEPS_PER_PIECE:
-            count = steps = 0
-            yield
-    yield  # compiling the next one is a piece of its own
-    return found
 
 
 def _topics_of(expressions: Iterable[ResolvedRegularExpression]) -> set[str]:

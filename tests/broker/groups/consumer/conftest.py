@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.consumer import jobs
+from broker.loop import job
 
 
 @pytest.fixture
-def one_piece_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_step_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time stands still on a ManualClock, so a slice would never be over."""
-    monkeypatch.setattr(jobs, "SLICE_US", 0)
+    monkeypatch.setattr(job, "SLICE_US", 0)
