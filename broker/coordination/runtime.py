@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic
@@ -21,12 +21,11 @@ from broker.coordination.records import RecordTable
 from broker.coordination.shard import Load, Machine, Shard, ShardState
 from broker.coordination.timers import DueTimers
 from broker.loop.clock import Clock
-from broker.loop.loop_job import LoopJob
+from broker.loop.job import LoopJob
 from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.loop.deferred import Deferred
     from broker.metadata.image import MetadataDelta
 
 log = logging.getLogger("barnabas.coordination")
@@ -60,7 +59,7 @@ class CoordinatorRuntime(Generic[Machine]):
         self._shards: dict[int, Shard[Machine]] = {}
         self._loads: deque[tuple[Shard[Machine], Load, Any]] = deque()  # those that can go on, with what they waited for
         self._loads_waiting = 0  # for the disk
-        self._loading = LoopJob(clock, self._load_step)
+        self._loading = LoopJob(clock, self._load_all)
         self._due_timers = DueTimers(clock)
         self._is_running = False
 
@@ -129,33 +128,33 @@ class CoordinatorRuntime(Generic[Machine]):
         if self._shards.get(failed.partition) is failed:
             self._load(failed.partition, failed.leader_epoch)
 
-    def _load_step(self) -> bool:
-        """Do one step of one load; there is one in each turn of the event loop. Returns whether there are more."""
-        shard, steps, answer = self._loads.popleft()
-        is_done = shard.state is not ShardState.LOADING
-        awaited: Deferred | None = None
+    def _load_all(self) -> Generator[None, None, None]:
+        """One load after another. While one waits for the disk the next goes on."""
+        while self._loads:
+            yield from self._go_on_loading(*self._loads.popleft())
+            if not self._loads and not self._loads_waiting:
+                self._on_all_loaded()
+            yield
+
+    def _go_on_loading(self, shard: Shard[Machine], steps: Load, answer: Any) -> Generator[None, None, None]:
         try:
-            if not is_done:
+            while shard.state is ShardState.LOADING:
                 awaited = steps.send(answer)
+                answer = None
+                if awaited is not None:
+                    self._loads_waiting += 1
+                    awaited.when_done(partial(self._end_wait, shard, steps))
+                    return
+                yield
         except StopIteration:
-            is_done = True
+            pass  # it is loaded
         except KafkaError as e:
             # Leadership moved, or the disk failed: what is kept there is looked for elsewhere.
             log.warning("partition %d of %s could not be loaded: %s", shard.partition, self._topic, e)
-            is_done = True
             shard.fail_loading()
         except Exception:
             log.exception("partition %d of %s could not be loaded", shard.partition, self._topic)
-            is_done = True
             shard.fail_loading()
-        if awaited is not None:
-            self._loads_waiting += 1
-            awaited.when_done(partial(self._end_wait, shard, steps))
-        elif not is_done:
-            self._loads.appendleft((shard, steps, None))
-        if not self._loads and not self._loads_waiting:
-            self._on_all_loaded()
-        return bool(self._loads)
 
     def _end_wait(self, shard: Shard[Machine], steps: Load, answer: Any) -> None:
         self._loads_waiting -= 1

@@ -11,7 +11,7 @@ A new leader's high watermark may lie below what its predecessor has acknowledge
 show older state than was shown before. So it stays LOADING until all that it has read is committed. A leader that cannot commit at all,
 for its ISR is too small, serves what it knows after the write timeout. Kafka's coordinator is active as soon as it has read the log.
 
-Who does not lead any more forgets: state, timers and writes in flight end together. Nothing is ever undone.
+A shard that loses leadership drops its state, timers and pending writes at once. Writes are never rolled back.
 
 Owns the state machine, its timers, its timeline and its writes. CoordinatorRuntime makes it, steps `load`, and ends it.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -40,9 +40,6 @@ from protocol.errors import DecodeError, ErrorCode
 from protocol.records import BatchHeader, ControlRecordType, iterate_headers, iterate_records, read_end_transaction_marker
 
 log = logging.getLogger("barnabas.coordination")
-
-LOAD_RECORDS_PER_STEP = 64
-"""Records replayed before the event loop gets its turn: under a millisecond together."""
 
 LOAD_TIMER = ("load",)
 
@@ -269,8 +266,7 @@ class Shard(Generic[Machine]):
     # Loading.
 
     def load(self) -> Load:
-        """Replay the partition's log, a step at a time: the caller lets the event loop run at each yield, and goes on when a Deferred is
-        done, with what it completes with.
+        """Replay the partition's log. Yields None after each record; a Deferred has to be waited for, and what it completes with sent back.
 
         What is above the high watermark is one write in flight: readers of the committed do not see it until it is committed."""
         replayed_count = 0
@@ -285,10 +281,8 @@ class Shard(Generic[Machine]):
                     uncommitted_end_offset = header.next_offset
                 elif uncommitted_end_offset is not None:
                     uncommitted_end_offset = header.next_offset
-                for _ in self._replay_batch(chunk, position, header):
-                    replayed_count += 1
-                    if replayed_count % LOAD_RECORDS_PER_STEP == 0:
-                        yield None
+                replayed_count += header.records_count
+                yield from self._replay_batch(chunk, position, header)
         log.debug("loaded %d records of partition %d, epoch %d", replayed_count, self.partition, self.leader_epoch)
         if uncommitted_end_offset is None:
             self._activate()
@@ -320,7 +314,7 @@ class Shard(Generic[Machine]):
         for callback in waiting:
             callback()
 
-    def _replay_batch(self, chunk: Buffer, position: int, header: BatchHeader) -> Iterator[None]:
+    def _replay_batch(self, chunk: Buffer, position: int, header: BatchHeader) -> Generator[None, None, None]:
         """Yields after each record. What cannot be read is skipped: the others must not suffer for it."""
         try:
             if header.is_control:

@@ -8,7 +8,7 @@ import pytest
 
 from broker.coordination.coordinator_log import LogChunks
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
-from broker.coordination.shard import LOAD_RECORDS_PER_STEP, ShardState
+from broker.coordination.shard import ShardState
 from broker.loop.deferred import Deferred
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import ControlRecordType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
@@ -340,10 +340,11 @@ def test_what_was_read_and_then_lost_is_read_anew():
     assert room.machine.totals == {"a": 1}
 
 
+@pytest.mark.usefixtures("one_step_in_each_turn")
 def test_what_is_committed_while_it_loads_is_shown():
     room = Room()
     room.log.is_holding = True
-    for _ in range(2 * LOAD_RECORDS_PER_STEP):
+    for _ in range(10):
         room.add("a", 1)
     room.runtime.on_elected(0, 1)
     room.run_one_timer()
@@ -351,14 +352,15 @@ def test_what_is_committed_while_it_loads_is_shown():
     room.log.high_watermark = room.log.next_offset
     room.clock.advance(0)
 
-    assert room.machine.committed() == room.machine.totals == {"a": 2 * LOAD_RECORDS_PER_STEP}
+    assert room.machine.committed() == room.machine.totals == {"a": 10}
     assert not room.shard.has_writes
 
 
+@pytest.mark.usefixtures("one_step_in_each_turn")
 def test_loading_lets_the_loop_run_between_steps_also_over_records_of_unknown_types():
     unknown = SimpleRecord(b"\x7f\xff", b"x")
     log = MemoryLog()
-    log.append_batch(build_batch([unknown] * 3 * LOAD_RECORDS_PER_STEP))
+    log.append_batch(build_batch([unknown] * 3))
     log.high_watermark = log.next_offset
     room = Room(log, is_loaded=False)
 
@@ -437,6 +439,7 @@ def test_partition_that_cannot_be_loaded_is_looked_for_elsewhere_until_the_next_
     assert room.answers == [("a+1", OK)]
 
 
+@pytest.mark.usefixtures("one_step_in_each_turn")
 def test_partition_that_cannot_be_loaded_does_not_keep_others_from_loading():
     log = UnreadableLog()
     log.error = ValueError("a bug")
@@ -450,9 +453,10 @@ def test_partition_that_cannot_be_loaded_does_not_keep_others_from_loading():
     assert [shard.partition for shard in room.runtime.active_shards()] == [1]
 
 
+@pytest.mark.usefixtures("one_step_in_each_turn")
 def test_resigned_while_it_loads_is_loaded_no_further():
     log = MemoryLog()
-    log.append_batch(build_batch([_stored("a", number) for number in range(3 * LOAD_RECORDS_PER_STEP)]))
+    log.append_batch(build_batch([_stored("a", number) for number in range(1, 10)]))
     room = Room(log, is_loaded=False)
     (shard,) = room.runtime.shards()
     room.run_one_timer()
@@ -461,7 +465,7 @@ def test_resigned_while_it_loads_is_loaded_no_further():
     room.clock.advance(0)
 
     assert shard.state is ShardState.RESIGNED
-    assert shard.machine.totals == {"a": LOAD_RECORDS_PER_STEP - 1}
+    assert shard.machine.totals == {"a": 1}
     assert room.refusal() is NOT_COORDINATOR
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from broker.coordination.shard import LOAD_RECORDS_PER_STEP
 from broker.groups.coordinator import GroupCoordinator
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import SimpleRecord, build_batch
@@ -103,9 +102,10 @@ def is_loading(coordinator: GroupCoordinator) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("one_step_in_each_turn")
 def test_loading_lets_the_event_loop_run_between_steps():
     script = Transcript()
-    for offset in range(3 * LOAD_RECORDS_PER_STEP):
+    for offset in range(3):
         script.commit(offset)
     script.restart(is_loaded=False)
 

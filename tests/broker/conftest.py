@@ -1,4 +1,4 @@
-"""What tests of long computations share."""
+"""What tests of long jobs share."""
 
 from __future__ import annotations
 
