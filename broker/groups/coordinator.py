@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.runtime import CoordinatorRuntime
-from broker.groups.classic.member_answers import MemberAnswers
+from broker.groups.classic.rebalance_responses import RebalanceResponses
 from broker.groups.record_table import GROUP_RECORDS
 from broker.loop.deferred import Deferred
 from broker.loop.pieces import pieces
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from broker.coordination.coordinator_log import CoordinatorLog
     from broker.coordination.shard import Shard
     from broker.groups.classic.classic_group import ClassicGroup
+    from broker.groups.client_info import ClientInfo
     from broker.groups.consumer.outcome import Outcome
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
     from broker.groups.group_config import GroupConfig
     from broker.groups.offset_reads import OffsetReads
-    from broker.groups.requester import Requester
     from broker.groups.shard import GroupCoordinatorShard
     from broker.loop.clock import Clock, Timer
     from broker.loop.turns import Work
@@ -77,7 +77,7 @@ class GroupCoordinator:
         self._metadata = metadata
         self._expiry_timer: Timer | None = None
         self._topics: GroupTopics | None = None
-        self._answers = MemberAnswers(clock)
+        self._responses = RebalanceResponses(clock)
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -103,7 +103,7 @@ class GroupCoordinator:
             self._limited_log,
             self._group_topics,
             self._group_overrides,
-            self._answers,
+            self._responses,
         )
 
     # Life.
@@ -118,7 +118,7 @@ class GroupCoordinator:
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self.runtime.stop()
-        self._answers.flush()
+        self._responses.flush()
 
     def on_metadata_delta(self, delta: MetadataDelta) -> None:
         """Follow the leadership of the offsets partitions, forget the offsets of deleted topics, and tell KIP-848 groups of theirs."""
@@ -166,7 +166,7 @@ class GroupCoordinator:
 
     # Membership.
 
-    def join(self, requester: Requester, request: JoinGroupRequest) -> Deferred:
+    def join(self, client: ClientInfo, request: JoinGroupRequest) -> Deferred:
         """A Deferred of JoinGroupResponse, or of work that returns it."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -176,11 +176,11 @@ class GroupCoordinator:
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None and not consumer_group.is_empty:
             members = shard.machine.consumer_group_manager.classic_members
-            outcome = members.join(consumer_group, requester, request, random_uuid_text(self._random.getrandbits))
+            outcome = members.join(consumer_group, client, request, random_uuid_text(self._random.getrandbits))
             return _carried_out(shard, outcome, _join_error)
         replaced = [] if consumer_group is None else shard.machine.tombstones_of(request.group_id)
         reply = Deferred()
-        shard.run(shard.machine.group_manager.join(requester, request, reply, replaced))
+        shard.run(shard.machine.group_manager.join(client, request, reply, replaced))
         return reply
 
     def sync(self, request: SyncGroupRequest) -> Deferred:
@@ -231,14 +231,14 @@ class GroupCoordinator:
         return self._config.has_consumer_protocol and self._metadata.state.features.get(GROUP_VERSION_FEATURE, 0) >= 1
 
     def consumer_group_heartbeat(
-        self, requester: Requester, request: ConsumerGroupHeartbeatRequest
+        self, client: ClientInfo, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed."""
         from broker.groups.consumer.requests import check_request, error_response
 
-        check_request(requester, request, self._config.consumer_assignors)
+        check_request(client, request, self._config.consumer_assignors)
         shard = self._member_shard(request.group_id)
-        outcome = shard.machine.consumer_group_manager.heartbeat(requester, request)
+        outcome = shard.machine.consumer_group_manager.heartbeat(client, request)
         if not outcome.records and not shard.has_writes:
             response: ConsumerGroupHeartbeatResponse = outcome.response
             return response

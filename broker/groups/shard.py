@@ -24,7 +24,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.groups.classic.classic_group import ClassicGroup
-    from broker.groups.classic.member_answers import MemberAnswers
+    from broker.groups.classic.rebalance_responses import RebalanceResponses
     from broker.groups.consumer.group import ConsumerGroup
     from broker.groups.consumer.manager import ConsumerGroupManager
     from broker.groups.consumer.store import ConsumerGroupStore
@@ -48,7 +48,7 @@ class GroupCoordinatorShard:
         limited_log: LimitedLog,
         group_topics: Callable[[], GroupTopics],
         group_overrides: Callable[[str], Mapping[str, str]],
-        answers: MemberAnswers,
+        responses: RebalanceResponses,
     ) -> None:
         self._shard = shard
         self._limited_log = limited_log
@@ -60,7 +60,7 @@ class GroupCoordinatorShard:
         self._consumer_groups: ConsumerGroupStore | None = None
         self._consumer_group_manager: ConsumerGroupManager | None = None
         self.group_manager: GroupMetadataManager = GroupMetadataManager(
-            shard.timers, shard.timeline, clock, random_source, config, limited_log, answers
+            shard.timers, shard.timeline, clock, random_source, config, limited_log, responses
         )
         self.offset_manager: OffsetMetadataManager = OffsetMetadataManager(
             self.group_manager, shard.timeline, clock, config, topic_id_of, self.find_consumer_group, self.find_committed_consumer_group

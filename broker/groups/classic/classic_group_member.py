@@ -30,7 +30,7 @@ class ClassicGroupMember:
 
     `protocols` maps each offered protocol's name to the member's metadata for it, most preferred first. `is_new` is true
     from its first JoinGroup until that is answered: until then it knows no member id and cannot send heartbeats. `is_being_answered`
-    is true while an answer is on its way to it that is given in pieces (MemberAnswers).
+    is true while an answer is on its way to it that is given in pieces (RebalanceResponses).
     """
 
     __slots__ = (

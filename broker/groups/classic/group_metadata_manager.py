@@ -29,8 +29,9 @@ from broker.groups.classic.classic_group_member import (
     requires_member_id,
 )
 from broker.groups.classic.interrupted_conversions import InterruptedConversions
-from broker.groups.classic.member_answers import MemberAnswers
 from broker.groups.classic.rebalance import Rebalance
+from broker.groups.classic.rebalance_responses import RebalanceResponses
+from broker.groups.client_info import ClientInfo
 from broker.groups.group_config import (
     MAX_ASSIGNMENTS_SIZE_BYTES,
     MAX_MEMBERSHIP_SIZE_BYTES,
@@ -39,7 +40,6 @@ from broker.groups.group_config import (
     GroupConfig,
 )
 from broker.groups.records import empty_group_record, group_metadata_record
-from broker.groups.requester import Requester
 from broker.loop.clock import Clock
 from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
@@ -70,9 +70,9 @@ class GroupMetadataManager:
         random_source: random.Random,
         config: GroupConfig,
         limited_log: LimitedLog,
-        answers: MemberAnswers,
+        responses: RebalanceResponses,
     ) -> None:
-        self._answers = answers
+        self._responses = responses
         self.groups: dict[str, ClassicGroup] = {}
         self._timeline = timeline
         self._is_loading = True
@@ -81,12 +81,12 @@ class GroupMetadataManager:
         self._clock = clock
         self._random = random_source
         self._config = config
-        self._rebalance = Rebalance(timers, clock, config, limited_log, answers)
+        self._rebalance = Rebalance(timers, clock, config, limited_log, responses)
 
     # JoinGroup.
 
     def join(
-        self, requester: Requester, request: JoinGroupRequest, reply: Reply, replaced: Sequence[CoordinatorRecord] = ()
+        self, client: ClientInfo, request: JoinGroupRequest, reply: Reply, replaced: Sequence[CoordinatorRecord] = ()
     ) -> CoordinatorResult | None:
         """Take a member into the group. `reply` gets the answer now, or when the join phase ends.
 
@@ -108,9 +108,9 @@ class GroupMetadataManager:
         elif not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
             reply.complete(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
         elif request.member_id:
-            result = self._join_existing_member(requester, request, group, reply)
+            result = self._join_existing_member(client, request, group, reply)
         else:
-            result = self._join_new_member(requester, request, group, reply)
+            result = self._join_new_member(client, request, group, reply)
         if not is_new_group:
             return result
         assert result is None, "the first member of a group waits for others"
@@ -148,27 +148,27 @@ class GroupMetadataManager:
         return member is not None or len(group.members) < self._config.max_size
 
     def _join_new_member(
-        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+        self, client: ClientInfo, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
     ) -> CoordinatorResult | None:
         instance_id = request.group_instance_id
-        member_id = self._generate_member_id(requester.client_id if instance_id is None else instance_id)
+        member_id = self._generate_member_id(client.client_id if instance_id is None else instance_id)
         if instance_id is not None:
             old_member_id = group.static_members.get(instance_id)
             if old_member_id is not None:
-                return self._rejoin_static_member(requester, request, group, old_member_id, member_id, reply)
-        elif requires_member_id(request, requester.api_version):
+                return self._rejoin_static_member(client, request, group, old_member_id, member_id, reply)
+        elif requires_member_id(request, client.api_version):
             group.pending_join_members[member_id] = None
             self._rebalance.schedule_session(group, member_id, request.session_timeout_ms)
             reply.complete(_join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return None
-        return self._add_member(requester, request, group, member_id, reply)
+        return self._add_member(client, request, group, member_id, reply)
 
     def _join_existing_member(
-        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
+        self, client: ClientInfo, request: JoinGroupRequest, group: ClassicGroup, reply: Reply
     ) -> CoordinatorResult | None:
         member_id = request.member_id
         if member_id in group.pending_join_members and request.group_instance_id is None:
-            return self._add_member(requester, request, group, member_id, reply)
+            return self._add_member(client, request, group, member_id, reply)
         try:
             group.validate_member(member_id, request.group_instance_id)
         except KafkaError as e:
@@ -193,14 +193,14 @@ class GroupMetadataManager:
         return None
 
     def _add_member(
-        self, requester: Requester, request: JoinGroupRequest, group: ClassicGroup, member_id: str, reply: Reply
+        self, client: ClientInfo, request: JoinGroupRequest, group: ClassicGroup, member_id: str, reply: Reply
     ) -> CoordinatorResult | None:
         member = ClassicGroupMember(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
-            client_id=requester.client_id,
+            client_id=client.client_id,
             # Java's InetAddress.toString(), which is what tools show for every other broker.
-            client_host="/" + requester.client_host,
+            client_host="/" + client.client_host,
             rebalance_timeout_ms=rebalance_timeout_ms(request),
             session_timeout_ms=request.session_timeout_ms,
             protocol_type=request.protocol_type,
@@ -217,7 +217,7 @@ class GroupMetadataManager:
 
     def _rejoin_static_member(
         self,
-        requester: Requester,
+        client: ClientInfo,
         request: JoinGroupRequest,
         group: ClassicGroup,
         old_member_id: str,
@@ -238,14 +238,14 @@ class GroupMetadataManager:
             assignments = {member.member_id: member.assignment for member in group.members.values()}
             return CoordinatorResult(
                 [group_metadata_record(group, assignments)],
-                lambda error: self._static_member_stored(requester, group, member, old_member, old_leader_id, error),
+                lambda error: self._static_member_stored(client, group, member, old_member, old_leader_id, error),
             )
         # In the sync phase the leader may be computing with the old id already: that generation cannot be used.
         return self._rebalance.maybe_prepare_or_complete_join(group, f"static member {member.group_instance_id!a} is back")
 
     def _static_member_stored(
         self,
-        requester: Requester,
+        client: ClientInfo,
         group: ClassicGroup,
         member: ClassicGroupMember,
         old_member: ClassicGroupMember,
@@ -264,10 +264,10 @@ class GroupMetadataManager:
             return
         if group.state is not GroupState.STABLE:
             return  # A rebalance began meanwhile; the member waits in its join phase like the others.
-        skips_assignment = requester.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
+        skips_assignment = client.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
         response = group.join_response(member.member_id)
         response.skip_assignment = skips_assignment
-        if requester.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
+        if client.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
             # Older clients would compute an assignment when told that they lead, so they are told the old leader.
             response.leader = old_leader_id or ""
         group.complete_join(member, group.with_members(response) if skips_assignment else response)
@@ -410,7 +410,7 @@ class GroupMetadataManager:
         self._rebalance.cancel_timers(group)
         waiting = self._end(group)
         if waiting:
-            self._answers.send_later(_end_answers(waiting, ErrorCode.REBALANCE_IN_PROGRESS))
+            self._responses.send_later(_end_answers(waiting, ErrorCode.REBALANCE_IN_PROGRESS))
 
     def take_over(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
         """The classic `group`, whose record was just replayed, goes on for a KIP-848 group."""
@@ -443,7 +443,7 @@ class GroupMetadataManager:
     def _discard(self, group: ClassicGroup, error: ErrorCode) -> None:
         waiting = self._end(group)
         self.groups.pop(group.group_id, None)
-        self._answers.send(_end_answers(waiting, error), len(waiting))
+        self._responses.send(_end_answers(waiting, error), len(waiting))
 
     def _end(self, group: ClassicGroup) -> list[_Waiting]:
         """Nothing acts on the group any more. The members that are still to be told so."""

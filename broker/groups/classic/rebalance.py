@@ -23,7 +23,7 @@ from broker.coordination.records import CoordinatorResult
 from broker.coordination.timers import CoordinatorTimers, TimerKey
 from broker.groups.classic.classic_group import Answer, ClassicGroup, GroupState, JoinAnswer, send_answers
 from broker.groups.classic.classic_group_member import ClassicGroupMember, Reply
-from broker.groups.classic.member_answers import MemberAnswers
+from broker.groups.classic.rebalance_responses import RebalanceResponses
 from broker.groups.group_config import GroupConfig
 from broker.groups.records import group_metadata_record
 from broker.loop.clock import Clock
@@ -40,10 +40,10 @@ class Rebalance:
     """Drives the groups of one shard from phase to phase."""
 
     def __init__(
-        self, timers: CoordinatorTimers, clock: Clock, config: GroupConfig, limited_log: LimitedLog, answers: MemberAnswers
+        self, timers: CoordinatorTimers, clock: Clock, config: GroupConfig, limited_log: LimitedLog, responses: RebalanceResponses
     ) -> None:
         self._timers = timers
-        self._answers = answers
+        self._responses = responses
         self._limited_log = limited_log
         self._clock = clock
         self._config = config
@@ -135,7 +135,7 @@ class Rebalance:
         leader_id = group.leader_id
         assert leader_id is not None, "a generation with members has a leader"
         made = group.join_response(leader_id)
-        self._answers.send(self._join_answers(group, joined, made, group.with_members(made)), len(joined))
+        self._responses.send(self._join_answers(group, joined, made, group.with_members(made)), len(joined))
 
     def _join_answers(
         self,
@@ -193,7 +193,7 @@ class Rebalance:
         respond = partial(SyncGroupResponse, error_code=error)
         if error is ErrorCode.NONE:
             respond = partial(SyncGroupResponse, protocol_type=group.protocol_type, protocol_name=group.protocol_name)
-        self._answers.send(self._sync_answers(group, answered, respond), len(answered))
+        self._responses.send(self._sync_answers(group, answered, respond), len(answered))
 
     def _sync_answers(
         self,

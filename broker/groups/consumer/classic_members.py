@@ -32,13 +32,13 @@ from protocol.messages.stored.consumer_protocol import ConsumerProtocolSubscript
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
+    from broker.groups.client_info import ClientInfo
     from broker.groups.consumer.departures import Departures
     from broker.groups.consumer.member_timers import MemberTimers
     from broker.groups.consumer.migration import Migration
     from broker.groups.consumer.progress import MemberProgress
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.group_config import GroupConfig
-    from broker.groups.requester import Requester
 
 
 class ClassicMembers:
@@ -62,7 +62,7 @@ class ClassicMembers:
 
     # JoinGroup.
 
-    def join(self, group: ConsumerGroup, requester: Requester, request: JoinGroupRequest, new_member_id: str) -> Outcome:
+    def join(self, group: ConsumerGroup, client: ClientInfo, request: JoinGroupRequest, new_member_id: str) -> Outcome:
         """A JoinGroupResponse. `new_member_id` is for a member that has no id yet."""
         if self._config.migration_policy is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -72,12 +72,12 @@ class ClassicMembers:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if not group.supports_classic_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if requires_member_id(request, requester.api_version):
+        if requires_member_id(request, client.api_version):
             return Outcome([], JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         records: list[CoordinatorRecord] = []
         member = self._find_joining_member(group, member_id, request, records)
         subscription = _subscription(request)
-        update = MemberUpdate(group, member, _with_join(member, requester, request, subscription), records)
+        update = MemberUpdate(group, member, _with_join(member, client, request, subscription), records)
         owned = self._owned(subscription)
         if self._migration.is_downgraded_by(group, request.group_instance_id):
             return self._join_and_downgrade(update, owned)
@@ -192,7 +192,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
 
 
 def _with_join(
-    member: ConsumerGroupMember, requester: Requester, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription
+    member: ConsumerGroupMember, client: ClientInfo, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription
 ) -> ConsumerGroupMember:
     return member._replace(
         instance_id=request.group_instance_id if member.instance_id is None else member.instance_id,
@@ -200,8 +200,8 @@ def _with_join(
         rebalance_timeout_ms=rebalance_timeout_ms(request),
         subscribed_topic_names=frozenset(subscription.topics),
         subscribed_topic_regex="",
-        client_id=requester.client_id,
-        client_host="/" + requester.client_host,
+        client_id=client.client_id,
+        client_host="/" + client.client_host,
         classic=ClassicMemberMetadata(
             session_timeout_ms=request.session_timeout_ms,
             supported_protocols=[ClassicProtocol(name=protocol.name, metadata=bytes(protocol.metadata)) for protocol in request.protocols],

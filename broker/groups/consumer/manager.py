@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from broker.coordination.records import CoordinatorResult
     from broker.coordination.timers import CoordinatorTimers
     from broker.groups.classic.group_metadata_manager import GroupMetadataManager
+    from broker.groups.client_info import ClientInfo
     from broker.groups.consumer.store import ConsumerGroupStore
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.group_config import GroupConfig
-    from broker.groups.requester import Requester
     from broker.loop.clock import Clock
     from broker.observability.limited_log import LimitedLog
 
@@ -92,7 +92,7 @@ class ConsumerGroupManager:
 
     # Heartbeats.
 
-    def heartbeat(self, requester: Requester, request: ConsumerGroupHeartbeatRequest) -> Outcome:
+    def heartbeat(self, client: ClientInfo, request: ConsumerGroupHeartbeatRequest) -> Outcome:
         """The next step of a member whose request was checked. KafkaError is the answer to one that must not go on as it is."""
         if request.member_epoch < JOIN_EPOCH:
             return self._leave(request)
@@ -102,7 +102,7 @@ class ConsumerGroupManager:
         if not request.member_id:
             request.member_id = random_uuid_text(self._random.getrandbits)
         member = self._find_member(group, request, records)
-        update = MemberUpdate(group, member, with_request(member, requester, request), records)
+        update = MemberUpdate(group, member, with_request(member, client, request), records)
         reconciled = self._progress.advance(update, request.topic_partitions)
         self._timers.keep_session(group.group_id, reconciled.member_id)
         return made._replace(response=self._response(request, member, reconciled))

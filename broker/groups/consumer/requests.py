@@ -18,13 +18,13 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from broker.groups.requester import Requester
+    from broker.groups.client_info import ClientInfo
 
 
-def check_request(requester: Requester, request: ConsumerGroupHeartbeatRequest, assignors: Sequence[str]) -> None:
+def check_request(client: ClientInfo, request: ConsumerGroupHeartbeatRequest, assignors: Sequence[str]) -> None:
     """What is wrong with a request whatever the group is (throwIfConsumerGroupHeartbeatRequestIsInvalid)."""
     epoch = request.member_epoch
-    if requester.api_version >= 1 or epoch > 0 or epoch == -1:
+    if client.api_version >= 1 or epoch > 0 or epoch == -1:
         _refuse_blank(request.member_id, "MemberId can't be empty.")
     _refuse_blank(request.group_id, "GroupId can't be empty.")
     _refuse_blank(request.instance_id, "InstanceId can't be empty.")
@@ -46,11 +46,11 @@ def check_request(requester: Requester, request: ConsumerGroupHeartbeatRequest, 
         )
 
 
-def with_request(member: ConsumerGroupMember, requester: Requester, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
+def with_request(member: ConsumerGroupMember, client: ClientInfo, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
     """The member with what the request tells of it, the same object if that is nothing new; null is what was told before."""
     names = request.subscribed_topic_names
     # Java's InetAddress.toString(), which is what tools show for every other broker.
-    client_host = "/" + requester.client_host
+    client_host = "/" + client.client_host
     if (
         # Most heartbeats, for which a new member would cost 4 µs.
         names is None
@@ -59,7 +59,7 @@ def with_request(member: ConsumerGroupMember, requester: Requester, request: Con
         and request.server_assignor is None
         and request.rack_id is None
         and request.instance_id in (None, member.instance_id)
-        and member.client_id == requester.client_id
+        and member.client_id == client.client_id
         and member.client_host == client_host
         and member.classic is None
     ):
@@ -73,7 +73,7 @@ def with_request(member: ConsumerGroupMember, requester: Requester, request: Con
         subscribed_topic_regex=(
             member.subscribed_topic_regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex
         ),
-        client_id=requester.client_id,
+        client_id=client.client_id,
         client_host=client_host,
         classic=None,
     )

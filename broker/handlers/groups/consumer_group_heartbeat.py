@@ -18,7 +18,7 @@ Version notes:
 
 from __future__ import annotations
 
-from broker.groups.requester import Requester
+from broker.groups.client_info import ClientInfo
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.network.context import RequestContext
@@ -32,9 +32,9 @@ def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
         if not coordinator.has_consumer_protocol:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        requester = Requester(context.api_version, context.client_id, context.connection.client_host)
+        client = ClientInfo(context.api_version, context.client_id, context.connection.client_host)
         try:
-            return coordinator.consumer_group_heartbeat(requester, request)
+            return coordinator.consumer_group_heartbeat(client, request)
         except KafkaError as e:
             return error_response(request, e)
 

@@ -20,8 +20,8 @@ Version notes:
 from __future__ import annotations
 
 from broker.groups.classic.classic_group import JoinAnswer
+from broker.groups.client_info import ClientInfo
 from broker.groups.replies import mapped
-from broker.groups.requester import Requester
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.loop.turns import Work
@@ -37,7 +37,7 @@ def build(services: Services) -> Handler:
 
     def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
         try:
-            reply = coordinator.join(Requester(context.api_version, context.client_id, context.connection.client_host), request)
+            reply = coordinator.join(ClientInfo(context.api_version, context.client_id, context.connection.client_host), request)
         except KafkaError as e:
             return _for_version(JoinGroupResponse(error_code=e.code, member_id=request.member_id), context.api_version)
         return mapped(reply, lambda answer: _answer_for_version(answer, context.api_version))

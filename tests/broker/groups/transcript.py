@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.groups.classic.classic_group import ClassicGroup
+from broker.groups.client_info import ClientInfo
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.groups.record_table import GROUP_RECORDS
-from broker.groups.requester import Requester
 from broker.loop.deferred import Deferred
 from broker.loop.turns import at_once_or_in_turns
 from broker.metadata.cluster_state import ClusterState
@@ -125,7 +125,7 @@ class Transcript:
 
     def join(self, name: str, *, version: int = 3, instance: str | None = None, protocols: str = "range", **fields: Any) -> None:
         """A JoinGroup of member `name`, under the id it was last given. Version 3 needs no second round for the id (KIP-394)."""
-        requester = Requester(version, name, "127.0.0.1")
+        client = ClientInfo(version, name, "127.0.0.1")
         subscribed = encode_with_version(ConsumerProtocolSubscription(topics=fields.pop("topics", ["t"])), 0)
         subscription = fields.pop("subscription", subscribed)
         protocol_type = fields.pop("protocol_type", "consumer")
@@ -144,7 +144,7 @@ class Transcript:
             }
             | fields
         )
-        self._call(lambda: self.coordinator.join(requester, request), lambda response: self._show_join(name, response))
+        self._call(lambda: self.coordinator.join(client, request), lambda response: self._show_join(name, response))
 
     def sync(self, name: str, *, generation: int = 1, instance: str | None = None, **assignments: str | bytes) -> None:
         """A SyncGroup; the leader gives `member=assignment` for each member."""

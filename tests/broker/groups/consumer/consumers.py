@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.groups.client_info import ClientInfo
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import MemberState
 from broker.groups.record_table import GROUP_RECORDS
-from broker.groups.requester import Requester
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -65,9 +65,9 @@ class Consumers(Transcript):
         """A heartbeat of what changed, by default nothing but time."""
         request = ConsumerGroupHeartbeatRequest(**({"group_id": "g", "member_id": name, "member_epoch": self.epochs.get(name, 0)} | fields))
         version = 1
-        requester = Requester(version, f"client-{name}", "127.0.0.1")
+        client = ClientInfo(version, f"client-{name}", "127.0.0.1")
         self._call(
-            lambda: self.coordinator.consumer_group_heartbeat(requester, request), lambda response: self._show_heartbeat(name, response)
+            lambda: self.coordinator.consumer_group_heartbeat(client, request), lambda response: self._show_heartbeat(name, response)
         )
 
     def acknowledge(self, name: str) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic import member_answers
+from broker.groups.classic import rebalance_responses
 from broker.groups.classic.classic_group import GroupState
-from broker.groups.classic.member_answers import ANSWERS_AT_ONCE
+from broker.groups.classic.rebalance_responses import RESPONSES_AT_ONCE
 from tests.broker.groups.test_random_histories import STEPS, History, check
 from tests.broker.groups.transcript import Transcript
 
-NAMES = [f"m{number:02}" for number in range(ANSWERS_AT_ONCE + 10)]
+NAMES = [f"m{number:02}" for number in range(RESPONSES_AT_ONCE + 10)]
 LEADER, SECOND, LAST = NAMES[0], NAMES[1], NAMES[-1]
 SESSION_TIMEOUT_MS = 10_000
 
 
-@pytest.fixture(autouse=True)
-def one_answer_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still on a ManualClock, so a slice would never be over."""
-    monkeypatch.setattr(member_answers, "SLICE_US", 0)
+pytestmark = pytest.mark.usefixtures("one_step_in_each_turn")
 
 
 class LargeGroup(Transcript):
@@ -201,7 +198,7 @@ def test_coordinator_that_stops_tells_all_that_are_left():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_history_in_which_nobody_is_told_at_once(seed: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(member_answers, "ANSWERS_AT_ONCE", 0)
+    monkeypatch.setattr(rebalance_responses, "RESPONSES_AT_ONCE", 0)
     history = History(seed, refuses=True)
 
     for _ in range(STEPS):

@@ -1,11 +1,11 @@
-"""Who sends a request to the group coordinator, as far as groups care."""
+"""The client that sends a request to the group coordinator."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Requester(NamedTuple):
+class ClientInfo(NamedTuple):
     """`client_host` is the address, without Java's slash."""
 
     api_version: int
