@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from broker.coordination.runtime import CoordinatorRuntime
 from broker.groups.classic.rebalance_responses import RebalanceResponses
 from broker.groups.record_table import GROUP_RECORDS
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import pieces
+from broker.loop.job import LoopJob
 from broker.metadata.cluster_state import RESOURCE_GROUP
 from broker.metadata.features import GROUP_VERSION_FEATURE
 from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
@@ -56,9 +56,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.groups")
 
-EXPIRED_GROUPS_PER_STEP = 50
-"""Groups looked at for expiry before the event loop gets its turn."""
-
 
 class GroupCoordinator:
     """See the module's docstring."""
@@ -76,6 +73,7 @@ class GroupCoordinator:
         self._random = random_source
         self._metadata = metadata
         self._expiry_timer: Timer | None = None
+        self._expiry = LoopJob(clock, self._expire)
         self._topics: GroupTopics | None = None
         self._responses = RebalanceResponses(clock)
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
@@ -117,6 +115,7 @@ class GroupCoordinator:
         """Answer all waiting requests with NOT_COORDINATOR and serve no more."""
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
+        self._expiry.stop()
         self.runtime.stop()
         self._responses.flush()
 
@@ -167,7 +166,7 @@ class GroupCoordinator:
     # Membership.
 
     def join(self, client: ClientInfo, request: JoinGroupRequest) -> Deferred:
-        """A Deferred of JoinGroupResponse, or of work that returns it."""
+        """A Deferred of JoinGroupResponse."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
@@ -268,12 +267,12 @@ class GroupCoordinator:
 
     # Inspection: what is committed.
 
-    def list_groups(self) -> Iterator[list[GroupListing]]:
-        """All groups here, a piece at a time. KafkaError while some are not known yet: a partial list would look whole."""
+    def list_groups(self) -> Iterator[GroupListing]:
+        """All groups here. KafkaError while some are not known yet: a partial list would look whole."""
         from broker.groups.descriptions import listing
 
         shards = self.runtime.get_active_shards()
-        classic = ([listing(group) for group in piece] for piece in pieces(self._groups()))
+        classic = map(listing, self._groups())
         consumer = (shard.machine.list_consumer_groups() for shard in shards if shard.machine.has_consumer_groups)
         return chain(classic, chain.from_iterable(consumer))
 
@@ -282,7 +281,7 @@ class GroupCoordinator:
         counts = Counter(group.state.value for group in self._groups())
         for shard in self.runtime.active_shards():
             if shard.machine.has_consumer_groups:
-                counts.update(group.state for piece in shard.machine.list_consumer_groups() for group in piece)
+                counts.update(group.state for group in shard.machine.list_consumer_groups())
         return counts
 
     def _groups(self) -> list[ClassicGroup]:
@@ -311,34 +310,18 @@ class GroupCoordinator:
         """Whether a KIP-848 group, as far as is committed, has that id. KafkaError as above."""
         return self.runtime.get_shard(group_id).machine.find_committed_consumer_group(group_id) is not None
 
-    def find_member_ids(self, group_id: str) -> Collection[str]:
-        """Who is in the group, as long as nothing else runs. KafkaError as above."""
-        group = self.runtime.get_shard(group_id).machine.group_manager.groups.get(group_id)
-        return () if group is None else group.members.keys()
-
     # Expiry.
 
     def _schedule_expiry(self) -> None:
-        self._expiry_timer = self._clock.call_later(self._config.offsets_retention_check_interval_ms, self._start_expiry)
+        self._expiry_timer = self._clock.call_later(self._config.offsets_retention_check_interval_ms, self._expiry.resume)
 
-    def _start_expiry(self) -> None:
-        self._expire_step(
-            deque(
-                (shard, group_ids[start : start + EXPIRED_GROUPS_PER_STEP])
-                for shard in self.runtime.active_shards()
-                if (group_ids := shard.machine.group_ids())
-                for start in range(0, len(group_ids), EXPIRED_GROUPS_PER_STEP)
-            )
-        )
-
-    def _expire_step(self, steps: deque[tuple[Shard[GroupCoordinatorShard], list[str]]]) -> None:
-        if not steps:
-            self._schedule_expiry()
-            return
-        shard, group_ids = steps.popleft()
-        if shard.is_active:
-            shard.machine.expire(group_ids)
-        self._expiry_timer = self._clock.call_later(0, self._expire_step, steps)
+    def _expire(self) -> Generator[None, None, None]:
+        for shard in self.runtime.active_shards():
+            for group_id in shard.machine.group_ids():
+                if shard.is_active:
+                    shard.machine.expire(group_id)
+                yield
+        self._schedule_expiry()
 
 
 def _written(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.groups")
 
-RECORDS_PER_BATCH = 100
-"""Tombstones that are written, and replayed, before others are served: half a millisecond."""
+RECORDS_PER_BATCH = 1_000
+"""Tombstones that are written, and replayed, before others are served: 5 ms."""
 
 
 class Deletions:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from broker.groups.classic.classic_group import ClassicGroup, GroupState
 from broker.groups.classic.classic_group_member import ClassicGroupMember
-from broker.loop.pieces import pieces
-from broker.loop.turns import PIECE_ELEMENTS
 
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
@@ -55,10 +53,9 @@ def description(group: ClassicGroup) -> Generator[None, None, GroupDescription]:
     is_stable = group.state is GroupState.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
     described = GroupDescription(group.group_id, group.protocol_type or "", protocol, group.state, [])
-    for piece in pieces(list(group.members.values())):
-        described.members.extend([_member(member, protocol, is_stable=is_stable) for member in piece])
-        if len(piece) == PIECE_ELEMENTS:
-            yield
+    for member in list(group.members.values()):
+        described.members.append(_member(member, protocol, is_stable=is_stable))
+        yield
     return described
 
 

@@ -20,7 +20,6 @@ from broker.groups.classic.group_metadata_manager import GroupMetadataManager
 from broker.groups.group_config import GroupConfig
 from broker.groups.records import group_tombstone, offset_tombstone
 from broker.loop.clock import Clock
-from broker.loop.pieces import Pace, pieces
 from broker.network.answer_size import AnswerSize
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
@@ -172,25 +171,20 @@ class OffsetMetadataManager:
 
             check_fetch(self._timeline.committed(consumer_group.members), request)
         response = OffsetFetchResponseGroup(group_id=group_id)
-        pace = Pace()
         for named in list(self._committed_topics(group_id)) if request.topics is None else request.topics:
             name, topic_id = (named, ZERO_UUID) if isinstance(named, str) else (named.name, getattr(named, "topic_id", ZERO_UUID))
             answers: list[OffsetFetchResponsePartitions] = []
             response.topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
             asked = list(self._committed(group_id, name)) if isinstance(named, str) else named.partition_indexes
-            if pace.is_due():
+            yield
+            for index in asked:
+                if require_stable and self._has_committed_pending(group_id, name, index):
+                    found = _unstable(index)
+                else:
+                    found = _fetched(index, self._committed(group_id, name).get(index), topic_id)
+                size.take(FETCHED_BYTES + len(found.metadata or ""))
+                answers.append(found)
                 yield
-            for piece in pieces(asked):
-                found = self._committed(group_id, name)
-                described = [_fetched(index, found.get(index), topic_id) for index in piece]
-                if require_stable and self._timeline.committed(self._pending):
-                    for place, index in enumerate(piece):
-                        if self._has_committed_pending(group_id, name, index):
-                            described[place] = _unstable(index)
-                size.take(sum(FETCHED_BYTES + len(each.metadata or "") for each in described))
-                answers += described
-                if pace.is_due(len(piece)):
-                    yield
         return response
 
     def _committed_topics(self, group_id: str) -> Mapping[str, dict[int, CommittedOffset]]:

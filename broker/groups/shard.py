@@ -18,7 +18,6 @@ from broker.groups.group_config import GroupConfig
 from broker.groups.offset_metadata_manager import OffsetMetadataManager
 from broker.groups.records import group_tombstone
 from broker.loop.clock import Clock
-from broker.loop.pieces import pieces
 from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode
 
@@ -135,13 +134,13 @@ class GroupCoordinatorShard:
         """The same as far as it is committed; what is in the group is read through the shard's timeline."""
         return self._shard.timeline.committed(self.consumer_groups.groups).get(group_id) if self.has_consumer_groups else None
 
-    def list_consumer_groups(self) -> Iterator[list[GroupListing]]:
-        """The KIP-848 groups as far as they are committed, a piece at a time."""
+    def list_consumer_groups(self) -> Iterator[GroupListing]:
+        """The KIP-848 groups as far as they are committed."""
         from broker.groups.consumer.descriptions import listing
 
         timeline = self._shard.timeline
-        for piece in pieces(timeline.committed_values(self.consumer_groups.groups)):
-            yield [listing(group, timeline) for group in piece]
+        for group in timeline.committed_values(self.consumer_groups.groups):
+            yield listing(group, timeline)
 
     def on_loaded(self) -> None:
         self.group_manager.on_loaded(self._shard.run)
@@ -165,9 +164,9 @@ class GroupCoordinatorShard:
 
     # Housekeeping.
 
-    def expire(self, group_ids: list[str]) -> None:
-        """Write the tombstones that are due for these groups."""
-        self._write_tombstones([record for group_id in group_ids for record in self.offset_manager.expire(group_id)])
+    def expire(self, group_id: str) -> None:
+        """Write the tombstones that are due for this group."""
+        self._write_tombstones(self.offset_manager.expire(group_id))
 
     def delete_topics(self, topics: Mapping[str, Collection[bytes]]) -> None:
         """Write the tombstones of all offsets in deleted topics, by name and ids."""

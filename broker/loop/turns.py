@@ -24,6 +24,9 @@ PIECE_ELEMENTS = 50
 YIELDS_AT_ONCE = 4
 """Pieces that are done before a request goes in turns: up to a millisecond of work."""
 
+ELEMENTS_AT_ONCE = 500
+"""The same for a generator that yields after each element: 0.5 to 5 ms of work."""
+
 Element = TypeVar("Element")
 Made = TypeVar("Made")
 
@@ -152,10 +155,10 @@ def is_many(lists: Iterable[Sized], limit: int) -> bool:
     return False
 
 
-def at_once_or_in_turns(work: Work) -> Any:
-    """What `work` returns or raises if it ends within YIELDS_AT_ONCE yields; else `work`, begun, which dispatch continues in turns."""
+def at_once_or_in_turns(work: Work, yields_count: int = YIELDS_AT_ONCE) -> Any:
+    """What `work` returns or raises if it ends within `yields_count` yields; else `work`, begun, which dispatch continues in turns."""
     try:
-        for _ in range(YIELDS_AT_ONCE):
+        for _ in range(yields_count):
             awaited = next(work)
             if awaited is not None:
                 return _awaiting(awaited, work)

@@ -20,15 +20,13 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from broker.groups.classic.classic_group_member import ClassicGroupMember, Reply
-from broker.loop.pieces import pieces
-from broker.loop.turns import Work, at_once_or_in_turns
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.stored.consumer_protocol import decode_subscription
 from protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from protocol.messages.stored.group_records import GroupMetadataValue
 
@@ -36,10 +34,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of consumers; for these groups the coordinator can read which topics a member subscribed to."""
 
 
-JoinAnswer = JoinGroupResponse | Work
-"""The answer to a JoinGroup, or work that returns it."""
-
-Answer = tuple[Reply, JoinAnswer | SyncGroupResponse]
+Answer = tuple[Reply, JoinGroupResponse | SyncGroupResponse]
 """A member's answer and its receiver; given to `send_answers`."""
 
 
@@ -307,11 +302,11 @@ class ClassicGroup:
         self.awaiting_join_count += 1
         send_answers(older)
 
-    def complete_join(self, member: ClassicGroupMember, response: JoinAnswer) -> None:
+    def complete_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> None:
         """Answer the member's JoinGroup if one waits."""
         send_answers(self.take_join(member, response))
 
-    def take_join(self, member: ClassicGroupMember, response: JoinAnswer) -> list[Answer]:
+    def take_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> list[Answer]:
         """The answer to the member's JoinGroup, if one waits; from now on none does. Comes before the member's removal, which counts
         who still waits."""
         reply = self.release_join(member)
@@ -356,17 +351,17 @@ class ClassicGroup:
             member_id=member_id,
         )
 
-    def join_answer(self, member_id: str, *, with_members: bool) -> JoinAnswer:
+    def leader_response(self, member_id: str) -> JoinGroupResponse:
+        """What the leader is told: this generation, and who is in it."""
         response = self.join_response(member_id)
-        return self.with_members(response) if with_members else response
-
-    def with_members(self, response: JoinGroupResponse) -> JoinAnswer:
-        """What the leader is told: `response`, and who is in the generation as it is now. If these are many it is made in turns, and
-        encoded so: of 10,000 members each would take 10 ms."""
-        # What a member offers is never changed, but replaced.
-        offers = [(member, member.protocols) for member in self.members.values()]
-        answer: JoinAnswer = at_once_or_in_turns(_listing(response, offers, self.protocol_name or ""))
-        return answer
+        protocol_name = self.protocol_name or ""
+        response.members = [
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.protocols[protocol_name]
+            )
+            for member in self.members.values()
+        ]
+        return response
 
     def _count_protocols(self, member: ClassicGroupMember, change: int) -> None:
         for name in member.protocols:
@@ -392,20 +387,6 @@ class ClassicGroup:
         except DecodeError:
             return None
         return frozenset(topics)
-
-
-def _listing(
-    response: JoinGroupResponse, offers: list[tuple[ClassicGroupMember, dict[str, bytes]]], protocol_name: str
-) -> Generator[None, None, JoinGroupResponse]:
-    for piece in pieces(offers):
-        response.members += [
-            JoinGroupResponseMember(
-                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=protocols[protocol_name]
-            )
-            for member, protocols in piece
-        ]
-        yield
-    return response
 
 
 def send_answers(answers: list[Answer]) -> None:

@@ -188,8 +188,8 @@ class GroupMetadataManager:
             group.await_join(member, reply)
             return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {_reason(request.reason)}")
         # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
-        is_told_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
-        reply.complete(group.join_answer(member_id, with_members=is_told_members))
+        leads_now = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
+        reply.complete(group.leader_response(member_id) if leads_now else group.join_response(member_id))
         return None
 
     def _add_member(
@@ -265,12 +265,12 @@ class GroupMetadataManager:
         if group.state is not GroupState.STABLE:
             return  # A rebalance began meanwhile; the member waits in its join phase like the others.
         skips_assignment = client.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
-        response = group.join_response(member.member_id)
+        response = group.leader_response(member.member_id) if skips_assignment else group.join_response(member.member_id)
         response.skip_assignment = skips_assignment
         if client.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
             # Older clients would compute an assignment when told that they lead, so they are told the old leader.
             response.leader = old_leader_id or ""
-        group.complete_join(member, group.with_members(response) if skips_assignment else response)
+        group.complete_join(member, response)
 
     def _generate_member_id(self, prefix: str) -> str:
         return f"{prefix[:MEMBER_ID_PREFIX_MAX]}-{random_uuid_text(self._random.getrandbits)}"

@@ -21,7 +21,7 @@ from functools import partial
 
 from broker.coordination.records import CoordinatorResult
 from broker.coordination.timers import CoordinatorTimers, TimerKey
-from broker.groups.classic.classic_group import Answer, ClassicGroup, GroupState, JoinAnswer, send_answers
+from broker.groups.classic.classic_group import Answer, ClassicGroup, GroupState, send_answers
 from broker.groups.classic.classic_group_member import ClassicGroupMember, Reply
 from broker.groups.classic.rebalance_responses import RebalanceResponses
 from broker.groups.group_config import GroupConfig
@@ -134,22 +134,17 @@ class Rebalance:
         self._timers.schedule(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_sync(group, generation))
         leader_id = group.leader_id
         assert leader_id is not None, "a generation with members has a leader"
-        made = group.join_response(leader_id)
-        self._responses.send(self._join_answers(group, joined, made, group.with_members(made)), len(joined))
+        self._responses.send(self._join_answers(group, joined, group.leader_response(leader_id)), len(joined))
 
     def _join_answers(
-        self,
-        group: ClassicGroup,
-        joined: list[tuple[ClassicGroupMember, Reply | None]],
-        made: JoinGroupResponse,
-        leaders_answer: JoinAnswer,
+        self, group: ClassicGroup, joined: list[tuple[ClassicGroupMember, Reply | None]], leaders: JoinGroupResponse
     ) -> Iterator[Answer]:
-        """`made` says of the generation what it is now, and `leaders_answer` who is in it. With each member's answer its session begins,
-        also that of a static member that did not come and is not answered."""
+        """`leaders`, the leader's response, says of the generation what it is now. With each response the member's session begins, also
+        that of a static member that did not come and is not answered."""
         for member, reply in joined:
             self._end_wait(group, member)
             if reply is not None:
-                yield reply, leaders_answer if member.member_id == made.member_id else _follower_response(made, member.member_id)
+                yield reply, leaders if member.member_id == leaders.member_id else _follower_response(leaders, member.member_id)
 
     def _end_wait(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
         """The member is told now what it waited for. It may be gone meanwhile, or its group."""
@@ -261,13 +256,13 @@ class Rebalance:
             self._limited_log.warning("empty group not stored", "that a group is empty could not be stored %s", facts)
 
 
-def _follower_response(made: JoinGroupResponse, member_id: str) -> JoinGroupResponse:
-    """What a member is told whose leader is told `made`."""
+def _follower_response(leaders: JoinGroupResponse, member_id: str) -> JoinGroupResponse:
+    """The response to a member whose leader gets `leaders`."""
     return JoinGroupResponse(
-        generation_id=made.generation_id,
-        protocol_type=made.protocol_type,
-        protocol_name=made.protocol_name,
-        leader=made.leader,
+        generation_id=leaders.generation_id,
+        protocol_type=leaders.protocol_type,
+        protocol_name=leaders.protocol_name,
+        leader=leaders.leader,
         member_id=member_id,
     )
 

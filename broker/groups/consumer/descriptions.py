@@ -11,7 +11,6 @@ from broker.groups.consumer.member import ConsumerGroupMember, Partitions
 from broker.groups.consumer.subscriptions import most_wanted
 from broker.groups.consumer.topics import GroupTopics
 from broker.groups.descriptions import CONSUMER_TYPE, GroupListing
-from broker.loop.pieces import Pace
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.consumer_group_describe import (
     DescribedAssignment,
@@ -49,11 +48,9 @@ def described(
         assignment_epoch=epochs[ASSIGNMENT_EPOCH],
         assignor_name=most_wanted(assignors) or default_assignor,
     )
-    pace = Pace()
     for member in members.values():
         answer.members.append(_member(member, targets.get(member.member_id, {}), topics))
-        if pace.is_due(1 + sum(map(len, member.assigned.values()))):
-            yield
+        yield
     return answer
 
 

@@ -19,8 +19,7 @@ from typing import Any
 
 from broker.handlers.groups.describe_groups import ALL_GROUP_OPERATIONS
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import text_pieces
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -41,21 +40,20 @@ def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Any:
         if not coordinator.has_consumer_protocol:
             return error_response(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-        return at_once_or_in_turns(_answer(request))
+        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
 
     def _answer(request: ConsumerGroupDescribeRequest) -> Work:
         groups: list[DescribedConsumerGroup] = []
         size = AnswerSize()
-        for piece in text_pieces(request.group_ids):
-            for group_id in piece:
-                try:
-                    group = yield from coordinator.describe_consumer_group(group_id)
-                    size.take(_size_bytes(group))
-                except KafkaError as e:
-                    group = _failed(group_id, e)
-                if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = ALL_GROUP_OPERATIONS
-                groups.append(group)
+        for group_id in request.group_ids:
+            try:
+                group = yield from coordinator.describe_consumer_group(group_id)
+                size.take(_size_bytes(group))
+            except KafkaError as e:
+                group = _failed(group_id, e)
+            if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+            groups.append(group)
             yield
         return ConsumerGroupDescribeResponse(groups=groups)
 

@@ -21,43 +21,30 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace, text_pieces
-from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-
-GROUP_ELEMENTS = 10
-"""What a group counts for in a piece: its tombstone is appended and replayed."""
 
 
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: DeleteGroupsRequest) -> Any:
-        return at_once_or_in_turns(_answer(request))
+        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
 
     def _answer(request: DeleteGroupsRequest) -> Work:
         deletions = coordinator.deletions()
-        named: dict[str, None] = {}
         response = DeleteGroupsResponse(results=[])
         written: list[tuple[DeletableGroupResult, Deferred]] = []
-        pace = Pace()
-        for piece in text_pieces(request.groups_names):
-            for group_id in piece:
-                if group_id in named:
-                    continue
-                named[group_id] = None
-                result = DeletableGroupResult(group_id=group_id)
-                response.results.append(result)
-                try:
-                    written.append((result, (yield from deletions.delete_group(group_id))))
-                except KafkaError as error:
-                    result.error_code = error.code
-                if pace.is_due(GROUP_ELEMENTS):
-                    yield
-            if len(piece) == PIECE_ELEMENTS:
-                yield
+        for group_id in dict.fromkeys(request.groups_names):
+            result = DeletableGroupResult(group_id=group_id)
+            response.results.append(result)
+            try:
+                written.append((result, (yield from deletions.delete_group(group_id))))
+            except KafkaError as error:
+                result.error_code = error.code
+            yield
         for result, outcome in written:
             result.error_code = yield outcome
         return response

@@ -23,8 +23,7 @@ from broker.groups.classic.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import text_pieces
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -45,24 +44,23 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: DescribeGroupsRequest) -> Any:
-        return at_once_or_in_turns(_answer(context, request))
+        return at_once_or_in_turns(_answer(context, request), ELEMENTS_AT_ONCE)
 
     def _answer(context: RequestContext, request: DescribeGroupsRequest) -> Work:
         answered: dict[str, tuple[DescribedGroup, int]] = {}
         groups = []
         size = AnswerSize()
-        for piece in text_pieces(request.groups):
-            for group_id in piece:
-                if group_id not in answered:
-                    answered[group_id] = yield from _describe(coordinator, group_id, context.api_version)
-                group, size_bytes = answered[group_id]
-                try:
-                    size.take(size_bytes)
-                except KafkaError as e:
-                    group = DescribedGroup(group_id=group_id, error_code=e.code, error_message=e.message)
-                if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = ALL_GROUP_OPERATIONS
-                groups.append(group)
+        for group_id in request.groups:
+            if group_id not in answered:
+                answered[group_id] = yield from _describe(coordinator, group_id, context.api_version)
+            group, size_bytes = answered[group_id]
+            try:
+                size.take(size_bytes)
+            except KafkaError as e:
+                group = DescribedGroup(group_id=group_id, error_code=e.code, error_message=e.message)
+            if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+            groups.append(group)
             yield
         return DescribeGroupsResponse(groups=groups)
 

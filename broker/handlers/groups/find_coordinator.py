@@ -19,7 +19,6 @@ from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import text_pieces
 from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.network.context import RequestContext
@@ -55,10 +54,7 @@ def build(services: Services) -> Handler:
         )
 
     def _answer_keys(context: RequestContext, request: FindCoordinatorRequest) -> Work:
-        answers = []
-        for piece in text_pieces(request.coordinator_keys):
-            answers += [_answer_key(context, request, key) for key in piece]
-            yield
+        answers = yield from make_in_turns(lambda key: _answer_key(context, request, key), request.coordinator_keys)
         return FindCoordinatorResponse(coordinators=answers)
 
     def _answer_key(context: RequestContext, request: FindCoordinatorRequest, key: str) -> Coordinator:

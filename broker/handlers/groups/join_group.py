@@ -3,7 +3,7 @@
 Serves v0–v9.
 
 Behaviour:
-- Answered when the join phase ends; only the leader gets the list of members, which is made and encoded in turns if they are many.
+- Answered when the join phase ends; only the leader gets the list of members.
 - A KIP-848 group answers at once and has no leader: the member's generation is its epoch. An empty one becomes a classic group, and so
   does one in which the last that spoke the consumer protocol is a static member that comes back with the classic one.
 - v4+ answers a dynamic member's first request with MEMBER_ID_REQUIRED and the id to come back with (KIP-394).
@@ -19,12 +19,10 @@ Version notes:
 
 from __future__ import annotations
 
-from broker.groups.classic.classic_group import JoinAnswer
 from broker.groups.client_info import ClientInfo
 from broker.groups.replies import mapped
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.turns import Work
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -40,17 +38,9 @@ def build(services: Services) -> Handler:
             reply = coordinator.join(ClientInfo(context.api_version, context.client_id, context.connection.client_host), request)
         except KafkaError as e:
             return _for_version(JoinGroupResponse(error_code=e.code, member_id=request.member_id), context.api_version)
-        return mapped(reply, lambda answer: _answer_for_version(answer, context.api_version))
+        return mapped(reply, lambda response: _for_version(response, context.api_version))
 
     return handle
-
-
-def _answer_for_version(answer: JoinAnswer, api_version: int) -> JoinAnswer:
-    return _for_version(answer, api_version) if isinstance(answer, JoinGroupResponse) else _made_for_version(answer, api_version)
-
-
-def _made_for_version(work: Work, api_version: int) -> Work:
-    return _for_version((yield from work), api_version)
 
 
 def _for_version(response: JoinGroupResponse, api_version: int) -> JoinGroupResponse:

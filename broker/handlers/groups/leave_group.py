@@ -20,8 +20,7 @@ from typing import Any
 from broker.groups.replies import gathered, mapped
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import pieces
-from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -36,8 +35,8 @@ def build(services: Services) -> Handler:
         is_batch = context.api_version >= VERSION_BATCH
         if not is_batch:
             request.members = [MemberIdentity(member_id=request.member_id)]
-        elif len(request.members) > PIECE_ELEMENTS:
-            return at_once_or_in_turns(_leave_in_pieces(request))
+        elif len(request.members) > ELEMENTS_AT_ONCE:
+            return _leave_in_turns(request)
         try:
             response = coordinator.leave(request)
         except KafkaError as e:
@@ -46,12 +45,13 @@ def build(services: Services) -> Handler:
             return response
         return mapped(response, _without_batch) if isinstance(response, Deferred) else _without_batch(response)
 
-    def _leave_in_pieces(request: LeaveGroupRequest) -> Work:
-        """As if each piece were a request of its own; the answer is one."""
+    def _leave_in_turns(request: LeaveGroupRequest) -> Work:
+        """In batches, as if each were a request of its own: members that wait for a response get it at once, at 50 µs each."""
         replies: list[Deferred | LeaveGroupResponse] = []
-        for piece in pieces(request.members):
+        for start in range(0, len(request.members), ELEMENTS_AT_ONCE):
+            batch = request.members[start : start + ELEMENTS_AT_ONCE]
             try:
-                replies.append(coordinator.leave(LeaveGroupRequest(group_id=request.group_id, members=list(piece))))
+                replies.append(coordinator.leave(LeaveGroupRequest(group_id=request.group_id, members=batch)))
             except KafkaError as e:
                 return LeaveGroupResponse(error_code=e.code)
             yield

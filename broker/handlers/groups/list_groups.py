@@ -15,13 +15,11 @@ Not done: share and streams groups.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, STATES, GroupListing
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import text_pieces
-from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -33,11 +31,11 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: ListGroupsRequest) -> Any:
-        return at_once_or_in_turns(_answer(request))
+        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
 
     def _answer(request: ListGroupsRequest) -> Work:
-        states = yield from _wanted(request.states_filter, STATES)
-        types = yield from _wanted(request.types_filter, TYPES)
+        states = _wanted(request.states_filter, STATES)
+        types = _wanted(request.types_filter, TYPES)
         try:
             listings = coordinator.list_groups()
         except KafkaError as e:
@@ -45,24 +43,18 @@ def build(services: Services) -> Handler:
         if not types:
             return ListGroupsResponse()
         listed = []
-        for piece in listings:
-            listed += [_listed(group) for group in piece if group.group_type in types and group.state.lower() in states]
+        for group in listings:
+            if group.group_type in types and group.state.lower() in states:
+                listed.append(_listed(group))
             yield
         return ListGroupsResponse(groups=listed)
 
     return handle
 
 
-def _wanted(names: list[str], known: frozenset[str]) -> Generator[None, None, frozenset[str]]:
+def _wanted(names: list[str], known: frozenset[str]) -> frozenset[str]:
     """Those of the lower-case `known` names that the filter lets pass, letter case aside: all if it is empty."""
-    if not names:
-        return known
-    found = frozenset[str]()
-    for piece in text_pieces(names):
-        found |= known.intersection([name.strip().lower() for name in piece])
-        if len(piece) == PIECE_ELEMENTS:
-            yield
-    return found
+    return known.intersection([name.strip().lower() for name in names]) if names else known
 
 
 def _listed(group: GroupListing) -> ListedGroup:

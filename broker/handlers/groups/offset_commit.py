@@ -7,7 +7,7 @@ Behaviour:
   has no members now. It counts as a heartbeat.
 - Answered when the offsets are committed in `__consumer_offsets`.
 - Nothing is said of a topic without partitions, unless it does not exist; as in Kafka.
-- Many partitions are committed in turns, PARTITIONS_PER_PIECE to a batch, and may each have an error of their own. A request whose
+- Many partitions are committed in turns, PARTITIONS_PER_BATCH at a time, and may each have an error of their own. A request whose
   records are more than one batch may hold is refused: UNKNOWN_SERVER_ERROR for each partition, as in Kafka, which writes one batch.
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION each; metadata longer than offset.metadata.max.bytes is
   OFFSET_METADATA_TOO_LARGE; the others are committed all the same. Errors of the group are given for every other partition.
@@ -27,13 +27,14 @@ from broker.groups.coordinator import commit_error_response
 from broker.groups.replies import mapped
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.turns import Work, at_once_or_in_turns, is_many
+from broker.loop.turns import Work, at_once_or_in_turns, is_many, make_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC, TopicImage
 from broker.network.context import RequestContext
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -41,9 +42,8 @@ from protocol.messages.offset_commit import (
 )
 from protocol.uuids import ZERO_UUID
 
-PARTITIONS_AT_ONCE = 128
+PARTITIONS_PER_BATCH = 1_000
 """More go in turns: a commit takes 10 µs a partition, its replay included."""
-PARTITIONS_PER_PIECE = 64
 VERSION_TOPIC_IDS = 10
 RECORD_SIZE_MIN = 45
 """Bytes of one offset's record without the names of group and topic and the metadata, in the shortest version."""
@@ -63,7 +63,7 @@ class OffsetCommitHandler:
         self._is_compressed = services.config.offsets_topic_compression_codec != Compression.NONE
 
     def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred | Work:
-        if is_many((topic.partitions for topic in request.topics), PARTITIONS_AT_ONCE):
+        if is_many((topic.partitions for topic in request.topics), PARTITIONS_PER_BATCH):
             return self._commit_in_turns(context, request)
         has_topics = bool(request.topics)
         ids: dict[str, bytes] | None = {} if context.api_version >= VERSION_TOPIC_IDS else None
@@ -107,21 +107,21 @@ class OffsetCommitHandler:
     # -- many partitions, in turns -------------------------------------------------------------------------------------
 
     def _commit_in_turns(self, context: RequestContext, request: OffsetCommitRequest) -> Work:
-        """Pieces of the request, each a commit of its own and awaited before the next."""
+        """Batches of the request, each a commit of its own and awaited before the next."""
         refusal: ErrorCode | None = None
         ids = dict[str, bytes]() if context.api_version >= VERSION_TOPIC_IDS else None
         if (yield from self._is_too_large(request, uses_ids=ids is not None)):
             refusal = self._find_group_error(context, request) or ErrorCode.UNKNOWN_SERVER_ERROR
         answer = _Answer(ids)
-        for piece in _pieces(request):
+        for batch in _batches(request):
             if refusal is None:
-                unknown = self._take_unknown(piece, ids)
-                outcome = self._commit(context, piece) if piece.topics else OffsetCommitResponse()
+                unknown = self._take_unknown(batch, ids)
+                outcome = self._commit(context, batch) if batch.topics else OffsetCommitResponse()
                 answer.extend(unknown)
                 answer.extend(((yield outcome) if isinstance(outcome, Deferred) else outcome).topics)
             else:
-                answer.extend(self._take_unknown(piece, ids))
-                answer.extend(commit_error_response(piece, refusal).topics)
+                answer.extend(self._take_unknown(batch, ids))
+                answer.extend(commit_error_response(batch, refusal).topics)
             yield
         return answer.response
 
@@ -132,8 +132,8 @@ class OffsetCommitHandler:
             return False
         limit = self._metadata.log_config(GROUP_METADATA_TOPIC).max_message_bytes
         size_bytes = 0
-        for piece in _pieces(request):
-            for topic in piece.topics:
+        for batch in _batches(request):
+            for topic in batch.topics:
                 image = self._find(topic, uses_ids=uses_ids)
                 if image is None:
                     continue
@@ -180,10 +180,10 @@ class _Answer:
         return topic
 
 
-def _pieces(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
-    """The request in parts of PARTITIONS_PER_PIECE partitions at most."""
+def _batches(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
+    """The request in parts of PARTITIONS_PER_BATCH partitions at most."""
     topics: list[OffsetCommitRequestTopic] = []
-    room = PARTITIONS_PER_PIECE
+    room = PARTITIONS_PER_BATCH
     for topic in request.topics:
         start = 0
         if not topic.partitions:
@@ -196,7 +196,7 @@ def _pieces(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
             room -= len(partitions)
             if not room:
                 yield _part(request, topics)
-                topics, room = [], PARTITIONS_PER_PIECE
+                topics, room = [], PARTITIONS_PER_BATCH
     if topics:
         yield _part(request, topics)
 
@@ -218,12 +218,14 @@ def error_response(request: OffsetCommitRequest, error: KafkaError) -> Any:
 
 
 def _error_response(request: OffsetCommitRequest, error: KafkaError) -> Generator[None, None, OffsetCommitResponse]:
+    def failed(partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+        return OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error.code)
+
     answer = _Answer()
-    for piece in _pieces(request):
-        for topic in piece.topics:
-            if topic.topic_id != ZERO_UUID:
-                topic.name = ""  # which the request did not give
-        answer.extend([_failed(topic, [each.partition_index for each in topic.partitions], error.code) for topic in piece.topics])
+    for topic in request.topics:
+        name = "" if topic.topic_id != ZERO_UUID else topic.name  # which the request gave
+        partitions = yield from make_in_turns(failed, topic.partitions)
+        answer.extend([OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions)])
         yield
     return answer.response
 

@@ -18,8 +18,7 @@ from typing import Any
 from broker.groups.deletions import RECORDS_PER_BATCH, Deletions
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -37,7 +36,7 @@ def build(services: Services) -> Handler:
     metadata = services.metadata
 
     def handle(context: RequestContext, request: OffsetDeleteRequest) -> Any:
-        return at_once_or_in_turns(_answer(request))
+        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
 
     def _answer(request: OffsetDeleteRequest) -> Work:
         if not request.group_id:
@@ -73,7 +72,6 @@ def _divided(
     """The answers for what does not exist, by topic, and those for what does."""
     unknown: dict[str, OffsetDeleteResponseTopic] = {}
     known: list[OffsetDeleteResponseTopic] = []
-    pace = Pace()
     for topic in topics:
         image = metadata.find_topic(topic.name)
         count = 0 if image is None else len(image.partitions)
@@ -86,14 +84,12 @@ def _divided(
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 missing.append(answer)
-            if pace.is_due():
-                yield
+            yield
         if missing or image is None:
             unknown.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[])).partitions.extend(missing)
         if found.partitions:
             known.append(found)
-        if pace.is_due():
-            yield
+        yield
     return unknown, known
 
 
@@ -111,11 +107,9 @@ def _merged(
     if not by_name:
         return known
     merged: list[OffsetDeleteResponseTopic] = []
-    pace = Pace()
     for topic in by_name.values():
         merged.append(topic)
-        if pace.is_due():
-            yield
+        yield
     for topic in known:
         existing = by_name.get(topic.name)
         if existing is None:
@@ -123,6 +117,5 @@ def _merged(
             merged.append(topic)
         else:
             existing.partitions.extend(topic.partitions)
-        if pace.is_due():
-            yield
+        yield
     return merged

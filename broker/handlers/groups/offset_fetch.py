@@ -24,8 +24,7 @@ from typing import Any, cast
 
 from broker.groups.offset_reads import OffsetReads
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, pieces, text_pieces
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
@@ -53,7 +52,7 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: OffsetFetchRequest) -> Any:
-        return at_once_or_in_turns(_answer(context, request))
+        return at_once_or_in_turns(_answer(context, request), ELEMENTS_AT_ONCE)
 
     def _answer(context: RequestContext, request: OffsetFetchRequest) -> Work:
         is_batch = context.api_version >= VERSION_GROUPS
@@ -62,12 +61,11 @@ def build(services: Services) -> Handler:
         size = AnswerSize()
         reads = coordinator.offset_reads(size, require_stable=request.require_stable)
         uses_ids = context.api_version >= VERSION_TOPIC_IDS
-        for piece in text_pieces(group.group_id for group in groups):
-            for group in groups[len(answers) : len(answers) + len(piece)]:
-                try:
-                    answers.append((yield from (_read_by_ids(services.metadata, reads, group, size) if uses_ids else reads.read(group))))
-                except KafkaError as e:
-                    answers.append(_failed(group, e))  # not e: its traceback holds this frame, which holds the answers
+        for group in groups:
+            try:
+                answers.append((yield from (_read_by_ids(services.metadata, reads, group, size) if uses_ids else reads.read(group))))
+            except KafkaError as e:
+                answers.append(_failed(group, e))  # not e: its traceback holds this frame, which holds the answers
             yield
         return (yield from _response(context.api_version, request, answers))
 
@@ -80,7 +78,6 @@ def _read_by_ids(
     """As OffsetReads.read, for topics that are given by their ids."""
     known: list[OffsetFetchRequestTopics] | None = None
     failed: list[OffsetFetchResponseTopics] = []
-    pace = Pace()
     if group.topics is not None:
         known = []
         for topic in group.topics:
@@ -91,8 +88,7 @@ def _read_by_ids(
             else:
                 size.take(UNKNOWN_PARTITION_BYTES * len(topic.partition_indexes))
                 failed.append((yield from _unknown_topic(topic)))
-            if pace.is_due():
-                yield
+            yield
     named = OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known)
     answer = yield from reads.read(named)
     answered: list[OffsetFetchResponseTopics] = []
@@ -101,8 +97,7 @@ def _read_by_ids(
         if image is not None:
             found.topic_id = image.topic_id
             answered.append(found)
-        if pace.is_due():
-            yield
+        yield
     answer.topics = answered + failed
     return answer
 
@@ -119,7 +114,7 @@ def _response(
 ) -> Generator[None, None, OffsetFetchResponse]:
     if version >= VERSION_GROUPS:
         return OffsetFetchResponse(groups=answers)
-    return (yield from _single_response(request, answers.pop(), version))  # whose topics are freed there, in pieces
+    return (yield from _single_response(request, answers[0], version))
 
 
 def _failed(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
@@ -154,16 +149,11 @@ def _single_response(
 
 def _single_topics(topics: list[OffsetFetchResponseTopics]) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
     answers: list[OffsetFetchResponseTopic] = []
-    pace = Pace()
     for topic in topics:
         answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
         answers.append(answer)
-        if pace.is_due():
-            yield
-        for piece in pieces(topic.partitions):
-            answer.partitions += [_single_partition(found) for found in piece]
-            if pace.is_due(len(piece)):
-                yield
+        yield
+        answer.partitions = yield from make_in_turns(_single_partition, topic.partitions)
     return answers
 
 
@@ -178,17 +168,13 @@ def _single_partition(found: OffsetFetchResponsePartitions) -> OffsetFetchRespon
 
 
 def _error_topics(request: OffsetFetchRequest, error_code: int) -> Generator[None, None, list[OffsetFetchResponseTopic]]:
+    def failed(index: int) -> OffsetFetchResponsePartition:
+        return OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=error_code)
+
     topics: list[OffsetFetchResponseTopic] = []
-    pace = Pace()
     for topic in request.topics or []:
         answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
         topics.append(answer)
-        if pace.is_due():
-            yield
-        for piece in pieces(topic.partition_indexes):
-            answer.partitions += [
-                OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=error_code) for index in piece
-            ]
-            if pace.is_due(len(piece)):
-                yield
+        yield
+        answer.partitions = yield from make_in_turns(failed, topic.partition_indexes)
     return topics

@@ -17,51 +17,23 @@ from __future__ import annotations
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import pieces
-from broker.loop.turns import Work
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 VERSION_PROTOCOL_REQUIRED = 5
-
-ASSIGNMENTS_AT_ONCE = 500
-"""Assignments that are looked at before others have their turn, 0.3 µs each."""
 
 
 def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
-    def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred | Work:
+    def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
         is_protocol_given = request.protocol_type is not None and request.protocol_name is not None
         if context.api_version >= VERSION_PROTOCOL_REQUIRED and not is_protocol_given:
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if len(request.assignments) > ASSIGNMENTS_AT_ONCE:
-            return sync_in_turns(request)
-        return sync(request)
-
-    def sync(request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
         try:
             return coordinator.sync(request)
         except KafkaError as e:
             return SyncGroupResponse(error_code=e.code)
-
-    def sync_in_turns(request: SyncGroupRequest) -> Work:
-        """Drop the assignments for strangers to the group in pieces, then continue as usual."""
-        try:
-            coordinator.find_member_ids(request.group_id)
-        except KafkaError as e:
-            return SyncGroupResponse(error_code=e.code)
-        given, request.assignments = request.assignments, []
-        kept: dict[str, SyncGroupRequestAssignment] = {}
-        for piece in pieces(given, ASSIGNMENTS_AT_ONCE):
-            try:
-                member_ids = coordinator.find_member_ids(request.group_id)
-            except KafkaError as e:
-                return SyncGroupResponse(error_code=e.code)
-            kept.update((assigned.member_id, assigned) for assigned in piece if assigned.member_id in member_ids)
-            yield
-        request.assignments = list(kept.values())
-        return sync(request)
 
     return handle

@@ -13,7 +13,7 @@ from broker.coordination.coordinator_log import LOAD_CHUNK_BYTES, ReplicatedCoor
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.loop.blocking import RunBlocking
-from broker.loop.turns import at_once_or_in_turns
+from broker.loop.turns import at_once
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
@@ -96,7 +96,7 @@ class Node:
         self.replica_manager.fetch(params, [target], lambda reads: None)
 
     def committed(self) -> list[int]:
-        reply = at_once_or_in_turns(
+        reply = at_once(
             self.coordinator.offset_reads(AnswerSize(), require_stable=False).read(OffsetFetchRequestGroup(group_id="g", topics=None))
         )
         return [found.committed_offset for topic in reply.topics for found in topic.partitions]

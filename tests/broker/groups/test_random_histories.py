@@ -138,7 +138,7 @@ def known(script: Transcript) -> tuple[list[str], list[str]]:
     """What this coordinator shows of its groups and of the offsets of "g"."""
     script.skip()
     script.fetch()
-    groups = sorted(listed.group_id for piece in script.coordinator.list_groups() for listed in piece)
+    groups = sorted(listed.group_id for listed in script.coordinator.list_groups())
     (line,) = script.lines
     return groups, sorted(line.split())
 

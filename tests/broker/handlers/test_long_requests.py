@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.configs import describe_configs, incremental_alter_configs
-from broker.handlers.groups import describe_groups, find_coordinator, leave_group, list_groups, offset_commit, offset_fetch
+from broker.handlers.groups import describe_groups, find_coordinator, list_groups, offset_commit, offset_fetch
 from broker.handlers.produce_fetch import fetch, offset_for_leader_epoch, produce
 from broker.handlers.topics import create_partitions, create_topics, delete_topics, describe_topic_partitions, metadata
 from broker.loop.turns import YIELDS_AT_ONCE
@@ -28,7 +28,6 @@ from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsR
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -72,9 +71,6 @@ GROUP_REQUESTS: dict[str, tuple[Any, int, Callable[[], Any]]] = {
     "OffsetFetch, topics": (offset_fetch, 1, _offset_fetch_of_topics),
     "OffsetFetch, groups": (offset_fetch, 8, _offset_fetch_of_groups),
     "OffsetFetch, partitions": (offset_fetch, 8, _offset_fetch_of_partitions),
-    "ListGroups, states": (list_groups, 5, lambda: ListGroupsRequest(states_filter=NAMES)),
-    "ListGroups, types": (list_groups, 5, lambda: ListGroupsRequest(types_filter=NAMES)),
-    "LeaveGroup": (leave_group, 4, lambda: LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=name) for name in NAMES])),
 }
 METADATA_REQUESTS: dict[str, tuple[Any, int, Callable[[], Any]]] = {
     "Metadata, missing": (

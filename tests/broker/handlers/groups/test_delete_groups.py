@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.groups.deletions import RECORDS_PER_BATCH
 from broker.handlers.groups import delete_groups
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -87,7 +88,7 @@ def test_the_answer_waits_for_the_commit() -> None:
 
 def test_a_group_of_many_offsets_is_deleted_in_several_batches() -> None:
     script = Transcript()
-    for partition in range(250):
+    for partition in range(2 * RECORDS_PER_BATCH + 1):
         script.commit(1, partition=partition)
     before = len(script.log.batches)
 
@@ -99,7 +100,7 @@ def test_a_group_of_many_offsets_is_deleted_in_several_batches() -> None:
 
 def test_a_group_that_a_member_joins_between_two_batches_stays() -> None:
     script = Transcript()
-    for partition in range(150):
+    for partition in range(RECORDS_PER_BATCH + 1):
         script.commit(1, partition=partition)
     deletion = script.coordinator.deletions().delete_group("g")
     next(deletion)

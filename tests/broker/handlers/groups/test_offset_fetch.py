@@ -3,7 +3,6 @@
 import pytest
 
 from broker.handlers.groups import offset_fetch
-from broker.loop.turns import PIECE_ELEMENTS
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -107,7 +106,7 @@ def test_stable_fetches_of_very_many_groups_are_woken_in_turns():
     handlers.script.log.commit()
     turns_count = loop.run()
 
-    assert turns_count >= len(names) * 2 / (PIECE_ELEMENTS * PIECES_PER_SLICE)
+    assert turns_count >= len(names) * 2 / PIECES_PER_SLICE
     response = over_the_wire(answer.take(), 8)
     assert [group.group_id for group in response.groups] == names * 2
     assert response.groups[len(names)].topics[0].partitions[0].committed_offset == 6
