@@ -79,6 +79,8 @@ class Reconciliation(NamedTuple):
 
     def _next_assignment(self, member_epoch: int) -> ConsumerGroupMember:
         member = self.member
+        if self._has_target:  # most members, when another one comes or goes
+            return member.moved_to(MemberState.STABLE, self.target.epoch, member.assigned, {})
         kept: dict[bytes, dict[int, int]] = {}
         revoked: dict[bytes, dict[int, int]] = {}
         added: dict[bytes, list[int]] = {}
@@ -101,6 +103,14 @@ class Reconciliation(NamedTuple):
             kept.setdefault(topic_id, {}).update(dict.fromkeys(partitions, self.target.epoch))
         state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
         return member.moved_to(state, self.target.epoch, kept, {})
+
+    @property
+    def _has_target(self) -> bool:
+        """Whether the member is assigned its target, which is all of topics that it reads."""
+        assigned, target = self.member.assigned, self.target.partitions
+        return len(assigned) == len(target) and all(
+            topic_id in self.subscribed and partitions.keys() == target.get(topic_id) for topic_id, partitions in assigned.items()
+        )
 
     def _is_free(self, topic_id: bytes, partition: int) -> bool:
         """Whether nobody has the partition, but for the member itself, which had to give it up and is given it back."""

@@ -147,9 +147,10 @@ class ConsumerGroupStore:
                 group.static_members[member.instance_id] = member.member_id
             if has_other_topics:
                 self._note_topics(group.group_id, before, group.subscribed_topics)
-        if old is not None:
-            group.release_partitions(old)
-        group.take_partitions(member)
+        if old is None or old.assigned != member.assigned or old.pending_revocation != member.pending_revocation:
+            if old is not None:
+                group.release_partitions(old)
+            group.take_partitions(member)
 
     def _remove_member(self, group_id: str, member_id: str) -> None:
         group = self.groups.get(group_id)
