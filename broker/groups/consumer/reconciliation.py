@@ -109,7 +109,8 @@ class Reconciliation(NamedTuple):
         """Whether the member is assigned its target, which is all of topics that it reads."""
         assigned, target = self.member.assigned, self.target.partitions
         return len(assigned) == len(target) and all(
-            topic_id in self.subscribed and partitions.keys() == target.get(topic_id) for topic_id, partitions in assigned.items()
+            topic_id in self.subscribed and topic_id in target and partitions.keys() == target[topic_id]
+            for topic_id, partitions in assigned.items()
         )
 
     def _is_free(self, topic_id: bytes, partition: int) -> bool:
