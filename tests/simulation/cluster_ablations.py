@@ -258,18 +258,18 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 }
 
 KEPT_SEEDS: dict[str, int] = {
-    "skip_the_epoch_check": 25,
-    "truncate_to_the_high_watermark": 53,
-    "acknowledge_below_the_minimum_isr": 9,
+    "skip_the_epoch_check": 1,
+    "truncate_to_the_high_watermark": 6,
+    "acknowledge_below_the_minimum_isr": 0,
     "acknowledge_what_the_leader_alone_has": 0,
-    "vote_for_shorter_logs": 16,
+    "vote_for_shorter_logs": 7,
     "forget_the_vote": 4,
     "vote_with_a_forgotten_log": 0,
     "count_a_restarted_followers_old_fetch": 10,
     "compact_what_is_not_committed": 99,
     "lead_who_left_too_early": 7,
     "take_logs_by_their_names": 1,
-    "refuse_the_batch_that_holds_the_start": 11,
+    "refuse_the_batch_that_holds_the_start": 2,
     "end_the_watch_of_sessions": 0,
 }
 
