@@ -39,7 +39,7 @@ SHUTDOWN_RETRY_MS = 50
 """Between two heartbeats of a controlled shutdown, as after the first of Kafka's."""
 SHUTDOWN_MAX_MS = 5_000
 """How long a controlled shutdown waits for leave; Kafka waits for 5 minutes."""
-HURRIED_INTERVAL_MS = 25
+AWAITED_INTERVAL_MS = 25
 """Between heartbeats while another broker shuts down: it may go once every broker has told that it knows who takes over. Kafka's
 brokers tell it at their next heartbeat, up to broker.heartbeat.interval.ms later."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -221,7 +221,7 @@ class BrokerLifecycle:
     def _beat(self) -> None:
         if not self._tasks:  # else the last one was not answered yet
             self._begin({})
-        interval_ms = HURRIED_INTERVAL_MS if self._is_awaited else self._config.broker_heartbeat_interval_ms
+        interval_ms = AWAITED_INTERVAL_MS if self._is_awaited else self._config.broker_heartbeat_interval_ms
         self._timer = self._clock.call_later(interval_ms, self._beat)
 
     def _note_brokers(self, delta: MetadataDelta) -> None:
@@ -240,7 +240,7 @@ class BrokerLifecycle:
         )
         if self._is_awaited and not was_awaited and self._timer is not None:
             self._timer.cancel()
-            self._timer = self._clock.call_later(HURRIED_INTERVAL_MS, self._beat)
+            self._timer = self._clock.call_later(AWAITED_INTERVAL_MS, self._beat)
 
     def _begin(self, lost: Mapping[ReplicaKey, bytes]) -> None:
         if self._is_closed:

@@ -42,7 +42,7 @@ from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeatu
 
 Response = TypeVar("Response")
 
-HURRIED_MS = 3_000
+STOPPING_RETRY_TIMEOUT_MS = 3_000
 """Retries of a broker that stops: enough for the others to elect a new controller, if enough of them are left."""
 RETRY_MS = 50
 """Between two tries, as retry.backoff.ms of Kafka's channel begins."""
@@ -94,9 +94,9 @@ class ControllerRoute:
             return None
         return self._connections.get(active.host, active.port).versions or None
 
-    def hurry(self) -> None:
+    def shorten_retries(self) -> None:
         """Give requests up sooner, also those that wait, because this broker stops."""
-        self._retry_timeout_ms = min(self._retry_timeout_ms, HURRIED_MS)
+        self._retry_timeout_ms = min(self._retry_timeout_ms, STOPPING_RETRY_TIMEOUT_MS)
 
     async def close(self) -> None:
         await self._connections.close()

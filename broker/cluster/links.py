@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.cluster.controller_route import ControllerRoute, find_active_controller
-from broker.cluster.crash_detector import CrashDetector
-from broker.cluster.leader_check import LeaderCheck
-from broker.cluster.leader_watch import LeaderWatch
+from broker.cluster.failure_detector import FailureDetector
+from broker.cluster.leader_failure_watch import LeaderFailureWatch
+from broker.cluster.leader_probe import LeaderProbe
 from broker.cluster.peer_connections import PeerConnections, connection_maker
 from broker.cluster.quorum_peers import QuorumPeers
 from broker.controller.channel import ControllerChannel
@@ -25,27 +25,27 @@ ROUTE_IN_FLIGHT_MAX = 1  # the next request may go to another node
 
 
 class ClusterLinks:
-    """Its callers close what it makes for them; `close` closes `crash_detector`, which is None where barnabas.fast.fencing is off. `pool`
+    """Its callers close what it makes for them; `close` closes `failure_detector`, which is None where barnabas.fast.fencing is off. `pool`
     holds the frames that are received."""
 
     def __init__(self, platform: Platform, pool: BufferPool, config: ServerConfig) -> None:
         self._platform = platform
         self._pool = pool
         self._config = config
-        self.crash_detector = CrashDetector(platform.network, platform.clock) if config.barnabas_fast_fencing else None
+        self.failure_detector = FailureDetector(platform.network, platform.clock) if config.barnabas_fast_fencing else None
 
     async def close(self) -> None:
-        if self.crash_detector is not None:
-            await self.crash_detector.close()
+        if self.failure_detector is not None:
+            await self.failure_detector.close()
 
     def watch_leader(self, quorum: QuorumDriver, peers: QuorumPeers, find_broker: Callable[[int], Address | None]) -> None:
-        """From now on `quorum` is told when its leader's process is gone. `find_broker`: as LeaderWatch."""
-        if self.crash_detector is not None:
-            LeaderWatch(quorum, self.crash_detector.prove, find_broker).watch(peers)
+        """From now on `quorum` is told when its leader's process is gone. `find_broker`: as LeaderFailureWatch."""
+        if self.failure_detector is not None:
+            LeaderFailureWatch(quorum, self.failure_detector.prove, find_broker).watch(peers)
 
-    def leader_check(self, find_address: Callable[[int], Address | None], on_refused: Callable[[int], None]) -> LeaderCheck:
+    def leader_probe(self, find_address: Callable[[int], Address | None], on_refused: Callable[[int], None]) -> LeaderProbe:
         platform = self._platform
-        return LeaderCheck(platform.network, platform.clock, find_address, on_refused, node_id=self._config.node_id)
+        return LeaderProbe(platform.network, platform.clock, find_address, on_refused, node_id=self._config.node_id)
 
     def quorum_peers(self) -> QuorumPeers:
         """The connections of this node's replica of the metadata log to the others."""

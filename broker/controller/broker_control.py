@@ -104,7 +104,7 @@ class BrokerControl:
 
             is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
             is_unclean = self._elections.is_elr_enabled and not is_clean
-            yield from self._elections.depart(node_id, finish, is_unclean=is_unclean)
+            yield from self._elections.fence_broker(node_id, finish, is_unclean=is_unclean)
         self._heartbeats.register(node_id, record.broker_epoch, now_ms)
         return BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
 
@@ -145,7 +145,7 @@ class BrokerControl:
     def heartbeat(self, request: BrokerHeartbeatRequest, next_offset: NextOffset, now_ms: int) -> Steps[BrokerHeartbeatResponse]:
         """What a broker's heartbeat comes to. The contact counts at once, before the first step. Raises KafkaError, at once too."""
         broker = self.checked(request.broker_id, request.broker_epoch)
-        if not self._elections.is_departing(broker.node_id):
+        if not self._elections.is_being_fenced(broker.node_id):
             self._heartbeats.note_contact(broker.node_id, broker.epoch, request.current_metadata_offset, now_ms)
         return self._follow_heartbeat(broker, request, next_offset)
 
@@ -159,7 +159,7 @@ class BrokerControl:
             yield [change_record(broker, cordoned_log_dirs=request.cordoned_log_dirs)]
             broker = self.checked(node_id, request.broker_epoch)
         is_caught_up = request.current_metadata_offset >= broker.epoch
-        if self._elections.is_departing(node_id):
+        if self._elections.is_being_fenced(node_id):
             # Its fencing or shutdown goes on, in steps: it may ask again.
             return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=True)
         now = self._current_state(broker)
@@ -213,15 +213,15 @@ class BrokerControl:
         if following is BrokerState.UNFENCED:
             unfencing = change_record(broker, fenced=UNFENCE)
             if self._is_alone(node_id):
-                yield from self._elections.welcome_alone(node_id, unfencing)
+                yield from self._elections.unfence_only_broker(node_id, unfencing)
                 return
             yield from self._elections.prepare()
             if self._state.brokers.get(node_id) is broker:
-                yield from self._elections.welcome(node_id, unfencing)
+                yield from self._elections.unfence_broker(node_id, unfencing)
         elif following is BrokerState.CONTROLLED_SHUTDOWN:
             if not broker.is_in_controlled_shutdown:
                 yield [change_record(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
-            yield from self._elections.depart(node_id, lambda records_count: ())
+            yield from self._elections.fence_broker(node_id, lambda records_count: ())
         elif not broker.is_fenced and not (following is BrokerState.SHUTDOWN_NOW and self._is_alone(node_id)):
             yield from self.fence(node_id)
 
@@ -256,7 +256,7 @@ class BrokerControl:
             return [change_record(broker, fenced=FENCE)]
 
         if fencing():
-            yield from self._elections.depart(node_id, lambda records_count: fencing())
+            yield from self._elections.fence_broker(node_id, lambda records_count: fencing())
 
     def fence_others(self, embedded_id: int) -> Steps[None]:
         """Fence every other broker: in a quorum of one that nobody can reach no other is alive, whatever an older log says."""
@@ -273,7 +273,7 @@ class BrokerControl:
             broker = self._state.brokers.get(node_id)
             return [] if broker is None else [UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch)]
 
-        yield from self._elections.depart(node_id, finish, is_unclean=True)
+        yield from self._elections.fence_broker(node_id, finish, is_unclean=True)
         self._heartbeats.remove(node_id)
 
     # -- log directories -------------------------------------------------------------------------------------------

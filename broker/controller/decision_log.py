@@ -138,7 +138,7 @@ def _reason(record: PartitionChangeRecord, old: PartitionImage, state: ClusterSt
         return f"broker {leader} is not registered"
     if broker.is_in_controlled_shutdown:
         return f"broker {leader} is about to stop"
-    if broker.is_fenced or elections.is_departing(leader):
+    if broker.is_fenced or elections.is_being_fenced(leader):
         return f"broker {leader} is fenced"
     if leader in (old.isr if record.isr is None else record.isr) and record.leader == replicas[0]:
         return "it is the preferred leader"

@@ -56,29 +56,29 @@ class Elections:
         self._state = state
         self._config = config
         self._own_name = str(node_id)
-        self._departing: Counter[int] = Counter()
+        self._being_fenced: Counter[int] = Counter()
         self.partitions = partitions
 
     # -- who may lead ----------------------------------------------------------------------------------------------
 
-    def is_departing(self, node_id: int) -> bool:
+    def is_being_fenced(self, node_id: int) -> bool:
         """Whether steps are going on that take everything from the broker: nothing is given to it meanwhile."""
-        return self._departing[node_id] > 0
+        return self._being_fenced[node_id] > 0
 
     def usable_brokers(self) -> dict[int, BrokerImage]:
         """All brokers, as new partitions see them: one whose fencing has begun counts as fenced."""
-        departing = [node_id for node_id, count in self._departing.items() if count and node_id in self._state.brokers]
-        return self._state.brokers | {node_id: self._state.brokers[node_id]._replace(is_fenced=True) for node_id in departing}
+        being_fenced = [node_id for node_id, count in self._being_fenced.items() if count and node_id in self._state.brokers]
+        return self._state.brokers | {node_id: self._state.brokers[node_id]._replace(is_fenced=True) for node_id in being_fenced}
 
     def acceptor(self, image: PartitionImage, *, but_not: int = NOBODY, and_also: int = NOBODY) -> Callable[[int], bool]:
         """Says of a node whether it may lead the partition: it is active, and its replica not in a directory that is offline.
 
-        `and_also` is about to be unfenced; `but_not` is about to go, as are all that depart."""
+        `and_also` is about to be unfenced; `but_not` is about to go, as are all that are being fenced."""
         brokers = self._state.brokers
 
         def can_lead(node_id: int) -> bool:
             broker = brokers.get(node_id)
-            if broker is None or node_id == but_not or self._departing[node_id] > 0:
+            if broker is None or node_id == but_not or self._being_fenced[node_id] > 0:
                 return False
             return (broker.is_active or node_id == and_also) and is_online(broker, directory_of(image, node_id))
 
@@ -167,12 +167,12 @@ class Elections:
                 records.append(record)
         return records
 
-    def depart(self, node_id: int, finish: Callable[[int], Sequence[Any]], *, is_unclean: bool = False) -> Steps[None]:
+    def fence_broker(self, node_id: int, finish: Callable[[int], Sequence[Any]], *, is_unclean: bool = False) -> Steps[None]:
         """Others take over what the broker leads, and it leaves the ISRs. Partitions that it leads come first.
 
         `finish` gives the records that end it, given how many there are before them in the same batch: a controller that dies in the
         middle leaves a broker that its successor sends away again."""
-        self._departing[node_id] += 1
+        self._being_fenced[node_id] += 1
         try:
             yield from self.prepare()
             keys = self.partitions.led_by(node_id)
@@ -185,21 +185,21 @@ class Elections:
             last = self.updates(keys, gone=node_id, is_unclean=is_unclean)
             yield [*last, *finish(len(last))]
         finally:
-            self._departing[node_id] -= 1
+            self._being_fenced[node_id] -= 1
 
-    def welcome(self, node_id: int, unfencing: Any) -> Steps[None]:
+    def unfence_broker(self, node_id: int, unfencing: Any) -> Steps[None]:
         """The broker, which the record `unfencing` unfences, leads where nobody does and it can."""
-        yield from self._welcome(node_id, unfencing, self.partitions.leaderless())
+        yield from self._unfence(node_id, unfencing, self.partitions.leaderless())
 
-    def welcome_alone(self, node_id: int, unfencing: Any) -> Steps[None]:
+    def unfence_only_broker(self, node_id: int, unfencing: Any) -> Steps[None]:
         """The same for the only broker there is, which leads as before: nobody took anything over when it went.
 
         The leader epoch grows even where the leader stays the same: consumers tell by it that records may have been lost with a
         machine that lost its power (KIP-320)."""
         keys = [PartitionKey(topic, index) for topic in self._state.topics.values() for index in range(len(topic.partitions))]
-        yield from self._welcome(node_id, unfencing, keys)
+        yield from self._unfence(node_id, unfencing, keys)
 
-    def _welcome(self, node_id: int, unfencing: Any, keys: list[PartitionKey]) -> Steps[None]:
+    def _unfence(self, node_id: int, unfencing: Any, keys: list[PartitionKey]) -> Steps[None]:
         yield [unfencing, *self.updates(keys[:CHANGES_AT_ONCE], back=node_id)]
         for start in range(CHANGES_AT_ONCE, len(keys), CHANGES_AT_ONCE):
             broker = self._state.brokers.get(node_id)

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.controller.broker_failure_watch import BrokerFailureWatch, Prove
 from broker.controller.cluster_control import activation_records, controller_registration, producer_id_block
 from broker.controller.controller_result import ControllerResult, Steps
 from broker.controller.controller_writes import ControllerWrites, ignore_outcome
-from broker.controller.crash_watch import CrashWatch, Prove
 from broker.controller.periodic_elections import PeriodicElections
 from broker.metadata.change_log import ChangeLog, LogSteps
 from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
@@ -81,7 +81,7 @@ class LocalController:
         self._listener_name = listener_name
         self._prove = prove
         self._writes = ControllerWrites(quorum)
-        self._crash_watch: CrashWatch | None = None  # while this node leads, unless it is alone
+        self._broker_failure_watch: BrokerFailureWatch | None = None  # while this node leads, unless it is alone
         self._quorum = quorum
         self._node_id = node_id
         self._changes = ChangeLog(clock)
@@ -118,8 +118,8 @@ class LocalController:
         else:
             logger.info("this node is the active controller epoch=%d", self._writes.leadership.epoch)
             self._writes.decisions = self._make_decision_log()
-            self._crash_watch = self._make_crash_watch()
-            self._crash_watch.probe_all()
+            self._broker_failure_watch = self._make_broker_failure_watch()
+            self._broker_failure_watch.probe_all()
             self._writes.run(self._active.elections.prepare())
             self._watch_sessions()
         self._periodic = PeriodicElections(self._active, self._clock, self._writes.run)
@@ -133,9 +133,9 @@ class LocalController:
         if self._session_check is not None:
             self._session_check.cancel()
             self._session_check = None
-        if self._crash_watch is not None:
-            self._crash_watch.end()
-            self._crash_watch = None
+        if self._broker_failure_watch is not None:
+            self._broker_failure_watch.end()
+            self._broker_failure_watch = None
         if self._periodic is not None:
             self._periodic.end()
             self._periodic = None
@@ -294,14 +294,14 @@ class LocalController:
     def _fence(self, node_id: int) -> None:
         self._writes.run(self._active.brokers.fence(node_id))
 
-    def _make_crash_watch(self) -> CrashWatch:
+    def _make_broker_failure_watch(self) -> BrokerFailureWatch:
         controller = self._active
 
         def fence(node_id: int) -> None:
             logger.warning("fencing broker %d: its process is gone", node_id)
             self._fence(node_id)
 
-        return CrashWatch(
+        return BrokerFailureWatch(
             controller.state,
             controller.heartbeats,
             fence,
@@ -316,8 +316,8 @@ class LocalController:
         return self._writes.decisions or DecisionLog(self._clock)
 
     def _note_connection(self, node_id: int, epoch: int, client: RequestContext | None) -> None:
-        if self._crash_watch is not None and client is not None:
-            self._crash_watch.note_connection(node_id, epoch, client.connection)
+        if self._broker_failure_watch is not None and client is not None:
+            self._broker_failure_watch.note_connection(node_id, epoch, client.connection)
 
     async def close(self) -> None:
         """Stop the periodic work. Operations end with the quorum."""

@@ -157,7 +157,7 @@ class PartitionControl:
             return "not registered"
         if broker.is_in_controlled_shutdown:
             return "shutting down"
-        if broker.is_fenced or self._elections.is_departing(member.broker_id):
+        if broker.is_fenced or self._elections.is_being_fenced(member.broker_id):
             return "fenced"
         if member.broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
             return f"broker epoch {member.broker_epoch}, not {broker.epoch}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.loop.clock import Clock
     from broker.metadata.metadata_cache import MetadataCache
-    from broker.metadata.suspects import Suspects
+    from broker.metadata.unreachable_brokers import UnreachableBrokers
     from broker.observability.metrics import Metrics
     from broker.quorum.quorum import Quorum
     from broker.replication.replica_manager import ReplicaManager
@@ -59,7 +59,7 @@ class Services(NamedTuple):
     """Computes outside this process; None (some tests): everything is done on the loop."""
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = _nothing_known
     """What the active controller speaks, where that is another node and known: API key → (lowest, highest version)."""
-    suspects: Suspects | None = None
+    unreachable_brokers: UnreachableBrokers | None = None
     """Brokers that may be gone; None where barnabas.fast.fencing is off."""
     client_metrics: Callable[[], ClientMetricsManager] | None = None
     """What knows of clients' metrics, made when it is first asked for; None (some tests): nothing does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from broker.metadata.image import LOST_DIRECTORY, BrokerImage, PartitionImage
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.suspects import Suspects
+from broker.metadata.unreachable_brokers import UnreachableBrokers
 from protocol.errors import ErrorCode
 
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -25,18 +25,18 @@ _RESERVED_DIRECTORIES_MAX = 100
 
 
 class ListenerView:
-    """The cluster as clients of `listener_name` may see it, without naming one of `suspects` as a leader."""
+    """The cluster as clients of `listener_name` may see it, without naming one of `unreachable_brokers` as a leader."""
 
-    def __init__(self, cache: MetadataCache, listener_name: str, suspects: Suspects | None = None) -> None:
+    def __init__(self, cache: MetadataCache, listener_name: str, unreachable_brokers: UnreachableBrokers | None = None) -> None:
         self._brokers = cache.brokers
         self._listener_name = listener_name
         self.alive: dict[int, BrokerImage] = {
             broker.node_id: broker for broker in cache.brokers.values() if not broker.is_fenced and listener_name in broker.endpoints
         }
-        self._suspected: tuple[int, ...] = ()
+        self._unreachable: tuple[int, ...] = ()
         self._listed: tuple[int, ...] = ()
-        if suspects is not None:
-            self._suspected, self._listed = suspects.suspected(), suspects.listed()
+        if unreachable_brokers is not None:
+            self._unreachable, self._listed = unreachable_brokers.unreachable(), unreachable_brokers.listed()
 
     def listed(self) -> list[BrokerImage]:
         """Those that are alive, and what may be listed still."""
@@ -52,12 +52,12 @@ class ListenerView:
 
     def find_leader(self, partition: PartitionImage) -> int | None:
         """The leader if it can be reached by this listener."""
-        leader = None if partition.leader in self._suspected else self._brokers.get(partition.leader)
+        leader = None if partition.leader in self._unreachable else self._brokers.get(partition.leader)
         return partition.leader if leader is not None and self._listener_name in leader.endpoints else None
 
     def missing_leader_error(self, partition: PartitionImage) -> ErrorCode:
         """The error for a partition without a leader to name."""
-        is_known = partition.leader in self._brokers and partition.leader not in self._suspected
+        is_known = partition.leader in self._brokers and partition.leader not in self._unreachable
         return ErrorCode.LISTENER_NOT_FOUND if is_known else ErrorCode.LEADER_NOT_AVAILABLE
 
     def offline_replicas(self, partition: PartitionImage) -> list[int]:

@@ -220,9 +220,9 @@ class QuorumDriver:
             self._step(self._replica.handle_request, answer, message, version, listener_name)
         return answer
 
-    def leader_has_crashed(self, node_id: int) -> None:
+    def leader_has_failed(self, node_id: int) -> None:
         """It is proven that the process of the leader `node_id` is gone."""
-        self._step(self._replica.leader_has_crashed, node_id)
+        self._step(self._replica.leader_has_failed, node_id)
 
     # -- the core --------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from broker.quorum.election_haste import ElectionHaste
+from broker.quorum.expedited_election import ExpeditedElection
 from broker.quorum.leadership import Leadership
 from broker.quorum.peers import NEVER_MS, Node, Peers
 from broker.quorum.raft_log import ControlRecord, OffsetAndEpoch, RaftLog
@@ -117,7 +117,7 @@ class Raft:
         """Called for each answer INCONSISTENT_CLUSTER_ID: this node or the one that answers belongs to another cluster."""
         self.to_wall_clock_ms: Callable[[int], int] = lambda monotonic_ms: monotonic_ms
         """The driver's: what clients are told instead of a time of the core's."""
-        self._haste: ElectionHaste | None = None  # until somebody leads
+        self._expedited: ExpeditedElection | None = None  # until somebody leads
         self._random = random_source
         self._ready = Ready()
         self.note_control_records(control_records)
@@ -180,11 +180,11 @@ class Raft:
         return (self.is_voter or self.config.can_become_voter) and self.log.durable_end_offset < self.log.end_offset
 
     def draw_election_deadline(self, now_ms: int, *, is_patient: bool = False) -> int:
-        """When this replica stands for election: sooner in haste, unless `is_patient`. It is patient once it has given its vote: that
-        election may be about to succeed, and only wait for disks."""
+        """When this replica stands for election: sooner if that is expedited, unless `is_patient`. It is patient once it has given its
+        vote: that election may be about to succeed, and only wait for disks."""
         timeout_ms = self.config.election_timeout_ms
-        if self._haste is not None and not is_patient:
-            timeout_ms = min(timeout_ms, self._haste.election_timeout_ms)
+        if self._expedited is not None and not is_patient:
+            timeout_ms = min(timeout_ms, self._expedited.election_timeout_ms)
         return now_ms + timeout_ms + (self._random.randrange(timeout_ms) if timeout_ms else 0)
 
     # -- what the driver calls -------------------------------------------------------------------------------------
@@ -220,21 +220,21 @@ class Raft:
         """Take part no more: a leader resigns, so that the others need not wait for its silence."""
         self.is_stopping = True
 
-    def leader_has_crashed(self, node_id: int, now_ms: int) -> None:
+    def leader_has_failed(self, node_id: int, now_ms: int) -> None:
         """It is proven that the leader's process is gone: look for another without waiting for the fetch timeout."""
         role, epoch = self.state.role, self.epoch
         if not isinstance(role, Follower) or self.state.leader_id != node_id:
             return
         role.has_fetched = False
-        is_known = self._haste is not None and self._haste.is_crash and self._haste.is_of(node_id, epoch)
+        is_known = self._expedited is not None and self._expedited.leader_is_gone and self._expedited.is_of(node_id, epoch)
         if self.is_voter and not is_known:
-            self._haste = ElectionHaste(node_id, epoch, now_ms=now_ms, is_crash=True)
-            delay_ms = self._haste.candidacy_delay_ms(self.voters, self.config.me.node_id)
+            self._expedited = ExpeditedElection(node_id, epoch, now_ms=now_ms, leader_is_gone=True)
+            delay_ms = self._expedited.candidacy_delay_ms(self.voters, self.config.me.node_id)
             role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + delay_ms)
 
     def leader_lives(self) -> None:
-        """The leader answers: there is no reason for haste any more."""
-        self._haste = None
+        """The leader answers: there is no reason to expedite an election any more."""
+        self._expedited = None
 
     # -- transitions -----------------------------------------------------------------------------------------------
 
@@ -253,10 +253,10 @@ class Raft:
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
         self._leave_leadership()
         fetch_timeout_ms = self.config.fetch_timeout_ms
-        if self._haste is not None and self._haste.is_of(leader_id, epoch):
-            fetch_timeout_ms = min(fetch_timeout_ms, self._haste.retry_delay_ms(self.voters, self.config.me.node_id))
+        if self._expedited is not None and self._expedited.is_of(leader_id, epoch):
+            fetch_timeout_ms = min(fetch_timeout_ms, self._expedited.retry_delay_ms(self.voters, self.config.me.node_id))
         else:
-            self._haste = None
+            self._expedited = None
         is_news = (epoch, leader_id) != (self.epoch, self.leader_id) or not isinstance(self.state.role, Prospective)
         self.state.become_follower(epoch, leader_id, endpoints, now_ms=now_ms, fetch_timeout_ms=fetch_timeout_ms)
         self.peers.reset()
@@ -272,9 +272,9 @@ class Raft:
         self.peers.reset()
 
     def become_prospective(self, now_ms: int) -> None:
-        if self._haste is not None:
-            self._haste.note_try()
-            self._haste = None if self._haste.is_over else self._haste
+        if self._expedited is not None:
+            self._expedited.note_try()
+            self._expedited = None if self._expedited.is_over else self._expedited
         self.state.become_prospective(self.voters, self.draw_election_deadline(now_ms))
         self._begin_election(now_ms)
 
@@ -285,8 +285,8 @@ class Raft:
     def _begin_election(self, now_ms: int) -> None:
         role = self.state.role
         assert isinstance(role, (Prospective, Candidate))
-        if self._haste is not None and self._haste.is_crash:
-            role.election.note(self._haste.leader_id, is_granted=False)
+        if self._expedited is not None and self._expedited.leader_is_gone:
+            role.election.note(self._expedited.leader_id, is_granted=False)
         self.peers.reset()
         self.maybe_advance_election(now_ms)
 
@@ -302,37 +302,37 @@ class Raft:
         """The pre-votes were refused, or not given in time: back to the leader of this epoch if one is known."""
         state = self.state
         assert isinstance(state.role, Prospective)
-        if self._haste is not None and not state.role.election.is_heard:
-            self._haste.note_loneliness(now_ms)
+        if self._expedited is not None and not state.role.election.is_heard:
+            self._expedited.note_no_answer(now_ms)
         if state.leader_id != NO_NODE and state.leader_endpoints:
             self.become_follower(state.epoch, state.leader_id, state.leader_endpoints, now_ms)
         else:
             self.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
 
     def gives_way_to(self, candidate_id: int, end: OffsetAndEpoch, now_ms: int) -> bool:
-        """Whether this voter gives its pre-vote to a candidate whose log ends at `end`, where Raft's own rules allow it. In haste only one
-        voter should stand: a follower that gives it waits longer itself, and of two that stand the later in order does."""
-        role, haste = self.state.role, self._haste
-        if haste is None:
+        """Whether this voter gives its pre-vote to a candidate whose log ends at `end`, where Raft's own rules allow it. Only one voter
+        should stand in an expedited election: a follower that gives it waits longer itself, and the later in order of two that stand."""
+        role, expedited = self.state.role, self._expedited
+        if expedited is None:
             return True
         if isinstance(role, Follower):
-            role.fetch_deadline_ms = max(role.fetch_deadline_ms, now_ms + haste.way_given_ms)
+            role.fetch_deadline_ms = max(role.fetch_deadline_ms, now_ms + expedited.prevote_grant_wait_ms)
         elif isinstance(role, (Unattached, Resigned)):
-            role.election_deadline_ms = max(role.election_deadline_ms, now_ms + haste.way_given_ms)
+            role.election_deadline_ms = max(role.election_deadline_ms, now_ms + expedited.prevote_grant_wait_ms)
         elif isinstance(role, Prospective) and not role.election.is_lost and end == self.log_end:
-            return haste.place_of(candidate_id, self.voters) < haste.place_of(self.config.me.node_id, self.voters)
+            return expedited.place_of(candidate_id, self.voters) < expedited.place_of(self.config.me.node_id, self.voters)
         return True
 
     def succession_deadline(self, role: Follower, deadline_ms: int) -> int:
-        """When this voter stands whose leader has resigned and leaves it until `deadline_ms`: in haste no later than it would have. A
-        leader that was just started tells everyone that it leads no more, and names no successors."""
-        return deadline_ms if self._haste is None else min(role.fetch_deadline_ms, deadline_ms)
+        """When this voter stands whose leader has resigned and leaves it until `deadline_ms`: no later than an expedited election. A leader
+        that was just started tells everyone that it leads no more, and names no successors."""
+        return deadline_ms if self._expedited is None else min(role.fetch_deadline_ms, deadline_ms)
 
-    def hurry_lost_election(self, now_ms: int) -> None:
-        """The votes were shared. Only in haste is there nothing to wait for; else another candidate may be winning."""
+    def shorten_lost_election(self, now_ms: int) -> None:
+        """The votes were shared. Only an expedited election has nothing to wait for; else another candidate may be winning."""
         role = self.state.role
-        if isinstance(role, Candidate) and role.election.is_lost and self._haste is not None:
-            delay_ms = self._haste.retry_delay_ms(self.voters, self.config.me.node_id)
+        if isinstance(role, Candidate) and role.election.is_lost and self._expedited is not None:
+            delay_ms = self._expedited.retry_delay_ms(self.voters, self.config.me.node_id)
             role.election_deadline_ms = min(role.election_deadline_ms, now_ms + delay_ms)
 
     def advance_high_watermark(self, offset: int | None) -> None:
@@ -391,8 +391,8 @@ class Raft:
             vote, state.is_vote_changed = Vote(last_epoch), True
         deadline_ms, fetch_deadline_ms = NEVER_MS, now_ms + self.config.fetch_timeout_ms
         if self.is_voter and not self.voters.is_only_voter(me):
-            haste = self._haste = ElectionHaste(vote.leader_id, vote.epoch, now_ms=now_ms, is_crash=False)
-            deadline_ms = now_ms + min(haste.candidacy_delay_ms(self.voters, me.node_id), self.config.election_timeout_ms)
+            expedited = self._expedited = ExpeditedElection(vote.leader_id, vote.epoch, now_ms=now_ms, leader_is_gone=False)
+            deadline_ms = now_ms + min(expedited.candidacy_delay_ms(self.voters, me.node_id), self.config.election_timeout_ms)
             fetch_deadline_ms = min(fetch_deadline_ms, deadline_ms)
         state.vote = vote
         if vote.leader_id == me.node_id:
@@ -425,7 +425,7 @@ class Raft:
         )
         if self.kraft_version < RECONFIGURABLE:
             leadership.volatile_voters = self.voters.update(me, is_directory_ignored=True)
-        self._haste = None
+        self._expedited = None
         self.state.become_leader(leadership, self.config.endpoints)
         self.peers.reset()
         self.log.begin_epoch(epoch)

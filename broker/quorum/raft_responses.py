@@ -81,7 +81,7 @@ class RaftResponses:
             raft.maybe_advance_election(now_ms)
             if isinstance(role, Prospective) and raft.state.role is role and role.election.is_lost:
                 raft.end_lost_election(now_ms)
-            raft.hurry_lost_election(now_ms)
+            raft.shorten_lost_election(now_ms)
         return True
 
     def _begin_quorum_epoch(self, outgoing: Outgoing, response: Any, now_ms: int) -> bool:

@@ -85,8 +85,8 @@ class RaftReplica:
         self.raft.stop()
         self.poll(now_ms)
 
-    def leader_has_crashed(self, node_id: int, now_ms: int) -> None:
-        self.raft.leader_has_crashed(node_id, now_ms)
+    def leader_has_failed(self, node_id: int, now_ms: int) -> None:
+        self.raft.leader_has_failed(node_id, now_ms)
         self.poll(now_ms)
 
     # -- work for the driver ----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from broker.handlers.services import Services
 from broker.metadata.dynamic_configs import DynamicSettings
 from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.suspects import Suspects
+from broker.metadata.unreachable_brokers import UnreachableBrokers
 from broker.network.listeners import ConnectionRegistry, Listener
 from broker.quorum.driver import QuorumDriver
 from broker.replication.hosted_partitions import find_directory
@@ -56,7 +56,7 @@ class ClientServer:
         self._listeners = listeners
         self._registry = registry
         self._settings = DynamicSettings(quorum.metadata.state, node.config, node.node_id)
-        self._suspects: Suspects | None = None
+        self._unreachable_brokers: UnreachableBrokers | None = None
         self._lifecycle: BrokerLifecycle | None = None  # once this broker is registered
         self._directory_ids: dict[str, bytes] = {}
         self._controller: ControllerClient | None = None
@@ -73,7 +73,7 @@ class ClientServer:
         node, metadata, log_manager = self._node, self._metadata, self._log_manager
         await open_logs(self._quorum.driver, metadata, log_manager, now_ms=node.clock.now_ms())
         node.on_stop(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
-        self._suspects = self._make_suspects()
+        self._unreachable_brokers = self._make_unreachable_brokers()
         lifecycle = await self._register()
         controller = self._controller = self._make_controller_client()
         # Subscribed now, they see each partition once, with the leader epoch of this start.
@@ -102,7 +102,7 @@ class ClientServer:
             run_blocking=node.run_blocking,
             worker=self._worker,
             controller_versions=lambda: self._quorum.controller_versions,
-            suspects=self._suspects,
+            unreachable_brokers=self._unreachable_brokers,
             client_metrics=self._find_client_metrics,
             kraft_version=lambda: self._quorum.driver.kraft_version,
         )
@@ -119,7 +119,7 @@ class ClientServer:
             await listener.start(self._apis.handle)
         self._node.on_stop(self._stop_listeners)
         self._node.on_stop(self._lifecycle.stop)  # while it still serves: others take over first
-        self._node.on_stop(self._quorum.hurry)
+        self._node.on_stop(self._quorum.shorten_retries)
 
     def add_gauges(self) -> None:
         """Let the node's metrics tell of replicas and groups, once this has started."""
@@ -161,18 +161,18 @@ class ClientServer:
 
     # -- the start, step by step ----------------------------------------------------------------------------------
 
-    def _make_suspects(self) -> Suspects | None:
+    def _make_unreachable_brokers(self) -> UnreachableBrokers | None:
         """Brokers that may be gone; only where others can be asked and barnabas.fast.fencing is on."""
         node, metadata, links = self._node, self._metadata, self._quorum.links
         if links is None or not node.config.barnabas_fast_fencing:
             return None
-        suspects = Suspects(node.clock, metadata.brokers)
+        unreachable_brokers = UnreachableBrokers(node.clock, metadata.brokers)
         find_address = partial(metadata.find_address, listener_name=node.config.inter_broker_listener_name)
-        leader_check = links.leader_check(find_address, suspects.add)
-        node.on_stop(leader_check.close)
-        suspects.look_at = leader_check.begin
-        metadata.subscribe(suspects.on_metadata_delta)
-        return suspects
+        leader_probe = links.leader_probe(find_address, unreachable_brokers.add)
+        node.on_stop(leader_probe.close)
+        unreachable_brokers.probe = leader_probe.begin
+        metadata.subscribe(unreachable_brokers.on_metadata_delta)
+        return unreachable_brokers
 
     async def _register(self) -> BrokerLifecycle:
         """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
@@ -224,7 +224,9 @@ class ClientServer:
 
     def _make_replica_manager(self, lifecycle: BrokerLifecycle) -> ReplicaManager:
         node, metadata = self._node, self._metadata
-        inter_broker = self._inter_broker = InterBroker(node.config, metadata, self._quorum.channel, node.platform, self._suspects)
+        inter_broker = self._inter_broker = InterBroker(
+            node.config, metadata, self._quorum.channel, node.platform, self._unreachable_brokers
+        )
         replica_manager = ReplicaManager(
             config=node.config,
             node_id=node.node_id,

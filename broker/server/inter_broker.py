@@ -14,7 +14,7 @@ from broker.replication.fetcher.fetcher_control import FetcherControl, FetchersO
 if TYPE_CHECKING:
     from broker.controller.channel import ControllerChannel
     from broker.metadata.metadata_cache import MetadataCache
-    from broker.metadata.suspects import Suspects
+    from broker.metadata.unreachable_brokers import UnreachableBrokers
     from broker.platform import Platform
     from broker.replication.fetcher.manager import ReplicaFetcherManager
     from broker.replication.fetcher.replica_fetcher import Endpoint, LeaderConnection
@@ -37,7 +37,7 @@ class InterBroker:
         metadata: MetadataCache,
         channel: ControllerChannel,
         platform: Platform,
-        suspects: Suspects | None = None,
+        unreachable_brokers: UnreachableBrokers | None = None,
     ) -> None:
         self.fetchers = FetchersOnDemand(self._make_fetchers)
         self.replica_manager: ReplicaManager | None = None
@@ -45,7 +45,7 @@ class InterBroker:
         self._metadata = metadata
         self._channel = channel
         self._platform = platform
-        self._suspects = suspects
+        self._unreachable_brokers = unreachable_brokers
         self._changes: IsrChanges | None = None
         self._manager: ReplicaFetcherManager | None = None
         self._pool: BufferPool | None = None
@@ -115,16 +115,16 @@ class InterBroker:
             # One batch may be larger than a response should be, and no larger than the request that brought it.
             max_frame_size=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes) + FRAMING_BYTES_MAX,
         )
-        connection.on_lost = lambda: self._suspect(endpoint)
+        connection.on_lost = lambda: self._note_lost(endpoint)
         return connection
 
-    def _suspect(self, endpoint: Endpoint) -> None:
+    def _note_lost(self, endpoint: Endpoint) -> None:
         """The connection to the leader at `endpoint` has ended."""
-        if self._suspects is not None:
+        if self._unreachable_brokers is not None:
             listener_name = self._config.inter_broker_listener_name
             for broker in self._metadata.brokers.values():
                 if broker.endpoints.get(listener_name) == endpoint:
-                    self._suspects.add(broker.node_id)
+                    self._unreachable_brokers.add(broker.node_id)
 
     def _run_in_background(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work, loop=self._platform.loop)

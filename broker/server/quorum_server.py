@@ -123,10 +123,10 @@ class QuorumServer:
         """As `Services.controller_versions`."""
         return self._routes[0].versions if self._routes else None  # the one of the heartbeats
 
-    def hurry(self) -> None:
+    def shorten_retries(self) -> None:
         """This node stops: what waits for the active controller waits less long from now on."""
         for route in self._routes:
-            route.hurry()
+            route.shorten_retries()
 
     def _make_controller(self) -> None:
         """The controller in this process, if it may become one; it also serves other nodes where they can reach it."""
@@ -134,7 +134,7 @@ class QuorumServer:
         config = node.config
         if "controller" not in config.process_roles:
             return
-        detector = None if self.links is None else self.links.crash_detector
+        detector = None if self.links is None else self.links.failure_detector
         controller = self._controller = LocalController(
             lambda: self._make_leading_controller(metadata.state.copy()),
             quorum,

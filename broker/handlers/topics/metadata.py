@@ -5,7 +5,7 @@ Behaviour:
 - An unknown topic is answered with UNKNOWN_TOPIC_OR_PARTITION; where the client and auto.create.topics.enable allow it, its
   creation begins meanwhile (the client asks again). A bad name is INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID.
 - A leader whose connection to this broker has just ended is not named (LEADER_NOT_AVAILABLE), and a broker that was just fenced is
-  listed a little longer: see broker/metadata/suspects.py.
+  listed a little longer: see broker/metadata/unreachable_brokers.py.
 - Authorized operations, when asked for, are all of them: there is no authorizer.
 - The controller is this broker: any broker takes admin requests.
 
@@ -53,7 +53,7 @@ Asked = TypeVar("Asked", str, bytes)
 
 
 def build(services: Services) -> Handler:
-    cache, controller, suspects = services.metadata, services.controller, services.suspects
+    cache, controller, unreachable_brokers = services.metadata, services.controller, services.unreachable_brokers
     auto_create_is_enabled = services.config.auto_create_topics_enable
 
     def handle(context: RequestContext, request: MetadataRequest) -> Any:
@@ -61,7 +61,7 @@ def build(services: Services) -> Handler:
 
     def _answer(context: RequestContext, request: MetadataRequest) -> Work:
         version = context.api_version
-        view = ListenerView(cache, context.connection.listener.name, suspects)
+        view = ListenerView(cache, context.connection.listener.name, unreachable_brokers)
         topics: list[MetadataResponseTopic] = []
 
         def create(names: Iterable[str]) -> list[MetadataResponseTopic]:
@@ -71,11 +71,11 @@ def build(services: Services) -> Handler:
             yield from _describe(view, list(cache.topics.values()), version, topics)
         else:
             names, ids = yield from _asked(request, version)
-            if suspects is not None and len(names) <= LOOKED_AT_TOPICS_MAX:
-                looking = suspects.look_at(_leaders(cache, names))
+            if unreachable_brokers is not None and len(names) <= LOOKED_AT_TOPICS_MAX:
+                looking = unreachable_brokers.probe(_leaders(cache, names))
                 if looking is not None:
                     yield looking
-                    view = ListenerView(cache, context.connection.listener.name, suspects)
+                    view = ListenerView(cache, context.connection.listener.name, unreachable_brokers)
             if ids:
                 # One id makes it a request by ids, as in Kafka: names in it are passed over.
                 yield from _answer_asked(view, ids, cache.find_topic_by_id, version, topics, _unknown_ids)

@@ -242,7 +242,7 @@ def test_a_broker_of_another_incarnation_is_refused_as_a_whole(cluster: LedClust
     assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_fenced_and_departing_brokers_are_not_eligible(cluster: LedCluster) -> None:
+def test_fenced_brokers_and_those_being_fenced_are_not_eligible(cluster: LedCluster) -> None:
     cluster.heartbeat(2, want_fence=True)
     assert cluster.propose(1, 2).error_code == ErrorCode.INELIGIBLE_REPLICA
 

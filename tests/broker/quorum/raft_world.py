@@ -326,7 +326,7 @@ class World:
         elif node.replica is None:  # tell of crash
             for each in self.nodes.values():
                 if each.replica is not None:
-                    each.replica.leader_has_crashed(one, self.now_ms)
+                    each.replica.leader_has_failed(one, self.now_ms)
                     each.drive()
 
     def crash(self, node: Node, *, loses_power: bool) -> None:

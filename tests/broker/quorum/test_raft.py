@@ -241,7 +241,7 @@ def test_a_proven_crash_of_the_leader_frees_the_pre_vote_and_starts_an_election(
     room.follow(2, 1)
     room.fetched(2, 1, data())
 
-    room.replica.leader_has_crashed(2, room.now_ms)
+    room.replica.leader_has_failed(2, room.now_ms)
 
     assert room.vote_request(3, 1, OffsetAndEpoch(9, 1), is_pre_vote=True).vote_granted
     room.pass_time(50)
@@ -251,7 +251,7 @@ def test_a_proven_crash_of_the_leader_frees_the_pre_vote_and_starts_an_election(
 def prove_crash(room: Room, leader_id: int) -> None:
     room.follow(leader_id, 1)
     room.fetched(leader_id, 1, data())
-    room.replica.leader_has_crashed(leader_id, room.now_ms)
+    room.replica.leader_has_failed(leader_id, room.now_ms)
     room.take()
 
 
@@ -309,7 +309,7 @@ def test_a_voter_that_comes_first_after_a_proven_crash_gives_way_to_a_longer_log
     room = Room()
     room.follow(2, 2)
     room.fetched(2, 2, data())
-    room.replica.leader_has_crashed(2, room.now_ms)
+    room.replica.leader_has_failed(2, room.now_ms)
     room.take()
     assert isinstance(room.raft.state.role, Prospective)
 
@@ -378,7 +378,7 @@ def test_a_leader_that_answers_after_all_is_followed_as_before() -> None:
     room = Room()
     room.follow(2, 1)
     room.fetched(2, 1, data())
-    room.replica.leader_has_crashed(2, room.now_ms)
+    room.replica.leader_has_failed(2, room.now_ms)
 
     room.fetched(2, 1, data())
     room.pass_time(FETCH_MS - 1)
@@ -423,7 +423,7 @@ def test_a_voter_that_was_just_started_looks_for_the_leader_first() -> None:
     assert not [each for each in room.sent if isinstance(each.request, VoteRequest)]
 
 
-def test_a_leader_of_a_newer_epoch_ends_the_haste_of_a_start() -> None:
+def test_a_leader_of_a_newer_epoch_ends_the_expedited_election_of_a_start() -> None:
     room = Room(vote=Vote(6, 2))
     room.follow(3, 7)
 
@@ -445,7 +445,7 @@ def test_a_voter_that_is_alone_after_its_start_goes_on_looking_for_others() -> N
     assert candidacies_count > 20
 
 
-def test_the_haste_of_a_start_ends_when_others_answer_and_refuse() -> None:
+def test_the_expedited_election_of_a_start_ends_when_others_answer_and_refuse() -> None:
     """They follow a leader that this voter cannot reach."""
     room = Room(vote=Vote(6, 2))
     facts = messages.LeaderFacts(6, 2, endpoints(2), LISTENER)

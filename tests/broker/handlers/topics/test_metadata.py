@@ -8,7 +8,7 @@ import pytest
 
 from broker.handlers.topics import metadata
 from broker.loop.deferred import Deferred
-from broker.metadata.suspects import LISTED_MS, SUSPICION_MS, Suspects
+from broker.metadata.unreachable_brokers import LISTED_MS, UNREACHABLE_MS, UnreachableBrokers
 from config.server import ServerConfig
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
@@ -18,10 +18,15 @@ from tests.broker.metadata.room import CLUSTER_ID, Room, context, creation, open
 
 
 def _ask(
-    room: Room, version: int, *names: str | None, listener: str = "PLAINTEXT", suspects: Suspects | None = None, **fields: Any
+    room: Room,
+    version: int,
+    *names: str | None,
+    listener: str = "PLAINTEXT",
+    unreachable_brokers: UnreachableBrokers | None = None,
+    **fields: Any,
 ) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
-    services = room.services._replace(suspects=suspects)
+    services = room.services._replace(unreachable_brokers=unreachable_brokers)
     answer: Any = metadata.build(services)(context(version, listener), MetadataRequest(**({"topics": topics} | fields)))
     return answer
 
@@ -143,34 +148,34 @@ async def test_every_version_can_be_written_and_read(room: Room, version: int) -
     assert [topic.name for topic in decoded.topics] == ["t", "new"]
 
 
-async def another_broker_leads(room: Room) -> Suspects:
-    suspects = Suspects(room.clock, room.cache.brokers)
-    room.cache.subscribe(suspects.on_metadata_delta)
+async def another_broker_leads(room: Room) -> UnreachableBrokers:
+    unreachable_brokers = UnreachableBrokers(room.clock, room.cache.brokers)
+    room.cache.subscribe(unreachable_brokers.on_metadata_delta)
     room.cache.apply_committed(registration(2))
     topic_id = room.cache.topics["t"].topic_id
     room.cache.apply_committed([PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2, replicas=[1, 2], isr=[1, 2])])
-    return suspects
+    return unreachable_brokers
 
 
-def leaders(room: Room, suspects: Suspects) -> list[tuple[int, int]]:
-    partitions = _ask(room, 12, "t", suspects=suspects).topics[0].partitions
+def leaders(room: Room, unreachable_brokers: UnreachableBrokers) -> list[tuple[int, int]]:
+    partitions = _ask(room, 12, "t", unreachable_brokers=unreachable_brokers).topics[0].partitions
     return [(each.error_code, each.leader_id) for each in partitions]
 
 
-def listed(room: Room, suspects: Suspects) -> list[int]:
-    return [broker.node_id for broker in _ask(room, 12, "t", suspects=suspects).brokers]
+def listed(room: Room, unreachable_brokers: UnreachableBrokers) -> list[int]:
+    return [broker.node_id for broker in _ask(room, 12, "t", unreachable_brokers=unreachable_brokers).brokers]
 
 
 async def test_a_leader_whose_connection_has_ended_is_not_named_for_a_moment(room: Room) -> None:
     """Else librdkafka, which asks at once, looks again after a second."""
-    suspects = await another_broker_leads(room)
-    assert leaders(room, suspects) == [(0, 2), (0, 1)]
+    unreachable_brokers = await another_broker_leads(room)
+    assert leaders(room, unreachable_brokers) == [(0, 2), (0, 1)]
 
-    suspects.add(2)
+    unreachable_brokers.add(2)
 
-    assert leaders(room, suspects) == [(ErrorCode.LEADER_NOT_AVAILABLE, -1), (0, 1)]
-    room.clock.advance(SUSPICION_MS)
-    assert leaders(room, suspects) == [(0, 2), (0, 1)]
+    assert leaders(room, unreachable_brokers) == [(ErrorCode.LEADER_NOT_AVAILABLE, -1), (0, 1)]
+    room.clock.advance(UNREACHABLE_MS)
+    assert leaders(room, unreachable_brokers) == [(0, 2), (0, 1)]
 
 
 @pytest.mark.parametrize(("shuts_down", "listed_then"), [(False, [1, 2]), (True, [1])])
@@ -178,20 +183,20 @@ async def test_a_broker_that_was_fenced_is_listed_a_little_longer_unless_it_shut
     room: Room, shuts_down: bool, listed_then: list[int]
 ) -> None:
     """Else librdkafka forgets where its partitions go, for a second."""
-    suspects = await another_broker_leads(room)
+    unreachable_brokers = await another_broker_leads(room)
     epoch = room.cache.brokers[2].epoch
 
     if shuts_down:
         room.cache.apply_committed([BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch, in_controlled_shutdown=1)])
     room.cache.apply_committed([BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch, fenced=1)])
 
-    assert listed(room, suspects) == listed_then
+    assert listed(room, unreachable_brokers) == listed_then
     room.clock.advance(LISTED_MS)
-    assert listed(room, suspects) == [1]
+    assert listed(room, unreachable_brokers) == [1]
 
 
 async def test_leaders_are_looked_at_before_they_are_named(room: Room) -> None:
-    suspects = await another_broker_leads(room)
+    unreachable_brokers = await another_broker_leads(room)
     looked_at: list[int] = []
     looking = Deferred()
 
@@ -199,12 +204,12 @@ async def test_leaders_are_looked_at_before_they_are_named(room: Room) -> None:
         looked_at.extend(node_ids)
         return looking
 
-    suspects.look_at = look
-    services = room.services._replace(suspects=suspects)
+    unreachable_brokers.probe = look
+    services = room.services._replace(unreachable_brokers=unreachable_brokers)
     answer: Any = metadata.build(services)(context(12), MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
     assert sorted(looked_at) == [1, 2]
 
-    suspects.add(2)
+    unreachable_brokers.add(2)
     looking.complete(None)
     with pytest.raises(StopIteration) as answered:
         while True:

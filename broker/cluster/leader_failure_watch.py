@@ -1,4 +1,4 @@
-"""LeaderWatch: a voter notices that the process of the quorum's leader is gone, without waiting for the fetch timeout.
+"""LeaderFailureWatch: a voter notices that the process of the quorum's leader is gone, without waiting for the fetch timeout.
 
 When this node's connection to the leader has ended, the leader's address is probed, and that of the broker in its process: if this node
 is elected, it can fence that broker at once. No counterpart in Kafka.
@@ -16,7 +16,7 @@ from broker.quorum.voters import Address
 logger = logging.getLogger("barnabas.quorum")
 
 
-class LeaderWatch:
+class LeaderFailureWatch:
     """`prove` calls back once it is proven that the process at an address is gone; `find_broker` is where a broker is registered."""
 
     def __init__(
@@ -41,7 +41,7 @@ class LeaderWatch:
         def proven() -> None:
             if (quorum.leader_id, quorum.epoch) == (leader_id, epoch):
                 logger.warning("the process of node %d is gone, which led epoch %d of the metadata quorum", leader_id, epoch)
-                quorum.leader_has_crashed(leader_id)
+                quorum.leader_has_failed(leader_id)
 
         self._prove(address, proven)
         broker_address = self._find_broker(leader_id)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.cluster.leader_check import BURST_LOOKS, CHECK_MS, SILENT_MS, SURE_MS, LeaderCheck
+from broker.cluster.leader_probe import PROBE_INTERVAL_MS, PROBE_TIMEOUT_MS, PROBES_BURST, SILENT_PROBE_INTERVAL_MS, LeaderProbe
 from tests.broker.cluster.fake_network import REFUSED, SILENT, Accepted, FakeNetwork, let_time_pass
 from tests.support.clock import ManualClock
 
@@ -21,7 +21,7 @@ class World:
         self.network = FakeNetwork(self.clock, *answers)
         self.refused: list[int] = []
         addresses = {node_id: (f"node-{node_id}", 9092) for node_id in (1, 2, 3)}
-        self.check = LeaderCheck(self.network, self.clock, addresses.get, self.refused.append, node_id=ME)
+        self.check = LeaderProbe(self.network, self.clock, addresses.get, self.refused.append, node_id=ME)
 
     async def let_run(self) -> None:
         for _ in range(10):
@@ -52,7 +52,7 @@ async def test_an_answer_waits_no_longer_for_a_leader_that_is_silent() -> None:
     world = World(SILENT)
     over = world.check.begin([2])
 
-    await let_time_pass(world.clock, CHECK_MS)
+    await let_time_pass(world.clock, PROBE_TIMEOUT_MS)
 
     assert over is not None and over.is_done and world.refused == []
 
@@ -60,10 +60,10 @@ async def test_an_answer_waits_no_longer_for_a_leader_that_is_silent() -> None:
 async def test_a_leader_that_was_silent_delays_few_of_the_next_answers() -> None:
     world = World(SILENT)
     world.check.begin([2])
-    await let_time_pass(world.clock, CHECK_MS)
+    await let_time_pass(world.clock, PROBE_TIMEOUT_MS)
 
     assert world.check.begin([2]) is None
-    await let_time_pass(world.clock, SILENT_MS)
+    await let_time_pass(world.clock, SILENT_PROBE_INTERVAL_MS)
 
     assert world.check.begin([2]) is not None
     await world.check.close()
@@ -98,15 +98,15 @@ async def test_a_leader_that_dies_right_after_a_look_is_not_named_by_the_next_an
 
 async def test_a_flood_of_answers_becomes_no_flood_of_connections() -> None:
     world = World(Accepted())
-    for _ in range(BURST_LOOKS + 50):
+    for _ in range(PROBES_BURST + 50):
         world.check.begin([2])
         await world.let_run()
-    assert len(world.network.asked) == BURST_LOOKS
+    assert len(world.network.asked) == PROBES_BURST
     assert world.check.begin([2]) is None
 
-    await let_time_pass(world.clock, SURE_MS)
+    await let_time_pass(world.clock, PROBE_INTERVAL_MS)
     assert world.check.begin([2]) is not None
     await world.let_run()
 
     assert world.check.begin([2]) is None
-    assert len(world.network.asked) == BURST_LOOKS + 1
+    assert len(world.network.asked) == PROBES_BURST + 1

@@ -1,4 +1,4 @@
-"""CrashWatch: the active controller notices that a broker's process is gone, without waiting for broker.session.timeout.ms.
+"""BrokerFailureWatch: the active controller notices that a broker's process is gone, without waiting for broker.session.timeout.ms.
 
 It probes a broker's registered address when the connection of its heartbeats has ended. A new controller inherits no connections: it
 probes every unfenced broker at once. How to probe, and what that proves, is `prove`'s to know. A proof counts only while no connection
@@ -22,7 +22,7 @@ Prove = Callable[[tuple[str, int], Callable[[], None]], None]
 """Calls back once it is proven that the process at that address (host and port) is gone."""
 
 
-class CrashWatch:
+class BrokerFailureWatch:
     """One epoch of this node's leadership. Owner: LocalController, whose `fence` gets the id of a broker that is gone.
 
     `prove` is None where barnabas.fast.fencing is off: then only a new incarnation profits from the end of a connection."""

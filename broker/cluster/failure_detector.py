@@ -1,4 +1,4 @@
-"""CrashDetector: proves that a process is gone, where its connection has ended: nobody listens at its address any more.
+"""FailureDetector: proves that a process is gone, where its connection has ended: nobody listens at its address any more.
 
 A proof takes two probes PROBE_INTERVAL_MS apart that are both refused (ECONNREFUSED): the machine is there, and says that the port is
 closed. No answer in time, no route and no such name prove nothing: perhaps only the machine or the network is gone. A probe that is
@@ -32,7 +32,7 @@ REFUSALS_NEEDED = 2
 OnProof = Callable[[], None]
 
 
-class CrashDetector:
+class FailureDetector:
     """Owns the probes that are under way, one series for an address at a time."""
 
     def __init__(self, network: Network, clock: Clock) -> None:

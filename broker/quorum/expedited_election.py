@@ -1,15 +1,15 @@
-"""ElectionHaste: a voter that has no reason to wait for silence stands for election soon, until somebody leads.
+"""ExpeditedElection: a voter that has no reason to wait for silence stands for election soon, until somebody leads.
 
 The quorum's timeouts are made for silence, which may have many causes. There are two cases without any.
 
-Case A, a crash: it is proven that the leader's process is gone. It counts as a voter that refuses.
+Case A, its leader is gone: it is proven that the leader's process is gone. It counts as a voter that refuses.
 Case B, a start: this voter has just been started, and has not heard of a leader in this life. Perhaps there is one: it is asked first,
 LOOK_MS long. Perhaps every node has been started anew, as after a power cut: then all would wait in vain.
 
 The voters stand one after the other, STEP_MS apart, so that they do not share the votes. Two may still stand at once, because a vote
 waits for the disk. Then the one with the longer log goes first; if the logs are equal, the one with the earlier place. A voter that has
 given its pre-vote waits for that election before it stands itself. A voter that loses tries again soon, because the others may only have
-got their proofs later. Each try waits longer than the one before. Haste disturbs no leader that lives: its followers refuse pre-votes.
+got their proofs later. Each try waits longer than the one before. It disturbs no leader that lives: its followers refuse pre-votes.
 
 No counterpart in Kafka, whose voters wait for controller.quorum.fetch.timeout.ms, or controller.quorum.election.timeout.ms and more.
 """
@@ -25,22 +25,22 @@ LOOK_MS = 100
 ELECTION_MS = 100
 """How long the first election may take. It is lost, and begun anew, when the votes are shared."""
 TRIES_MAX = 6
-"""After that the quorum's timeouts count again, and a crashed leader as any other voter: its next life may be needed."""
-COMPANY_MS = 30_000
-"""How long a voter that was started stays hasty while it is alone: what no majority has answered is no try. Processes that are started
-together may take long until they listen, one longer than the other."""
+"""After that the quorum's timeouts count again, and a leader that is gone as any other voter: its next life may be needed."""
+ALONE_MAX_MS = 30_000
+"""How long the elections of a voter that was started stay expedited while it is alone: what no majority has answered is no try.
+Processes that are started together may take long until they listen, one longer than the other."""
 
 
-class ElectionHaste:
+class ExpeditedElection:
     """`leader_id` led `epoch`, as far as this voter knows. Owner: Raft."""
 
-    __slots__ = ("_alone_until_ms", "_tries", "epoch", "is_crash", "leader_id")
+    __slots__ = ("_alone_until_ms", "_tries", "epoch", "leader_id", "leader_is_gone")
 
-    def __init__(self, leader_id: int, epoch: int, *, now_ms: int, is_crash: bool) -> None:
+    def __init__(self, leader_id: int, epoch: int, *, now_ms: int, leader_is_gone: bool) -> None:
         self.leader_id = leader_id
         self.epoch = epoch
-        self.is_crash = is_crash
-        self._alone_until_ms = now_ms if is_crash else now_ms + COMPANY_MS
+        self.leader_is_gone = leader_is_gone
+        self._alone_until_ms = now_ms if leader_is_gone else now_ms + ALONE_MAX_MS
         self._tries = 0
 
     def is_of(self, leader_id: int, epoch: int) -> bool:
@@ -48,19 +48,19 @@ class ElectionHaste:
 
     def place_of(self, node_id: int, voters: VoterSet) -> int:
         """The voter's place in the order of candidacies, from 0 on. Another one is the first in each epoch: no voter is preferred."""
-        others = [voter_id for voter_id in voters.ids if not self.is_crash or voter_id != self.leader_id]
+        others = [voter_id for voter_id in voters.ids if not self.leader_is_gone or voter_id != self.leader_id]
         return (sum(each < node_id for each in others) + self.epoch) % max(len(others), 1)
 
     def candidacy_delay_ms(self, voters: VoterSet, node_id: int) -> int:
         """How long this voter waits before it stands."""
-        look_ms = 0 if self.is_crash or self._tries else LOOK_MS
+        look_ms = 0 if self.leader_is_gone or self._tries else LOOK_MS
         return look_ms + (self.place_of(node_id, voters) << self._doublings) * STEP_MS
 
     def note_try(self) -> None:
         """This voter stands for election."""
         self._tries += 1
 
-    def note_loneliness(self, now_ms: int) -> None:
+    def note_no_answer(self, now_ms: int) -> None:
         """No majority of the voters has answered: they may not have been started yet."""
         if now_ms < self._alone_until_ms:
             self._tries -= 1
@@ -74,7 +74,7 @@ class ElectionHaste:
         return (STEP_MS // 2 << self._doublings) + self.candidacy_delay_ms(voters, node_id)
 
     @property
-    def way_given_ms(self) -> int:
+    def prevote_grant_wait_ms(self) -> int:
         """How long a voter that has given its pre-vote waits before it stands itself."""
         return 2 * STEP_MS << self._doublings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.controller.crash_watch import CrashWatch
+from broker.controller.broker_failure_watch import BrokerFailureWatch
 from broker.network.context import ConnectionFacts, ListenerFacts
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tests.broker.controller.cluster import EMBEDDED, Cluster, registration_request
@@ -23,7 +23,7 @@ class Room:
         self.probed: dict[tuple[str, int], Callable[[], None]] = {}
         self.fenced: list[int] = []
         controller = self.cluster.controller
-        self.watch = CrashWatch(
+        self.watch = BrokerFailureWatch(
             controller.state,
             controller.heartbeats,
             self.fenced.append,

@@ -1,11 +1,11 @@
-"""LeaderCheck: whether leaders that a Metadata answer is going to name are there: one connection to each, closed at once.
+"""LeaderProbe: whether leaders that a Metadata answer is going to name are there: one connection to each, closed at once.
 
 A client that has lost its leader asks for Metadata within a millisecond, and may be faster than the end of this broker's own connections
-to that leader. The port of a process that ends is closed first, so a refused connection tells in time. An answer waits for it CHECK_MS
-at most, usually a fraction of a millisecond. Each answer looks for itself, or joins a look that is under way: what was true some
-milliseconds ago may name a leader that died since, and librdkafka asks again only a second later. A flood of Metadata requests is kept
-from becoming a flood of connections: looks at one leader may come in a burst of BURST_LOOKS, then once in SURE_MS, or once in SILENT_MS if
-it was silent.
+to that leader. The port of a process that ends is closed first, so a refused connection tells in time. An answer waits for it
+PROBE_TIMEOUT_MS at most, usually a fraction of a millisecond. Each answer probes for itself, or joins a probe that is under way: what was
+true some milliseconds ago may name a leader that died since, and librdkafka asks again only a second later. A flood of Metadata requests
+is kept from becoming a flood of connections: probes of one leader may come in a burst of PROBES_BURST, then once in PROBE_INTERVAL_MS, or
+once in SILENT_PROBE_INTERVAL_MS if it was silent.
 
 No counterpart in Kafka.
 """
@@ -20,14 +20,14 @@ from broker.loop.deferred import Deferred
 from broker.network.sockets import Network, connect_within
 from broker.quorum.voters import Address
 
-CHECK_MS = 20
-SURE_MS = 10
-BURST_LOOKS = 100
-SILENT_MS = 200
+PROBE_TIMEOUT_MS = 20
+PROBE_INTERVAL_MS = 10
+PROBES_BURST = 100
+SILENT_PROBE_INTERVAL_MS = 200
 """If a leader's machine is gone, or far away, a tenth of the answers wait for it, and not all."""
 
 
-class LeaderCheck:
+class LeaderProbe:
     """Owns the connections that are under way. `on_refused` hears of a broker whose address refused one."""
 
     def __init__(
@@ -44,8 +44,8 @@ class LeaderCheck:
         self._find_address = find_address
         self._on_refused = on_refused
         self._node_id = node_id
-        self._looks_until_ms: dict[int, int] = {}
-        """Where the looks at a broker end if each of them is given SURE_MS, one after the other. Up to BURST_LOOKS may lie ahead of now."""
+        self._probes_until_ms: dict[int, int] = {}
+        """Where a broker's probes end if each is given PROBE_INTERVAL_MS, one after the other. Up to PROBES_BURST may lie ahead."""
         self._silent_until_ms: dict[int, int] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -78,24 +78,24 @@ class LeaderCheck:
         if node_id == self._node_id:
             return None
         task = self._tasks.get(node_id)
-        if task is None and not self._has_had_its_looks(node_id, now_ms) and (address := self._find_address(node_id)) is not None:
-            self._looks_until_ms[node_id] = max(self._looks_until_ms.get(node_id, 0), now_ms) + SURE_MS
-            task = self._tasks[node_id] = asyncio.get_running_loop().create_task(self._check(node_id, address))
+        if task is None and not self._has_had_its_probes(node_id, now_ms) and (address := self._find_address(node_id)) is not None:
+            self._probes_until_ms[node_id] = max(self._probes_until_ms.get(node_id, 0), now_ms) + PROBE_INTERVAL_MS
+            task = self._tasks[node_id] = asyncio.get_running_loop().create_task(self._probe(node_id, address))
             task.add_done_callback(lambda _: self._tasks.pop(node_id, None))
         return task
 
-    def _has_had_its_looks(self, node_id: int, now_ms: int) -> bool:
+    def _has_had_its_probes(self, node_id: int, now_ms: int) -> bool:
         if now_ms < self._silent_until_ms.get(node_id, 0):
             return True
-        return self._looks_until_ms.get(node_id, 0) - now_ms > (BURST_LOOKS - 1) * SURE_MS
+        return self._probes_until_ms.get(node_id, 0) - now_ms > (PROBES_BURST - 1) * PROBE_INTERVAL_MS
 
-    async def _check(self, node_id: int, address: Address) -> None:
+    async def _probe(self, node_id: int, address: Address) -> None:
         try:
-            transport, _ = await connect_within(CHECK_MS, self._clock, self._network, *address, asyncio.Protocol)
+            transport, _ = await connect_within(PROBE_TIMEOUT_MS, self._clock, self._network, *address, asyncio.Protocol)
             transport.abort()
         except ConnectionRefusedError:
             self._on_refused(node_id)
         except TimeoutError:
-            self._silent_until_ms[node_id] = self._clock.monotonic_ms() + SILENT_MS
+            self._silent_until_ms[node_id] = self._clock.monotonic_ms() + SILENT_PROBE_INTERVAL_MS
         except OSError:
             pass  # nothing is known of it

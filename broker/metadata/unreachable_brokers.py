@@ -1,4 +1,4 @@
-"""Suspects: what Metadata answers say of a broker that may be gone, so that clients find its partitions' new leaders soon.
+"""UnreachableBrokers: what Metadata answers say of a broker that may be gone, so that clients find its partitions' new leaders soon.
 
 Case A: its connection to this broker has just ended, or its address refuses connections. A client that loses its leader asks for Metadata
 at once, before the controller has fenced that leader. An answer that names it again lets librdkafka wait till its next look at all topics,
@@ -17,28 +17,28 @@ from broker.loop.clock import Clock
 from broker.loop.deferred import Deferred
 from broker.metadata.image import BrokerImage, MetadataDelta
 
-SUSPICION_MS = 500
+UNREACHABLE_MS = 500
 """Longer than it takes until a broker that is gone is fenced."""
 LISTED_MS = 2_000
 """After its fencing; librdkafka looks at its topics each second."""
 
 
-class Suspects:
+class UnreachableBrokers:
     """`add` reports case A; case B follows from the metadata, which holds `brokers`.
 
-    `look_at` checks now whether these brokers' addresses refuse connections: a Deferred of its end, None when there is nothing to check."""
+    `probe` asks now whether these brokers' addresses refuse connections: a Deferred of its end, None when there is nothing to check."""
 
     def __init__(self, clock: Clock, brokers: Mapping[int, BrokerImage]) -> None:
-        self.look_at: Callable[[Iterable[int]], Deferred | None] = lambda node_ids: None
+        self.probe: Callable[[Iterable[int]], Deferred | None] = lambda node_ids: None
         self._clock = clock
         self._brokers = brokers
-        self._suspected_until_ms: dict[int, int] = {}
+        self._unreachable_until_ms: dict[int, int] = {}
         self._listed_until_ms: dict[int, int] = {}
         self._active: set[int] = set()
 
     def add(self, node_id: int) -> None:
         """Its connection to this broker has ended now, or was refused."""
-        self._suspected_until_ms[node_id] = self._clock.monotonic_ms() + SUSPICION_MS
+        self._unreachable_until_ms[node_id] = self._clock.monotonic_ms() + UNREACHABLE_MS
 
     def on_metadata_delta(self, delta: MetadataDelta) -> None:
         for node_id in delta.changed_brokers:
@@ -51,9 +51,9 @@ class Suspects:
             elif was_active and broker is not None and not broker.is_in_controlled_shutdown:
                 self._listed_until_ms[node_id] = self._clock.monotonic_ms() + LISTED_MS
 
-    def suspected(self) -> tuple[int, ...]:
+    def unreachable(self) -> tuple[int, ...]:
         """The brokers of case A."""
-        return self._current(self._suspected_until_ms)
+        return self._current(self._unreachable_until_ms)
 
     def listed(self) -> tuple[int, ...]:
         """The brokers of case B, which are registered and fenced."""

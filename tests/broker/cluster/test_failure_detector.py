@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from broker.cluster.crash_detector import PROBE_INTERVAL_MS, PROBE_TIMEOUT_MS, PROBES_MAX, PROOF_LIFE_MS, CrashDetector
+from broker.cluster.failure_detector import PROBE_INTERVAL_MS, PROBE_TIMEOUT_MS, PROBES_MAX, PROOF_LIFE_MS, FailureDetector
 from tests.broker.cluster.fake_network import REFUSED, SILENT, Accepted, FakeNetwork, let_time_pass
 from tests.support.clock import ManualClock
 
@@ -18,7 +18,7 @@ class World:
     def __init__(self, *answers: OSError | Accepted | None) -> None:
         self.clock = ManualClock()
         self.network = FakeNetwork(self.clock, *answers)
-        self.detector = CrashDetector(self.network, self.clock)
+        self.detector = FailureDetector(self.network, self.clock)
         self.proofs: list[str] = []
 
     def prove(self, name: str = "gone") -> None:

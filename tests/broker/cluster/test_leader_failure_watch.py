@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.leader_watch import LeaderWatch
+from broker.cluster.leader_failure_watch import LeaderFailureWatch
 from broker.cluster.quorum_peers import QuorumPeers
 from broker.quorum.driver import QuorumDriver
 from tests.support.doubles import stands_for
@@ -24,7 +24,7 @@ class Quorum:
         self.is_voter = True
         self.crashed: list[int] = []
 
-    def leader_has_crashed(self, node_id: int) -> None:
+    def leader_has_failed(self, node_id: int) -> None:
         self.crashed.append(node_id)
 
 
@@ -41,7 +41,7 @@ class Room:
         self.probed: dict[tuple[str, int], Callable[[], None]] = {}
         quorum: Any = self.quorum
         peers: Any = self.peers
-        LeaderWatch(quorum, self.probed.__setitem__, {2: BROKER}.get).watch(peers)
+        LeaderFailureWatch(quorum, self.probed.__setitem__, {2: BROKER}.get).watch(peers)
 
 
 def test_a_leader_whose_connection_ended_is_probed_with_its_broker_and_a_proof_is_told() -> None:
