@@ -9,7 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from tests.support.imports import ROOT, all_imports, find_cycles, without_shortcuts
+from tests.support.imports import all_imports, find_cycles, without_shortcuts
+from tests.support.sources import ROOT
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
 COMMAND = "python -m tests.rooms"

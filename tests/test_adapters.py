@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.sources import ROOT, tree_of
+
 FILES, TIME, RANDOMNESS, SOCKETS, PROCESSES = "files", "time", "randomness", "sockets", "processes"
 
 MODULES = {
@@ -123,9 +123,9 @@ def _is_disk(receiver: ast.expr) -> bool:
     )
 
 
-def taken_from_the_machine(source: str) -> dict[str, list[int]]:
+def taken_from_the_machine(source: ast.Module) -> dict[str, list[int]]:
     finder = Finder()
-    finder.visit(ast.parse(source))
+    finder.visit(source)
     return finder.found
 
 
@@ -137,7 +137,7 @@ def modules_of(folder: str) -> Iterator[str]:
 
 
 def check(folder: str, still_allowed: dict[str, set[str]]) -> None:
-    taken = {name: taken_from_the_machine((ROOT / name).read_text()) for name in modules_of(folder)}
+    taken = {name: taken_from_the_machine(tree_of(ROOT / name)) for name in modules_of(folder)}
     new = {
         f"{name}: {kind} in lines {lines}"
         for name, kinds in taken.items()
@@ -182,4 +182,4 @@ def test_broker_takes_no_more_from_the_machine_than_is_listed() -> None:
     ],
 )
 def test_what_the_lint_sees(source: str, kinds: set[str]) -> None:
-    assert set(taken_from_the_machine(source)) == kinds
+    assert set(taken_from_the_machine(ast.parse(source))) == kinds

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.support.sources import tree_of
 
 TESTS = Path(__file__).parent
 ASSERTING_METHODS = ("assert_", "expect", "check")
@@ -19,22 +21,20 @@ class Module:
     """One file of the tests: its functions, and what its names mean."""
 
     def __init__(self, path: Path) -> None:
-        self.tree = ast.parse(path.read_text())
-        self.functions = {node.name: node for node in self.tree.body if isinstance(node, Function)}
-        self.methods = [
-            node for owner in ast.walk(self.tree) if isinstance(owner, ast.ClassDef) for node in owner.body if isinstance(node, Function)
-        ]
+        body = tree_of(path).body
+        self.functions = {node.name: node for node in body if isinstance(node, Function)}
+        self.methods = [node for owner in body if isinstance(owner, ast.ClassDef) for node in owner.body if isinstance(node, Function)]
         self.imported = {
             alias.asname or alias.name: (node.module, alias.name)
-            for node in ast.walk(self.tree)
+            for node in body
             if isinstance(node, ast.ImportFrom) and node.module
             for alias in node.names
         }
 
 
-MODULES = {
-    ".".join(("tests", *path.relative_to(TESTS).with_suffix("").parts)): Module(path) for path in sorted(TESTS.rglob("*.py"))
-}  # fmt: skip
+@cache
+def modules() -> dict[str, Module]:
+    return {".".join(("tests", *path.relative_to(TESTS).with_suffix("").parts)): Module(path) for path in sorted(TESTS.rglob("*.py"))}
 
 
 def asserts(function: ast.AST, module: Module, seen: frozenset[ast.AST] = frozenset()) -> bool:
@@ -56,27 +56,29 @@ def asserts(function: ast.AST, module: Module, seen: frozenset[ast.AST] = frozen
     return False
 
 
-def walk(function: ast.AST) -> list[ast.AST]:
+def walk(function: ast.AST) -> Iterator[ast.AST]:
     """Its nodes, without lambdas: they are called by somebody else, who may swallow what they raise."""
     found = [function]
     for node in found:
+        yield node
         found += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.Lambda)]
-    return found
 
 
 def find_function(name: str, module: Module) -> tuple[Function | None, Module]:
     if name in module.functions:
         return module.functions[name], module
     source, original = module.imported.get(name, ("", ""))
-    owner = MODULES.get(source)
+    owner = modules().get(source)
     return (None, module) if owner is None else find_function(original, owner)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.rpartition(".")[2].startswith("test_")])
-def test_every_test_asserts(name: str) -> None:
-    module = MODULES[name]
-
-    tests = [function for function in [*module.functions.values(), *module.methods] if function.name.startswith("test_")]
-    without = [function.name for function in tests if not asserts(function, module)]
+def test_every_test_asserts() -> None:
+    without = [
+        f"{name}: {function.name}"
+        for name, module in modules().items()
+        if name.rpartition(".")[2].startswith("test_")
+        for function in (*module.functions.values(), *module.methods)
+        if function.name.startswith("test_") and not asserts(function, module)
+    ]
 
     assert without == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import ROOT, nodes_of
+
 FOLDERS = ("protocol", "config", "storage", "broker", "pipeline", "barnabas", "tests", "bench")
 MODULES = sorted(path for folder in FOLDERS[:6] for path in (ROOT / folder).rglob("*.py"))
 """The files of production code."""
@@ -19,17 +21,18 @@ def covers(name: str, module: str) -> bool:
     return module == name or module.startswith(name + ".")
 
 
-def imports_at_run_time(path: Path) -> set[str]:
+@cache
+def imports_at_run_time(path: Path) -> frozenset[str]:
     """Our own modules that `path` imports, wherever in the file, but for those that only type checkers read."""
-    tree = ast.parse(path.read_text())
+    nodes = nodes_of(path)
     typing_only = {
         id(node)
-        for block in ast.walk(tree)
+        for block in nodes
         if isinstance(block, ast.If) and getattr(block.test, "id", "") == "TYPE_CHECKING"
         for node in ast.walk(block)
     }
     imported: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):
@@ -37,19 +40,20 @@ def imports_at_run_time(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             is_package = (ROOT / node.module.replace(".", "/")).is_dir()
             imported |= {f"{node.module}.{alias.name}" for alias in node.names} if is_package else {node.module}
-    return {module for module in imported if module.partition(".")[0] in FOLDERS}
+    return frozenset(module for module in imported if module.partition(".")[0] in FOLDERS)
 
 
 def all_imports() -> dict[str, set[str]]:
     """Each module of production code with those that it imports, wherever in the file and for whatever purpose."""
     modules = {module_name(path): path for path in MODULES}
-    return {name: _imported_names(path) & modules.keys() for name, path in modules.items()}
+    return {name: set(_imported_names(path) & modules.keys()) for name, path in modules.items()}
 
 
-def _imported_names(path: Path) -> set[str]:
+@cache
+def _imported_names(path: Path) -> frozenset[str]:
     package = path.relative_to(ROOT).parts[:-1]
     imported: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -59,7 +63,7 @@ def _imported_names(path: Path) -> set[str]:
                 else node.module
             )
             imported |= {base or ""} | {f"{base}.{alias.name}" for alias in node.names}
-    return imported
+    return frozenset(imported)
 
 
 def reachable(graph: dict[str, set[str]], start: str) -> set[str]:

@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.support.process import checkout
 
 SPARK = "spark"
-USERS_OF_SPARK = ("tests/pipeline/", "tests/clients/test_spark_", "tests/barnabas/test_documentation.py", "tests/test_readme.py")
+USERS_OF_SPARK = ("tests/pipeline/", "tests/clients/test_spark_", "tests/barnabas/test_documentation.py", "tests/clients/test_readme.py")
 # Lanes in the order in which they begin; other folders come after them. A file that is named here is a lane of its own.
 LONGEST = (
     SPARK,

@@ -1,0 +1,76 @@
+"""The built wheel in an environment of its own: one name added, and it serves."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from tests.support.broker import BrokerProcess
+from tests.support.installed import CHECKOUT, TIMEOUT_S, site_packages
+
+
+class InstalledBroker(BrokerProcess):
+    """The installed command instead of the checkout."""
+
+    def __init__(self, environment: Path, directory: Path) -> None:
+        super().__init__(directory)
+        self._command = str(environment / "bin" / "barnabas")
+
+    def command(self) -> list[str]:
+        command = super().command()
+        return [self._command, *command[command.index("serve") :]]
+
+
+@pytest.fixture
+def installed_broker(environment: Path, tmp_path: Path) -> Iterator[InstalledBroker]:
+    broker = InstalledBroker(environment, tmp_path)
+    yield broker
+    broker.kill()
+
+
+def test_wheel_adds_one_module_name_and_one_command(environment: Path) -> None:
+    names = {path.name for path in site_packages(environment).iterdir()} - {"borrowed.pth"}
+    commands = {path.name for path in (environment / "bin").iterdir() if "python" not in path.name and "ctivate" not in path.name}
+
+    assert {name for name in names if not name.endswith(".dist-info")} == {"barnabas"}
+    assert len(names) == 2 and commands == {"barnabas"}
+
+
+def test_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
+    carried = set(zipfile.ZipFile(wheel).namelist())
+
+    for folder in ("broker", "config", "pipeline", "protocol", "storage"):
+        for path in (CHECKOUT / folder).rglob("*.py"):
+            assert f"barnabas/{path.relative_to(CHECKOUT)}" in carried
+    assert {f"barnabas/{path.name}" for path in (CHECKOUT / "barnabas").glob("*.py")} <= carried
+    assert {"barnabas/config/server.properties", "barnabas/py.typed"} <= carried
+
+
+def test_users_own_folders_neither_break_the_command_nor_are_broken(environment: Path, tmp_path: Path) -> None:
+    """A project with a `config` package of its own, run from its own directory."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "__init__.py").write_text("MINE = 1")
+    python = str(environment / "bin" / "python")
+
+    version = subprocess.run([python, "-m", "barnabas", "--version"], cwd=tmp_path, capture_output=True, timeout=TIMEOUT_S, check=True)
+    mine = subprocess.run(
+        [python, "-c", "import barnabas, config; print(config.MINE)"], cwd=tmp_path, capture_output=True, timeout=60, check=True
+    )
+
+    assert version.stdout.startswith(b"barnabas ") and mine.stdout == b"1\n"
+
+
+def test_installed_command_serves_and_takes_a_record(installed_broker: InstalledBroker) -> None:
+    installed_broker.start()
+
+    producer = KafkaProducer(bootstrap_servers=installed_broker.bootstrap, acks="all")
+    metadata = producer.send("packaged", b"value").get(30)
+    producer.close()
+
+    assert metadata.offset == 0
+    assert installed_broker.stop() == 0
