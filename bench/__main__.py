@@ -1,6 +1,6 @@
 """`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench versus A B`: two
-commits in turn, and whether a row lost. `python -m bench profile ROW`, `python -m bench anatomy`: where the time goes.
-`python -m bench compaction`: a compacted topic while it is written and read, beside Apache Kafka.
+commits in turn, and whether a row lost. `python -m bench profile ROW`, `python -m bench anatomy`, `python -m bench calls produce`: where
+the time goes. `python -m bench compaction`: a compacted topic while it is written and read, beside Apache Kafka.
 
 `ROWS=a,b` (or `--rows a,b`) selects rows; `python -m bench list` names them all. Everything stays on loopback and in a folder
 that is removed at the end.
@@ -40,6 +40,11 @@ def main(arguments: list[str]) -> int:
         from bench.anatomy import run
 
         print(run())
+        return 0
+    if options.command == "calls":
+        from bench.calls import run as record_calls
+
+        print(record_calls(options.api))
         return 0
     if options.command == "profile":
         from bench.profiling import profile
@@ -129,6 +134,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     compaction.add_argument("--data-dir", type=Path, help="where the brokers' data goes, twice the gigabytes")
     commands.add_parser("list", help="the names of the rows")
     commands.add_parser("anatomy", help="where the time of one produce and one fetch goes, layer by layer")
+    calls = commands.add_parser("calls", help="the functions that one request calls, in order")
+    calls.add_argument("api", choices=("produce", "fetch"))
     profile = commands.add_parser("profile", parents=[common], help="a flame graph of Barnabas under a row")
     profile.add_argument("row", choices=tuple(name for name, row in ROWS.items() if not row.is_cluster))
     profile.add_argument("--output", type=Path, default=Path("bench/results/profiles"))
