@@ -46,22 +46,26 @@ def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_bloc
     return answer
 
 
-def read_in_turns(read: Callable[[], Any], run_blocking: RunBlocking | None) -> Generator[Deferred, bool, Any]:
-    """What `read()` returns, for a request that goes in turns: others are served while a thread brings something in."""
+def read_in_turns(
+    read: Callable[[], Any], run_blocking: RunBlocking | None, arrival: Deferred | None = None
+) -> Generator[Deferred, bool, Any]:
+    """What `read()` returns, for a request that goes in turns: others are served while a thread brings something in. `arrival` is of
+    `bring_in`, if a first try has raised ColdRead already."""
     tries, must_wait = 0, run_blocking is None
     while True:
+        if arrival is not None:
+            has_failed = yield arrival
+            tries += 1
+            must_wait = has_failed or tries >= TRIES_MAX
         try:
             with waiting() if must_wait else not_waiting:
                 return read()
         except ColdRead as missing:
             assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
-            arrival = _read_missing(missing, run_blocking)  # `missing` itself goes: its traceback holds this frame
-        has_failed = yield arrival
-        tries += 1
-        must_wait = has_failed or tries >= TRIES_MAX
+            arrival = bring_in(missing, run_blocking)  # `missing` itself goes: its traceback holds this frame
 
 
-def _read_missing(missing: ColdRead, run_blocking: RunBlocking) -> Deferred:
+def bring_in(missing: ColdRead, run_blocking: RunBlocking) -> Deferred:
     """A Deferred of whether the disk failed, so that the next try has to meet its error."""
     arrived = Deferred()
     run_blocking(missing.bring_in).add_done_callback(lambda done: arrived.complete(done.exception() is not None))

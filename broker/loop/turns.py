@@ -11,6 +11,7 @@ such request at a time, so the queue is fair by connection, and a hundred of the
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence, Sized
+from types import GeneratorType
 from typing import Any, TypeVar
 
 from broker.loop.deferred import Deferred
@@ -165,6 +166,17 @@ def at_once_or_in_turns(work: Work, yields_count: int = YIELDS_AT_ONCE) -> Any:
     except StopIteration as e:
         return e.value
     return work
+
+
+def at_once_or_in_turns_then(work: Work, yields_count: int, then: Callable[[Any], Any]) -> Any:
+    """The same with what `then` makes of what `work` returns, which may be work again."""
+    made = at_once_or_in_turns(work, yields_count)
+    return _then(made, then) if type(made) is GeneratorType else then(made)
+
+
+def _then(work: Work, then: Callable[[Any], Any]) -> Work:
+    outcome = then((yield from work))
+    return (yield from outcome) if type(outcome) is GeneratorType else outcome
 
 
 def _awaiting(awaited: Deferred | None, work: Work) -> Work:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
     from broker.observability.metrics import Metrics
     from broker.replication.delayed_produce import DelayedProduce, OnAppended
-    from broker.replication.fetch.delayed_fetch import DelayedFetch, OnFetched
-    from broker.replication.fetch.fetch_data import FetchParams, FetchTarget
     from broker.replication.fetch.replica_selector import RackAwareReplicaSelector
     from broker.replication.moves.directory_moves import DirectoryMoves
     from broker.replication.moves.replica_move import AssignDirectory
@@ -183,10 +181,6 @@ class ReplicaManager:
     ) -> DelayedProduce | None:
         """As ProducePath.append."""
         return self.produce_path.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin)
-
-    def fetch(self, params: FetchParams, targets: list[FetchTarget], on_done: OnFetched) -> DelayedFetch | None:
-        """As FetchReader.fetch."""
-        return self.reader.fetch(params, targets, on_done)
 
     # -- metadata ----------------------------------------------------------------------------------------------------
 

@@ -173,8 +173,8 @@ def test_two_large_requests_take_turns(tmp_path: Path) -> None:
 
 def test_a_connection_that_closes_gives_the_segments_back_whatever_its_fetch_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.dispatch.LARGE_FRAME_SIZE", 100)
-    monkeypatch.setattr("broker.handlers.produce_fetch.fetch.PARTITIONS_AT_ONCE", 20)
-    monkeypatch.setattr("broker.handlers.produce_fetch.fetch.PARTITIONS_PER_PIECE", 8)
+    for module in ("fetch", "fetch_answers"):
+        monkeypatch.setattr(f"broker.handlers.produce_fetch.{module}.ELEMENTS_AT_ONCE", 8)
     server = Server(tmp_path)
     server.world.create_topic("a", partitions=100)
     for index in range(100):

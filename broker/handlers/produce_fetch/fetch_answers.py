@@ -5,10 +5,13 @@ Used by broker/handlers/produce_fetch/fetch.py only, whose docstring is the cont
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from typing import Any
 
 from broker.handlers.produce_fetch.current_leader import name_leader
+from broker.loop.turns import ELEMENTS_AT_ONCE, at_once_or_in_turns
 from broker.metadata.metadata_cache import MetadataCache
+from broker.network.context import RequestContext
 from broker.observability.metrics import Metrics
 from broker.replication.fetch.fetch_data import PartitionRead
 from broker.replication.fetch.fetch_session_cache import FetchContext
@@ -56,10 +59,9 @@ class FetchAnswers:
         self._quota = quota
         self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate | None] = {}
 
-    def respond(
-        self, session: FetchContext, reads: list[PartitionRead], version: int, listener_name: str
-    ) -> FetchResponse | PreparedResponse:
-        """The response; for the usual one, a single partition without an error, by its template."""
+    def respond(self, context: RequestContext, session: FetchContext, reads: list[PartitionRead], is_from_follower: bool) -> Any:
+        """The response; for the usual one, a single partition without an error, by its template; in turns if the partitions are many."""
+        version = context.api_version
         answer = session.answer(reads)
         if len(answer.reads) == 1 and version >= TEMPLATE_VERSION_MIN:
             read = answer.reads[0]
@@ -67,10 +69,12 @@ class FetchAnswers:
             if is_usual and not read.aborted_transactions:
                 template = self._find_template(version, read)
                 if template is not None:
-                    return self._fill_template(template, answer.session_id, read, session)
+                    return self._fill_template(template, answer.session_id, read, is_from_follower)
         response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
-        self.add_reads(response, answer.reads, session, version, listener_name)
-        return response
+        if not answer.reads:
+            return response
+        filling = self._add_reads(response, answer.reads, version, context.connection.listener.name, is_from_follower)
+        return at_once_or_in_turns(filling, ELEMENTS_AT_ONCE)
 
     def _find_template(self, version: int, read: PartitionRead) -> RecordsTemplate | None:
         """None for a topic whose random id happens to hold a hole's specimen: one in 300 million."""
@@ -88,11 +92,11 @@ class FetchAnswers:
         self._templates[key] = template
         return template
 
-    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead, session: FetchContext) -> PreparedResponse:
+    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead, is_from_follower: bool) -> PreparedResponse:
         """6 µs less than building and encoding the messages."""
         target, records = read.target, read.records
         topic_metrics = self._metrics.topic(target.topic or "")
-        if session.is_from_follower:
+        if is_from_follower:
             topic_metrics.replication_bytes_out += len(records)
             if self._quota.throttled:
                 self._record_throttled((read,))
@@ -101,30 +105,38 @@ class FetchAnswers:
         values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
         return PreparedRecordsResponse(template, values, records)
 
-    def add_reads(
-        self, response: FetchResponse, reads: list[PartitionRead], session: FetchContext, version: int, listener_name: str
-    ) -> None:
-        topic = response.responses[-1] if response.responses else None
-        if session.is_from_follower and self._quota.throttled:
+    def _add_reads(
+        self, response: FetchResponse, reads: list[PartitionRead], version: int, listener_name: str, is_from_follower: bool
+    ) -> Generator[None, None, FetchResponse]:
+        topic: FetchableTopicResponse | None = None
+        if is_from_follower and self._quota.throttled:
             self._record_throttled(reads)
-        for read in reads:
-            target = read.target
-            if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
-                read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
-            name = target.topic or ""
-            if topic is None or topic.topic_id != target.topic_id or topic.topic != name:
-                topic = FetchableTopicResponse(topic=name, topic_id=target.topic_id, partitions=[])
-                response.responses.append(topic)
-            partition = _partition_data(read)
-            if read.error_code in CURRENT_LEADER_ERRORS and version >= CURRENT_LEADER_VERSION_MIN:
-                name_leader(self._metadata, listener_name, name, target.partition, partition, response.node_endpoints, NodeEndpoint)
-            topic.partitions.append(partition)
-            if name and len(read.records):
-                topic_metrics = self._metrics.topic(name)
-                if session.is_from_follower:
-                    topic_metrics.replication_bytes_out += len(read.records)
-                else:
-                    topic_metrics.bytes_out += len(read.records)
+        try:
+            for read in reads:
+                target = read.target
+                if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
+                name = target.topic or ""
+                if topic is None or topic.topic_id != target.topic_id or topic.topic != name:
+                    topic = FetchableTopicResponse(topic=name, topic_id=target.topic_id, partitions=[])
+                    response.responses.append(topic)
+                partition = _partition_data(read)
+                if read.error_code in CURRENT_LEADER_ERRORS and version >= CURRENT_LEADER_VERSION_MIN:
+                    name_leader(self._metadata, listener_name, name, target.partition, partition, response.node_endpoints, NodeEndpoint)
+                topic.partitions.append(partition)
+                size_bytes = len(read.records)
+                if name and size_bytes:
+                    topic_metrics = self._metrics.topic(name)
+                    if is_from_follower:
+                        topic_metrics.replication_bytes_out += size_bytes
+                    else:
+                        topic_metrics.bytes_out += size_bytes
+                yield
+        except BaseException:
+            for read in reads:  # nobody will send them
+                read.release()
+            raise
+        return response
 
     def _record_throttled(self, reads: Iterable[PartitionRead]) -> None:
         """Count what goes to throttled replicas, those in sync too. Kafka counts the answer's other bytes as well, some 50 a partition."""

@@ -8,7 +8,7 @@ Source: kafka.server.DelayedFetch; the cases carry its letters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from broker.replication.fetch.fetch_data import (
@@ -17,7 +17,6 @@ from broker.replication.fetch.fetch_data import (
     FetchIsolation,
     FetchParams,
     FetchTarget,
-    PartitionRead,
     ThrottledFetchParams,
 )
 from broker.replication.fetch.log_reads import count_available_bytes, find_diverging_epoch
@@ -29,12 +28,8 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from broker.replication.fetch.fetch_session import FetchSession
 
-ReadAgain = Callable[[FetchParams, list[FetchTarget]], list[PartitionRead]]
-OnFetched = Callable[[list[PartitionRead]], None]
-
-PARTITIONS_PER_PIECE = 64
-TARGETS_AT_ONCE = 256
-"""More are read in turns: reading a partition takes 3 to 6 µs, and its part of the response as much."""
+OnFetched = Callable[[list[FetchTarget]], None]
+"""Reads these targets once more and answers."""
 
 
 class DelayedFetch(DelayedOperation):
@@ -43,18 +38,15 @@ class DelayedFetch(DelayedOperation):
     Within a session it has no keys: the session is notified of its partitions' changes and tries it. Then `targets_by_partition` is what
     the session watches, and what is read in the end is what has changed by then.
 
-    `is_idle` says that none of them had anything to answer a moment ago, so that nothing needs to be looked at before it waits.
-    `on_done` is set when it is parked, and `on_many`, which is called instead when more than TARGETS_AT_ONCE have to be read: it reads
-    these targets itself, in turns."""
+    `is_idle` says that none of them has anything to answer, so that nothing needs to be looked at before it waits. `answer` is set when it
+    is parked."""
 
     __slots__ = (
         "_available_bytes",
         "_available_total",
-        "_read_again",
         "_targets",
+        "answer",
         "is_idle",
-        "on_done",
-        "on_many",
         "params",
         "session",
         "targets_by_partition",
@@ -66,7 +58,6 @@ class DelayedFetch(DelayedOperation):
         targets: list[FetchTarget],
         targets_by_partition: dict[FetchablePartition, FetchTarget],
         *,
-        read_again: ReadAgain,
         is_idle: bool,
         session: FetchSession | None = None,
     ) -> None:
@@ -74,11 +65,9 @@ class DelayedFetch(DelayedOperation):
         self.params = params
         self.targets_by_partition = targets_by_partition
         self.is_idle = is_idle
-        self.on_done: OnFetched | None = None
-        self.on_many: Callable[[list[FetchTarget]], None] | None = None
+        self.answer: OnFetched | None = None
         self._targets = targets
         self.session = session
-        self._read_again = read_again
         self._available_bytes: dict[FetchablePartition, int] = {}
         self._available_total = 0
 
@@ -90,24 +79,11 @@ class DelayedFetch(DelayedOperation):
         return any(self._is_satisfied_by(partition) for partition in looked_at if partition is not None)
 
     def on_complete(self) -> None:
-        assert self.on_done is not None
+        assert self.answer is not None
         targets = self._targets
         if self.session is not None:
             targets = [target for target in self.session.changed if target.watched is not None]
-        if len(targets) > TARGETS_AT_ONCE and self.on_many is not None:
-            self.on_many(targets)
-            return
-        self.on_done(self._read_again(self.params, targets))
-
-    def try_complete_in_turns(self) -> Iterator[bool]:
-        """As `try_complete(None)`, for very many: yields whether it can complete now, after each look at a few. True is the last."""
-        looked_at = list(self.targets_by_partition) if self.session is None else [target.watched for target in self.session.changed]
-        for position, partition in enumerate(looked_at, 1):
-            if partition in self.targets_by_partition and self._is_satisfied_by(partition):  # else it left the session meanwhile
-                yield True
-                return
-            if position % PARTITIONS_PER_PIECE == 0:
-                yield False
+        self.answer(targets)
 
     def _is_satisfied_by(self, partition: FetchablePartition) -> bool:
         target = self.targets_by_partition[partition]

@@ -9,7 +9,7 @@ a single partition does. Followers are the exception: each of their fetches coun
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 
 from broker.network.context import ConnectionFacts
 from broker.replication.fetch.fetch_data import UNKNOWN_OFFSET, FetchablePartition, FetchIsolation, FetchTarget, PartitionRead
@@ -18,9 +18,6 @@ from protocol.uuids import ZERO_UUID
 
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
-PARTITIONS_PER_PIECE = 64
-"""Of a request that goes in turns."""
-FREED_PER_PIECE = 512
 ABANDONED_AGE_MS = 20_000
 """A session whose connection has ended may be gone on with over another one for so long: clients connect again within a second."""
 FULL_LOOK_INTERVAL_MS = 10_000  # a safety net: code that moves an offset, retention too, notifies the sessions
@@ -114,17 +111,6 @@ class FetchSession:
             self._last_full_look_ms = now_ms
             self.changed |= dict.fromkeys(self.targets.values())
 
-    def update_in_turns(
-        self, targets: list[FetchTarget], forgotten: list[PartitionKey], isolation: FetchIsolation, now_ms: int
-    ) -> Generator[None, None, None]:
-        """As `update`, for very many."""
-        for start in range(0, len(targets), PARTITIONS_PER_PIECE):
-            self.update(targets[start : start + PARTITIONS_PER_PIECE], (), isolation, now_ms)
-            yield
-        for start in range(0, len(forgotten), PARTITIONS_PER_PIECE):
-            self.update((), forgotten[start : start + PARTITIONS_PER_PIECE], isolation, now_ms)
-            yield
-
     def note_change(self, partition: FetchablePartition) -> DelayedOperation | None:
         """`partition` changed: the next request looks at it. Returns the request that waits, if one does."""
         target = self.watched.get(partition)
@@ -170,20 +156,13 @@ class FetchSession:
         self._has_ended = True
         if self.parked is not None and not self.parked.is_completed:
             return
+        self.parked = None
         for partition in self.watched:
             del partition.sessions[self]
         self.watched.clear()
 
-    def close_a_piece(self) -> bool:
-        """Let go of some of the targets, all of which take 10 ms and more. Returns whether there are more."""
-        for _ in range(min(FREED_PER_PIECE, len(self.targets))):
-            _, target = self.targets.popitem()
-            self.changed.pop(target, None)
-            self.unwatch(target)
-        return bool(self.targets)
-
     def close_if_ended(self) -> None:
-        """A request that went in turns is over. Unwatch the partitions that it began to watch after the session ended."""
+        """A request is answered. Unwatch the partitions that it began to watch after the session ended."""
         if self._has_ended:
             self.close()
 

@@ -17,10 +17,10 @@ from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
 from broker.loop.clock import Clock, Timer
-from broker.loop.loop_job import LoopJob
+from broker.loop.job import LoopJob
 from broker.network.context import ConnectionFacts
 from broker.replication.fetch.fetch_data import UNKNOWN_OFFSET, FetchIsolation, FetchTarget, PartitionRead
-from broker.replication.fetch.fetch_session import INITIAL_EPOCH, PARTITIONS_PER_PIECE, FetchSession, PartitionKey, key_of, next_epoch
+from broker.replication.fetch.fetch_session import INITIAL_EPOCH, FetchSession, PartitionKey, key_of, next_epoch
 from protocol.errors import ErrorCode
 
 NO_SESSION_ID = 0
@@ -28,9 +28,6 @@ FINAL_EPOCH = -1
 SESSION_ID_MAX = 2**31 - 1
 EVICTION_AGE_MS = 120_000  # min.incremental.fetch.session.eviction.ms in Kafka's code; not a property
 ABANDONED_INTERVAL_MS = 5_000
-SESSION_PARTITIONS_MAX = 50_000
-"""A larger fetch gets no session, as when the cache is full: every client copes, and a thousand sessions of 200,000 entries each would
-take 40 GB."""
 CACHED_PARTITIONS_MAX = 50_000
 """Of all sessions together; each takes 0.6 KB. For more, sessions make room for one another by the rules of a full cache."""
 
@@ -46,30 +43,17 @@ class SessionAnswer(NamedTuple):
 class FetchContext:
     """How one request takes part in a session; here: not at all (full fetch with the final epoch).
 
-    `targets` are those to look at. `watching` is the session that is notified of the changes of all others, if there is one.
-    `is_from_follower` is the handler's to say."""
+    `targets` are those to look at. `watching` is the session that is notified of the changes of all others, if there is one."""
 
-    __slots__ = ("is_from_follower", "targets", "watching")
+    __slots__ = ("targets", "watching")
 
-    def __init__(self, targets: list[FetchTarget], watching: FetchSession | None = None) -> None:
+    def __init__(self, targets: list[FetchTarget]) -> None:
         self.targets = targets
-        self.watching = watching
-        self.is_from_follower = False
-
-    @property
-    def has_quiet_partitions(self) -> bool:
-        """Whether the request can wait for partitions that are not among its targets."""
-        watching = self.watching
-        return watching is not None and len(watching.changed) < len(watching.targets)
+        self.watching: FetchSession | None = None
 
     def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
         """What to send of `reads`; they are the reads of all targets, in any order. Called once, when the answer leaves."""
         return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
-
-    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
-        """As `answer`, for very many."""
-        yield
-        return self.answer(reads)
 
 
 class FullFetchContext(FetchContext):
@@ -93,20 +77,8 @@ class FullFetchContext(FetchContext):
         self._is_privileged = is_privileged
 
     def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
-        return self._begin_session(_targets_by_key(reads), reads)
-
-    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
-        if len(reads) > SESSION_PARTITIONS_MAX:
-            return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
-        targets: dict[PartitionKey, FetchTarget] = {}
-        for start in range(0, len(reads), PARTITIONS_PER_PIECE):
-            targets |= _targets_by_key(reads[start : start + PARTITIONS_PER_PIECE])
-            yield
-        return self._begin_session(targets, reads)
-
-    def _begin_session(self, targets: dict[PartitionKey, FetchTarget], reads: list[PartitionRead]) -> SessionAnswer:
         session_id = self._cache.maybe_create(
-            targets, self._connection, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged
+            _targets_by_key(reads), self._connection, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged
         )
         return SessionAnswer(ErrorCode.NONE, session_id, reads)
 
@@ -119,7 +91,6 @@ class IncrementalFetchContext(FetchContext):
     def __init__(self, session: FetchSession) -> None:
         self.targets = list(session.changed)
         self.watching = session if session.is_watching else None
-        self.is_from_follower = False
         self.session = session
         self._epoch = session.epoch
 
@@ -127,30 +98,13 @@ class IncrementalFetchContext(FetchContext):
         """INVALID_FETCH_SESSION_EPOCH when a later request of the session came by while this one waited."""
         session = self.session
         if session.epoch != self._epoch:
-            return self._refuse(reads)
-        return SessionAnswer(ErrorCode.NONE, session.session_id, session.select(reads))
-
-    def answer_in_turns(self, reads: list[PartitionRead]) -> Generator[None, None, SessionAnswer]:
-        session = self.session
-        selected: list[PartitionRead] = []
-        for start in range(0, len(reads), PARTITIONS_PER_PIECE):
-            if session.epoch != self._epoch:
-                return self._refuse(reads)
-            selected += session.select(reads[start : start + PARTITIONS_PER_PIECE])
-            yield
-        return SessionAnswer(ErrorCode.NONE, session.session_id, selected)
-
-    def update_in_turns(
-        self, targets: list[FetchTarget], forgotten: list[PartitionKey], isolation: FetchIsolation, now_ms: int
-    ) -> Generator[None, None, None]:
-        """Add to the session what a very large request asks for."""
-        yield from self.session.update_in_turns(targets, forgotten, isolation, now_ms)
-        self.targets = list(self.session.changed)
-
-    def _refuse(self, reads: list[PartitionRead]) -> SessionAnswer:
-        for read in reads:
-            read.release()
-        return SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id, [])
+            for read in reads:
+                read.release()
+            answer = SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
+        else:
+            answer = SessionAnswer(ErrorCode.NONE, session.session_id, session.select(reads))
+        session.close_if_ended()
+        return answer
 
 
 class FetchSessionCache:
@@ -164,7 +118,6 @@ class FetchSessionCache:
         self._clock = clock
         self._abandoned_timer: Timer | None = None  # while there are sessions whose connections have ended
         self._ending = LoopJob(clock, self._end_abandoned)
-        self._ended: FetchSession | None = None  # no session any more, and not let go of altogether
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._now_ms = 0
 
@@ -178,39 +131,36 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        targets: Iterable[FetchTarget],
+        targets: list[FetchTarget],
         forgotten: Iterable[PartitionKey],
         connection: ConnectionFacts,
         *,
         uses_topic_ids: bool,
-        is_from_follower: bool,
-        now_ms: int,
-        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        is_privileged: bool,
+        isolation: FetchIsolation,
     ) -> FetchContext | ErrorCode:
-        """The part this request has in a session, or the error that makes its client begin anew. A list of targets is the context's."""
-        self._now_ms = now_ms
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            ended = self._sessions.get(session_id)
-            if ended is not None:
-                self._remove(ended)
-            asked = targets if isinstance(targets, list) else list(targets)
-            if epoch == FINAL_EPOCH:
-                return FetchContext(asked)
-            return FullFetchContext(asked, self, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_from_follower)
+        """The part this request has in a session, or the error that makes its client begin anew. `targets` are the context's. A session
+        `is_privileged` if it is a follower's."""
+        now_ms = self._now_ms = self._clock.monotonic_ms()
         session = self._sessions.get(session_id)
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session is not None:
+                self._remove(session)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(targets)
+            return FullFetchContext(targets, self, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        asked = targets if isinstance(targets, list) else list(targets)
-        session.update(asked, forgotten, isolation, now_ms)
+        session.update(targets, forgotten, isolation, now_ms)
         if len(session.targets) != session.counted and not self._recount(session):
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.targets:
             self._remove(session)
-            return FetchContext(asked)  # what the request names it is still told, once
+            return FetchContext(targets)  # what the request names it is still told, once
         session.last_used_ms = now_ms
         if session.connection is not connection:
             session.connection = connection
@@ -218,43 +168,6 @@ class FetchSessionCache:
         session.epoch = next_epoch(session.epoch)
         self._sessions.move_to_end(session_id)
         return IncrementalFetchContext(session)
-
-    def new_context_in_turns(
-        self,
-        session_id: int,
-        epoch: int,
-        targets: list[FetchTarget],
-        forgotten: list[PartitionKey],
-        connection: ConnectionFacts,
-        *,
-        uses_topic_ids: bool,
-        is_from_follower: bool,
-        now_ms: int,
-        isolation: FetchIsolation,
-    ) -> Generator[None, None, FetchContext | ErrorCode]:
-        """As `new_context`, for a request that names very many. Its place among the session's requests is the one when it begins."""
-        is_full = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-        context = self.new_context(
-            session_id,
-            epoch,
-            targets if is_full else (),
-            (),
-            connection,
-            uses_topic_ids=uses_topic_ids,
-            is_from_follower=is_from_follower,
-            now_ms=now_ms,
-            isolation=isolation,
-        )
-        if not isinstance(context, IncrementalFetchContext):
-            return context
-        session = context.session
-        yield from context.update_in_turns(targets, forgotten, isolation, now_ms)
-        if self._sessions.get(session_id) is session and not self._recount(session):
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        if session.targets:
-            return context
-        self._remove(session)
-        return FetchContext(targets)
 
     def maybe_create(
         self, targets: dict[PartitionKey, FetchTarget], connection: ConnectionFacts, *, uses_topic_ids: bool, is_privileged: bool
@@ -325,17 +238,13 @@ class FetchSessionCache:
             self._connection_closed()
             self._ending.resume()
 
-    def _end_abandoned(self) -> bool:
-        """Let go of a piece of a session that nobody goes on with. Returns whether there is more to do."""
-        ending = self._ended
-        if ending is None:
-            now_ms = self._clock.monotonic_ms()
-            ending = next((session for session in self._sessions.values() if session.is_abandoned(now_ms)), None)
-            if ending is None:
-                return False
-            self._forget(ending)
-        self._ended = ending if ending.close_a_piece() else None
-        return True
+    def _end_abandoned(self) -> Generator[None, None, None]:
+        """End the sessions that nobody goes on with."""
+        now_ms = self._clock.monotonic_ms()
+        for session in list(self._sessions.values()):
+            if session.is_abandoned(now_ms):
+                self._remove(session)
+                yield
 
     def _evict(self, session: FetchSession) -> None:
         self._remove(session)
@@ -344,12 +253,9 @@ class FetchSessionCache:
     def _remove(self, session: FetchSession) -> None:
         """It ends, unless it has already."""
         if self._sessions.get(session.session_id) is session:
-            self._forget(session)
+            del self._sessions[session.session_id]
+            self.partitions_count -= session.counted
         session.close()
-
-    def _forget(self, session: FetchSession) -> None:
-        del self._sessions[session.session_id]
-        self.partitions_count -= session.counted
 
 
 def _targets_by_key(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarget]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from broker.handlers.services import Services
 from broker.loop.deferred import Deferred
+from broker.loop.turns import at_once
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
@@ -368,8 +369,16 @@ class World:
         return self.fetch_all([FetchTarget(topic, index, offset, max_bytes)], **params)
 
     def fetch_all(self, targets: list[FetchTarget], **params: Any) -> list[PartitionRead]:
+        """As the Fetch handler does, without a session."""
         answers: list[PartitionRead] = []
-        self.replica_manager.fetch(fetch_params(**params), targets, answers.extend)
+        reader, asked = self.replica_manager.reader, fetch_params(**params)
+        operation = reader.find_wait(asked, targets, None)
+        if operation is None:
+            reads = at_once(reader.read(asked, targets, None, is_arrival=True))
+            operation = reader.delay(asked, targets, reads, None)
+            if operation is None:
+                return reads
+        reader.park(operation, lambda targets: answers.extend(at_once(reader.read(asked, targets, None))))
         return answers
 
     def follower_fetch(

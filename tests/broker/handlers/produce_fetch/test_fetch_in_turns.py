@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 import pytest
 
-from broker.handlers.produce_fetch import fetch
+from broker.handlers.produce_fetch import fetch, fetch_answers
 from broker.loop.deferred import Deferred
-from broker.replication.fetch import delayed_fetch, fetch_reader, fetch_session, fetch_session_cache
+from broker.replication.fetch import fetch_session_cache
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse, FetchTopic, ForgottenTopic
@@ -19,9 +20,8 @@ from tests.broker.handlers.produce_fetch.test_fetch import Client, parts, topic
 from tests.broker.loop.turn_loop import TurnLoop
 from tests.broker.replication.world import ManualExecutor, World, batch, values
 
-FEW = 20
+FEW = 4
 MANY = 40
-PIECE = 4
 
 
 class TurnsClient(Client):
@@ -41,7 +41,7 @@ class TurnsClient(Client):
         """Run the loop until it stands still: the response must be there."""
         self.loop.run()
         response = answer.take()
-        while not isinstance(response, FetchResponse):  # the end of a wait is read in turns too
+        while isinstance(response, GeneratorType):  # the end of a wait is read in turns too
             following = self.loop.turns.start(response)
             self.loop.run()
             response = following.take()
@@ -54,11 +54,8 @@ class TurnsClient(Client):
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of partitions take seconds to make."""
-    monkeypatch.setattr(fetch, "PARTITIONS_AT_ONCE", FEW)
-    monkeypatch.setattr(delayed_fetch, "TARGETS_AT_ONCE", FEW)
-    for module in (fetch, fetch_session, fetch_session_cache, fetch_reader, delayed_fetch):
-        monkeypatch.setattr(module, "PARTITIONS_PER_PIECE", PIECE)
-    monkeypatch.setattr(fetch_reader, "PARTITIONS_PER_READ_PIECE", PIECE)
+    for module in (fetch, fetch_answers):
+        monkeypatch.setattr(module, "ELEMENTS_AT_ONCE", FEW)
 
 
 @pytest.fixture
@@ -261,7 +258,7 @@ def test_a_session_of_many_that_all_changed_is_read_in_turns(world: World) -> No
 def test_a_sessions_wait_misses_no_change_between_any_two_turns(world: World, turns_before: int) -> None:
     client = TurnsClient(world)
     session_id = begin_session(client)
-    answer = client.begin(session_id=session_id, session_epoch=1, max_wait_ms=500)
+    answer = client.begin(session_id=session_id, session_epoch=1, max_wait_ms=500, min_bytes=2)
     for _ in range(turns_before):
         client.loop.turn()
 
@@ -291,7 +288,7 @@ def test_a_request_may_add_and_forget_many(world: World) -> None:
 
     added = client.all(everything(), session_id=session_id, session_epoch=1)
     gone = ForgottenTopic(topic="a", partitions=list(range(MANY)))
-    client.all(session_id=session_id, session_epoch=2, forgotten_topics_data=[gone])
+    client.fetch(session_id=session_id, session_epoch=2, forgotten_topics_data=[gone])
 
     session = client.sessions.find(session_id)
     assert added.error_code == ErrorCode.NONE
@@ -305,7 +302,7 @@ def test_a_session_that_has_nothing_left_ends(world: World) -> None:
     session_id = begin_session(client)
     gone = ForgottenTopic(topic="a", partitions=list(range(MANY)))
 
-    client.all(session_id=session_id, session_epoch=1, forgotten_topics_data=[gone])
+    client.fetch(session_id=session_id, session_epoch=1, forgotten_topics_data=[gone])
 
     assert client.sessions.find(session_id) is None
 
@@ -340,15 +337,6 @@ def test_errors_of_the_session_are_told(world: World, session_id: int, epoch: in
     response = TurnsClient(world).all(everything(), session_id=session_id, session_epoch=epoch)
 
     assert (response.error_code, response.responses) == (code, [])
-
-
-def test_a_fetch_too_large_for_a_session_goes_without(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session_cache, "SESSION_PARTITIONS_MAX", MANY - 1)
-
-    response = TurnsClient(world).all(everything(), session_epoch=0)
-
-    assert (response.error_code, response.session_id) == (ErrorCode.NONE, 0)
-    assert indexes(response) == list(range(MANY))
 
 
 def test_a_session_that_grows_in_turns_beyond_the_room_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

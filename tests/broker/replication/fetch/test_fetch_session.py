@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
 from broker.network.context import ConnectionFacts, ListenerFacts
 from broker.replication.fetch import fetch_session_cache
-from broker.replication.fetch.fetch_data import DivergingEpoch, FetchTarget, PartitionRead
-from broker.replication.fetch.fetch_session import ABANDONED_AGE_MS, EPOCH_MAX, FREED_PER_PIECE, next_epoch
+from broker.replication.fetch.fetch_data import DivergingEpoch, FetchIsolation, FetchTarget, PartitionRead
+from broker.replication.fetch.fetch_session import ABANDONED_AGE_MS, EPOCH_MAX, PartitionKey, next_epoch
 from broker.replication.fetch.fetch_session_cache import ABANDONED_INTERVAL_MS, EVICTION_AGE_MS, FetchContext, FetchSessionCache
 from protocol.errors import ErrorCode
 from tests.support.clock import ManualClock
@@ -22,18 +23,24 @@ class Room:
         self.clock = ManualClock()
         self.cache = FetchSessionCache(slots_max, random.Random(1), self.clock)
         self.connection = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), "host")
-        self.now_ms = 0
 
-    def begin(self, session_id: int, epoch: int, *targets: FetchTarget, is_from_follower: bool = False) -> FetchContext | ErrorCode:
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        *targets: FetchTarget,
+        forgotten: Iterable[PartitionKey] = (),
+        is_from_follower: bool = False,
+    ) -> FetchContext | ErrorCode:
         return self.cache.new_context(
             session_id,
             epoch,
-            targets,
-            [],
+            list(targets),
+            forgotten,
             self.connection,
             uses_topic_ids=False,
-            is_from_follower=is_from_follower,
-            now_ms=self.now_ms,
+            is_privileged=is_from_follower,
+            isolation=FetchIsolation.HIGH_WATERMARK,
         )
 
     def open(self, *indexes: int, is_from_follower: bool = False) -> int:
@@ -164,9 +171,9 @@ def test_full_cache_gives_no_session_to_an_equal() -> None:
 def test_session_that_was_not_used_for_long_makes_room() -> None:
     room = Room(slots_max=2)
     stale, used = room.open(0), room.open(1)
-    room.now_ms = EVICTION_AGE_MS
+    room.clock.advance(EVICTION_AGE_MS)
     room.go_on(used, 1)
-    room.now_ms += 1
+    room.clock.advance(1)
 
     assert room.open(2) != 0
     assert room.cache.find(stale) is None
@@ -178,7 +185,7 @@ def test_session_that_was_not_used_for_long_makes_room() -> None:
 def test_older_session_in_use_yields_only_to_a_larger_one(size: int, is_admitted: bool) -> None:
     room = Room(slots_max=1)
     session_id = room.open(0, 1)
-    room.now_ms = EVICTION_AGE_MS + 1
+    room.clock.advance(EVICTION_AGE_MS + 1)
     room.go_on(session_id, 1)
 
     assert (room.open(*range(size)) != 0) is is_admitted
@@ -189,9 +196,9 @@ def test_follower_takes_a_consumers_place_at_once_and_never_the_other_way_round(
     consumer = room.open(0, 1, 2)
 
     follower = room.open(0, is_from_follower=True)
-    room.now_ms = EVICTION_AGE_MS
+    room.clock.advance(EVICTION_AGE_MS)
     room.go_on(follower, 1)
-    room.now_ms += 1
+    room.clock.advance(1)
 
     assert room.cache.find(consumer) is None
     assert room.open(0, 1, 2) == 0
@@ -217,7 +224,7 @@ def test_sessions_keep_no_more_partitions_than_there_is_room_for() -> None:
 def test_larger_session_takes_the_place_of_as_few_older_ones_as_will_do() -> None:
     room = Room()
     smallest, small, middle = room.open(*range(2)), room.open(*range(3)), room.open(*range(5))
-    room.now_ms = EVICTION_AGE_MS + 1
+    room.clock.advance(EVICTION_AGE_MS + 1)
     for session_id in (smallest, small, middle):
         room.go_on(session_id, 1)
 
@@ -230,7 +237,7 @@ def test_larger_session_takes_the_place_of_as_few_older_ones_as_will_do() -> Non
 def test_nobody_is_evicted_for_a_session_that_does_not_fit_even_so() -> None:
     room = Room()
     small, large = room.open(*range(3)), room.open(*range(7))
-    room.now_ms = EVICTION_AGE_MS + 1
+    room.clock.advance(EVICTION_AGE_MS + 1)
     room.go_on(small, 1)
     room.go_on(large, 1)
 
@@ -257,7 +264,7 @@ def test_partitions_of_a_session_that_ended_or_was_forgotten_make_room() -> None
     ended, shrinking = room.open(*range(5)), room.open(*range(5))
 
     room.begin(ended, -1)
-    room.cache.new_context(shrinking, 1, [], [("a", 0)], room.connection, uses_topic_ids=False, is_from_follower=False, now_ms=0)
+    room.begin(shrinking, 1, forgotten=[("a", 0)])
 
     assert room.cache.partitions_count == 4
     assert room.open(*range(6)) != 0
@@ -265,8 +272,7 @@ def test_partitions_of_a_session_that_ended_or_was_forgotten_make_room() -> None
 
 def test_session_ends_a_while_after_its_connection() -> None:
     room = Room()
-    of_many = FREED_PER_PIECE + 1
-    gone, gone_too = room.open(*range(of_many)), room.open(0)
+    gone, gone_too = room.open(*range(3)), room.open(0)
     room.connection.close()
     room.connection = ConnectionFacts(2, ListenerFacts("PLAINTEXT"), "host")
     kept = room.open(0)
