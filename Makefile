@@ -64,7 +64,7 @@ simulate: $(VENV)/.installed $(VENV)/.test-dependencies
 crash: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.crash --rounds $(ROUNDS)
 
-# Faults on a cluster of four under load: make chaos MINUTES=60; CHAOS_ARGS="--power", "--mixed", "--faults kill-leader,restart" and more.
+# Faults on a cluster of four under load: make chaos MINUTES=60; CHAOS_ARGS="--power", "--mixed", "--shape two", "--faults trim,restart" …
 chaos: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.chaos --minutes $(MINUTES) $(CHAOS_ARGS)
 

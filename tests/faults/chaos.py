@@ -1,10 +1,11 @@
 """Does harm to a cluster of processes under load, and checks that no acked record is lost, doubled or moved.
 
-    python -m tests.faults.chaos --minutes 60 [--seed 7] [--faults kill-leader,restart] [--mixed] [--power] [--feature NAME=LEVEL]
+    python -m tests.faults.chaos --minutes 60 [--seed 7] [--faults kill-leader,restart] [--mixed] [--shape two] [--power]
+                               [--feature NAME=LEVEL]
 
 Replication factor 3, min.insync.replicas 2, idempotent producers with acks=all, a consumer group of either protocol. Four nodes, three of
-which vote at first: while faults strike, replicas and votes move between them. Prints each fault and each window, and ends with status 1
-when a window shows an anomaly; the data stay for a look.
+which vote at first: while faults strike, replicas and votes move between them. Other shapes have controllers apart, or two nodes. Prints
+each fault and each window, and ends with status 1 when a window shows an anomaly; the data stay for a look.
 
 Where nodes of Kafka take part, librdkafka's producers have one request in flight. A Kafka node that does not know yet that it leads refuses
 the first of several with NOT_LEADER_OR_FOLLOWER and the next, a moment later, for the gap. Upon that librdkafka begins a new epoch and
@@ -28,8 +29,9 @@ from pathlib import Path
 from tests.faults.changes import CHANGES, MOVE_VOTER, NODES_MIN
 from tests.faults.cluster_campaign import ClusterCampaign, Window
 from tests.faults.load import REQUESTS_IN_FLIGHT_MAX
-from tests.faults.nemesis import OF_DISK, OF_NETWORK
-from tests.support.cluster import BARNABAS, KAFKA, KINDS, Cluster
+from tests.faults.nemesis import OF_DISK, OF_NETWORK, OPERATIONS
+from tests.faults.shapes import SHAPES
+from tests.support.cluster import BARNABAS, BROKER_ONLY, COMBINED, CONTROLLER_ONLY, KAFKA, KINDS, Cluster
 from tests.support.cluster_network import ClusterNetwork, missing_network
 from tests.support.power import PowerCutDisk
 
@@ -54,10 +56,11 @@ NODES = (BARNABAS,) * 4
 MIXED_NODES = (KAFKA, BARNABAS, KAFKA, BARNABAS)
 
 
-def possible_faults(nodes_count: int = len(NODES)) -> tuple[str, ...]:
-    """Those that this machine lets be done to so many nodes, and changes among them."""
-    changes = [kind for kind in CHANGES if nodes_count >= NODES_MIN[kind]]
-    return (*FAULTS, *changes, *(NETWORK_FAULTS if missing_network() is None else ()))
+def possible_faults(roles: Sequence[str] = SHAPES["combined"]) -> tuple[str, ...]:
+    """Those that this machine lets be done to nodes with these `roles`, and changes among them."""
+    brokers_count, controllers_count = (sum(each != other for each in roles) for other in (CONTROLLER_ONLY, BROKER_ONLY))
+    changes = [kind for kind in CHANGES if (controllers_count if kind == MOVE_VOTER else brokers_count) >= NODES_MIN[kind]]
+    return (*FAULTS, *OPERATIONS, *changes, *(NETWORK_FAULTS if missing_network() is None else ()))
 
 
 def run(
@@ -67,13 +70,16 @@ def run(
     *,
     faults: Sequence[str] = FAULTS,
     kinds: Sequence[str] = NODES,
+    roles: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
     features: Sequence[str] = (),
     pause_s: float = PAUSE_S,
     window_s: float = WINDOW_S,
     has_java: bool = True,
 ) -> list[Window]:
-    """The windows, each printed as it ends; stops after the first one with an anomaly, so that its data can be looked at."""
+    """The windows, each printed as it ends; stops after the first one with an anomaly, so that its data can be looked at.
+
+    `roles` are the nodes' process.roles; each is broker and controller if none are given."""
     end_s = time.monotonic() + seconds
     with ExitStack() as stack:
         network = None
@@ -92,6 +98,7 @@ def run(
                 directory,
                 kinds,
                 settings=settings,
+                node_settings={node_id: {"process.roles": each} for node_id, each in enumerate(roles, start=1)},
                 network=network,
                 data_dirs=data_dirs,
                 features=features,
@@ -149,6 +156,7 @@ def main() -> int:
         "--power", action="store_true", help="power cuts and full disks too, with flush.messages=1; needs root and loop devices"
     )
     parser.add_argument("--nodes", default=",".join(NODES), help=f"the kind of each node: {', '.join(KINDS)}")
+    parser.add_argument("--shape", choices=SHAPES, default="combined", help="which nodes are brokers, and which controllers")
     parser.add_argument("--mixed", action="store_true", help=f"the same as --nodes {','.join(MIXED_NODES)}")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of every node")
     parser.add_argument("--feature", action="append", default=[], metavar="NAME=LEVEL", help="a feature that the cluster begins with")
@@ -157,7 +165,11 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="where the data and the logs go (default: a temporary folder)")
     arguments = parser.parse_args()
     kinds = MIXED_NODES if arguments.mixed else arguments.nodes.split(",")
-    faults = arguments.faults.split(",") if arguments.faults else possible_faults(len(kinds))
+    roles = (COMBINED,) * len(kinds)
+    if arguments.shape != "combined":
+        roles = SHAPES[arguments.shape]
+        kinds = (BARNABAS,) * len(roles)
+    faults = arguments.faults.split(",") if arguments.faults else possible_faults(roles)
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="barnabas-chaos-"))
     print(f"seed {arguments.seed}, data in {directory}", flush=True)
     windows = run(
@@ -166,6 +178,7 @@ def main() -> int:
         directory,
         faults=[*faults, *(POWER_FAULTS if arguments.power else ())],
         kinds=kinds,
+        roles=roles,
         settings=dict(override.split("=", 1) for override in arguments.override),
         features=arguments.feature,
         pause_s=arguments.pause,

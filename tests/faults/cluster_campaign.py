@@ -19,7 +19,7 @@ import confluent_kafka
 
 from tests.faults.changes import CHANGES
 from tests.faults.load import PARTITIONS, REQUESTS_IN_FLIGHT_MAX, SEGMENT_BYTES, TOPIC, Load, Operation, lost_commits, poll_operation
-from tests.faults.nemesis import OF_NETWORK, Nemesis, Strike
+from tests.faults.nemesis import OF_NETWORK, OPERATIONS, Nemesis, Strike
 from tests.faults.replicas import differences
 from tests.support.cluster import Cluster
 from tests.support.cluster_network import ClusterNetwork
@@ -71,7 +71,7 @@ class ClusterCampaign:
     ) -> None:
         self._cluster = cluster
         self._random = random.Random(seed)
-        self.nemesis = Nemesis(cluster, TOPIC, seed=seed, pause_s=pause_s, network=network, disks=disks)
+        self.nemesis = Nemesis(cluster, TOPIC, seed=seed, pause_s=pause_s, network=network, disks=disks, side_config=topic_config)
         cluster.create_topic(TOPIC, PARTITIONS, config={"segment.bytes": str(SEGMENT_BYTES), **topic_config})
         self.load = Load(cluster.bootstrap, has_java=has_java, sends_per_second=sends_per_second, requests_in_flight=requests_in_flight)
         self.windows: list[Window] = []
@@ -128,7 +128,7 @@ class ClusterCampaign:
         is_short = self._random.random() < 0.25
         if strike.leaves_majority and not is_short:
             self._wait_for_acks(strike)
-        is_silent = kind.startswith(("pause", *OF_NETWORK))  # nobody is told: what follows, follows from timeouts
+        is_silent = kind.startswith(("pause", "silence", *OF_NETWORK))  # nobody is told: what follows, follows from timeouts
         time.sleep(self.nemesis.pause_s if is_silent and not is_short else self._random.uniform(0, HOLD_MAX_S))
         self.nemesis.heal(strike)
         if not strike.ack_after_s:
@@ -141,7 +141,7 @@ class ClusterCampaign:
     def _run_change(self, kind: str, kinds: Sequence[str]) -> list[Strike]:
         """A change of the cluster, during which a fault may strike; it has to come to its end when that is healed."""
         change = self.nemesis.strike(kind, lambda: len(self.load.history.sends))
-        faults = [each for each in kinds if each not in CHANGES]
+        faults = [each for each in kinds if each not in (*CHANGES, *OPERATIONS)]
         disturbance = [self._run_fault(self._random.choice(faults))] if faults and self._random.random() < DISTURBED_SHARE else []
         self.nemesis.heal(change)
         self._wait_for_acks(change)
@@ -187,6 +187,8 @@ class ClusterCampaign:
             anomalies["commit-lost"] = lost
         if behind := self._group_behind(ends):
             anomalies["group-stuck"] = behind
+        for topic in self.nemesis.side_topics:
+            anomalies |= topic.check()
         self._digests.append((ends, _digest(log)))
         self._ends = ends
         history.sends, history.polls, history.errors = [], [], []

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.faults.changes import CHANGES, Change, Changes
+from tests.faults.operations import Operations
+from tests.faults.side_topics import SideTopic
 from tests.support.cluster import Cluster
 from tests.support.cluster_network import CLIENTS, ClusterNetwork
 from tests.support.power import PowerCutDisk
@@ -19,6 +21,9 @@ OF_DISK = ("power-cut-", "full-disk-")
 """How the names of the faults begin that need a disk for each node."""
 OF_NETWORK = ("isolate-", "cut-off-", "mute-", "deafen-")
 """How the names of the faults begin that need a network of the cluster's own."""
+OPERATIONS = ("remake-topic", "move-away", "trim", "wipe-replica", "copy-replica", "silence-brokers")
+"""What operators do while a broker is away (tests/faults/operations.py). No change goes on beside them."""
+IN_SYNC_MIN = 2  # min.insync.replicas
 
 
 @dataclass(slots=True)
@@ -61,7 +66,9 @@ class Nemesis:
         pause_s: float,
         network: ClusterNetwork | None = None,
         disks: Mapping[int, PowerCutDisk] | None = None,
+        side_config: Mapping[str, str] | None = None,
     ) -> None:
+        """`side_config` is that of the topics which some faults make for themselves."""
         self._cluster = cluster
         self._network = network
         self._disks = disks or {}
@@ -69,6 +76,7 @@ class Nemesis:
         self._random = random.Random(seed)
         self.pause_s = pause_s
         self._changes = Changes(cluster, topic, self._random)
+        operations = self._operations = Operations(cluster, topic, self._random, side_config or {})
         self._faults: dict[str, tuple[Callable[[], tuple[int, ...]], Callable[..., None], Callable[..., object]]] = {
             "kill-leader": (self._a_leader, cluster.kill, cluster.start),
             "kill-follower": (self._a_follower, cluster.kill, cluster.start),
@@ -88,11 +96,21 @@ class Nemesis:
             "power-cut-controller": (self._the_controller, self._cut_power, self._restore_power),
             "power-cut-all": (self._all, self._cut_power, self._restore_power),
             "full-disk-leader": (self._a_leader, self._fill_disk, self._free_disk),
+            "remake-topic": (operations.a_broker, operations.remake, operations.let_it_lead),
+            "move-away": (operations.a_broker, operations.move_away, operations.move_back),
+            "trim": (operations.a_trimmed_follower, operations.trim, operations.end_trim),
+            "wipe-replica": (operations.a_broker, operations.wipe_replica, cluster.start),
+            "copy-replica": (operations.a_broker, operations.copy_replica, cluster.start),
+            "silence-brokers": (operations.brokers_apart_from_the_controller, cluster.pause, operations.end_silence),
         }
 
     @property
     def kinds(self) -> tuple[str, ...]:
         return (*self._faults, *CHANGES)
+
+    @property
+    def side_topics(self) -> tuple[SideTopic, ...]:
+        return self._operations.side_topics
 
     def strike(self, kind: str, answered_count: Callable[[], int]) -> Strike:
         """Do that harm now, or begin that change."""
@@ -105,7 +123,7 @@ class Nemesis:
         struck_ns = time.monotonic_ns()
         harm(*nodes)
         led = [partition for partition, leader in leaders.items() if leader in nodes]
-        return Strike(kind, nodes, struck_ns, led, first_send, leaves_majority=2 * len(nodes) < len(self._cluster.nodes))
+        return Strike(kind, nodes, struck_ns, led, first_send, leaves_majority=self._serves_without(nodes))
 
     def heal(self, strike: Strike) -> None:
         """Let the nodes come back, at once; a change has come to its end when this returns."""
@@ -114,6 +132,12 @@ class Nemesis:
             strike.change.wait()
             return
         self._faults[strike.kind][2](*strike.nodes)
+
+    def _serves_without(self, nodes: tuple[int, ...]) -> bool:
+        """Whether the others elect a controller and acknowledge what is sent with acks=all."""
+        controllers_left = [node_id for node_id in self._cluster.controller_ports if node_id not in nodes]
+        brokers_left = [node_id for node_id in self._cluster.brokers if node_id not in nodes]
+        return 2 * len(controllers_left) > len(self._cluster.controller_ports) and len(brokers_left) >= IN_SYNC_MIN
 
     def _isolate(self, node_id: int) -> None:
         """From the other nodes, both ways; clients still reach it, and it may believe that it leads."""

@@ -8,7 +8,10 @@ import pytest
 
 from protocol.records import SimpleRecord, build_batch
 from tests.faults import chaos
+from tests.faults.nemesis import OPERATIONS
 from tests.faults.replicas import batches, compare
+from tests.faults.shapes import SHAPES
+from tests.support.cluster import BARNABAS
 from tests.support.kafka import missing_java
 from tests.support.power import missing_power_cut
 from tests.support.requirements import needs
@@ -32,6 +35,26 @@ def test_nothing_acked_is_lost_or_doubled_while_nodes_die_and_stand_still(tmp_pa
         pause_s=PAUSE_S,
         window_s=SECONDS / 2,
         has_java=missing_java() is None,
+    )
+
+    assert [window.anomalies for window in windows] == [{}] * len(windows)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("shape", ["combined", "two"])
+def test_nothing_acked_is_lost_or_doubled_when_operators_change_what_a_broker_misses(tmp_path: Path, shape: str) -> None:
+    """Topics are made anew, moved and trimmed and replicas lost while a broker is down; all brokers are silent at once."""
+    windows = chaos.run(
+        SECONDS,
+        SEED,
+        tmp_path,
+        faults=OPERATIONS,
+        kinds=[BARNABAS] * len(SHAPES[shape]),
+        roles=SHAPES[shape],
+        settings=SETTINGS,
+        pause_s=PAUSE_S,
+        window_s=SECONDS / 2,
+        has_java=False,
     )
 
     assert [window.anomalies for window in windows] == [{}] * len(windows)
