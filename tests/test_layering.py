@@ -94,7 +94,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
-    "broker.telemetry": ("broker.telemetry", "broker.metadata", "broker.worker.jobs", *FACTS, "protocol", "config"),
+    "broker.telemetry": ("broker.telemetry", "broker.metadata", *FACTS, "protocol", "config"),
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
         "broker.handlers",

@@ -277,9 +277,8 @@ class ClientServer:
             from broker.telemetry.client_metrics import ClientMetricsManager  # few clusters ever ask clients for metrics
 
             node = self._node
-            assert self._worker is not None, "it is there before clients are"
             self._client_metrics = ClientMetricsManager(
-                self._metadata.state, node.clock, lambda: new_id(node.platform.entropy), node.config.telemetry_max_bytes, self._worker
+                self._metadata.state, node.clock, lambda: new_id(node.platform.entropy), node.config.telemetry_max_bytes
             )
             node.metrics.add_collector(self._client_metrics.samples)
         return self._client_metrics

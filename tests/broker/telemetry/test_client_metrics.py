@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from broker.handlers.cluster import api_versions, get_telemetry_subscriptions, push_telemetry
-from broker.loop.deferred import Deferred
 from broker.metadata.cluster_state import RESOURCE_CLIENT_METRICS, ClusterState
 from broker.metadata.metadata_cache import MetadataCache
 from broker.telemetry import client_metrics
-from broker.telemetry.client_metrics import DEFAULT_INTERVAL_MS, ClientMetricsManager
-from broker.telemetry.unpacking import DECOMPRESSED_AT_ONCE_MAX, DECOMPRESSED_BYTES_MAX, UNPACKED_AT_ONCE_MAX
+from broker.telemetry.client_metrics import DECOMPRESSED_BYTES_MAX, DEFAULT_INTERVAL_MS, ClientMetricsManager
 from config.server import ServerConfig
 from protocol.compression import Compression, compress
 from protocol.errors import ErrorCode, KafkaError
@@ -24,8 +22,6 @@ from protocol.uuids import ZERO_UUID
 from tests.broker.telemetry.pushed import double_point, gauge, int_point, metrics_data, total
 from tests.support.clock import ManualClock
 from tests.support.services import request_context, services
-from tests.support.turns import started
-from tests.support.worker import ManualWorker
 
 MAX_BYTES = 10_000
 INTERVAL_MS = 1_000
@@ -39,8 +35,7 @@ class Room:
         self.clock = ManualClock()
         self.state = ClusterState()
         ids = iter(range(1_000, 100_000))
-        self.worker = ManualWorker()
-        self.manager = ClientMetricsManager(self.state, self.clock, lambda: next(ids).to_bytes(16, "big"), MAX_BYTES, self.worker)
+        self.manager = ClientMetricsManager(self.state, self.clock, lambda: next(ids).to_bytes(16, "big"), MAX_BYTES)
         self.services = services(clock=self.clock, client_metrics=lambda: self.manager)
 
     def subscribe_clients(self, name: str = "all", **configs: str) -> None:
@@ -58,22 +53,7 @@ class Room:
         return answer
 
     def push(self, subscribed: GetTelemetrySubscriptionsResponse, *metrics: bytes, **fields: Any) -> ErrorCode:
-        """What a push is answered with, the worker's part included."""
-        codes = self.begin_push(subscribed, *metrics, **fields)
-        if not codes:
-            self.worker.run()
-        (code,) = codes
-        return code
-
-    def begin_push(self, subscribed: GetTelemetrySubscriptionsResponse, *metrics: bytes, **fields: Any) -> list[ErrorCode]:
-        """A list that gets the answer's error code once it is there."""
-        codes: list[ErrorCode] = []
-        self.pushing(subscribed, *metrics, **fields).when_done(
-            lambda answer: codes.append(answer.code if isinstance(answer, KafkaError) else ErrorCode(answer.error_code))
-        )
-        return codes
-
-    def pushing(self, subscribed: GetTelemetrySubscriptionsResponse, *metrics: bytes, **fields: Any) -> Deferred:
+        """What a push is answered with."""
         request = PushTelemetryRequest(
             **{
                 "client_instance_id": subscribed.client_instance_id,
@@ -82,11 +62,11 @@ class Room:
             }
             | fields
         )
-        answer = Deferred()
-        answer.resolve(lambda: started(push_telemetry.build(self.services)(request_context(72, 0), request)))
-        if answer.is_done and isinstance(answer.value, Deferred):
-            return answer.value
-        return answer
+        try:
+            answer: Any = push_telemetry.build(self.services)(request_context(72, 0), request)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode(answer.error_code)
 
     def scraped(self) -> dict[str, list[tuple[dict[str, str], float]]]:
         return {
@@ -203,90 +183,18 @@ def test_a_decompression_bomb_is_refused(room: Room) -> None:
     assert room.push(room.ask(), metrics=bomb, compression_type=Compression.ZSTD) is ErrorCode.INVALID_RECORD
 
 
-LARGE_NUMBERS = 600
-
-
-def large_push(number: float) -> dict[str, Any]:
-    """The fields of a push that is small but decompresses to more than is done at once."""
-    data = metrics_data(*(gauge(f"g{index}.{'x' * 100}", double_point(number)) for index in range(LARGE_NUMBERS)))
-    compressed = compress(Compression.ZSTD, data, 9)
-    assert len(compressed) <= MAX_BYTES and len(data) > DECOMPRESSED_AT_ONCE_MAX
-    return {"metrics": compressed, "compression_type": Compression.ZSTD}
-
-
-def test_a_push_that_decompresses_to_much_is_read_once_the_worker_has_done_that(room: Room) -> None:
-    codes = room.begin_push(room.ask(), **large_push(2.0))
-    before = codes[:], room.scraped()
-    room.worker.run()
-
-    assert before == ([], {})
-    assert codes == [ErrorCode.NONE]
-    assert [value for ((_, value),) in room.scraped().values()] == [2.0] * LARGE_NUMBERS
-
-
 @pytest.mark.parametrize(
     "data", [compress(Compression.GZIP, bytes(DECOMPRESSED_BYTES_MAX))[:-1], compress(Compression.GZIP, b"\xff" * 100_000)]
 )
 def test_a_large_push_that_cannot_be_read_is_an_invalid_record(room: Room, data: bytes) -> None:
-    codes = room.begin_push(room.ask(), metrics=data, compression_type=Compression.GZIP)
-    before = codes[:]
-    room.worker.run()
-
-    assert (before, codes) == ([], [ErrorCode.INVALID_RECORD])
+    assert room.push(room.ask(), metrics=data, compression_type=Compression.GZIP) is ErrorCode.INVALID_RECORD
 
 
-def test_a_push_waits_for_an_earlier_one_of_its_client_and_a_client_for_no_other(room: Room) -> None:
-    subscribed, other = room.ask(), room.ask()
-    name = f"g0.{'x' * 100}"
-    large = room.begin_push(subscribed, **large_push(1.0))
+def test_a_push_that_decompresses_to_much_is_kept(room: Room) -> None:
+    data = metrics_data(*(gauge(f"g{index}.{'x' * 100}", double_point(2.0)) for index in range(600)))
 
-    last = room.begin_push(subscribed, gauge(name, double_point(2.0)), terminating=True)
-    of_other = room.begin_push(other, gauge("other", double_point(3.0)))
-    waiting = large[:], last[:], of_other[:]
-    room.worker.run()
-
-    assert waiting == ([], [], [ErrorCode.NONE])
-    assert (large, last) == ([ErrorCode.NONE], [ErrorCode.NONE])
-    assert [value for _, value in room.scraped()[name.replace(".", "_")]] == [2.0]
-
-
-def test_the_last_push_is_known_to_be_the_last_before_it_is_read(room: Room) -> None:
-    subscribed = room.ask()
-    room.begin_push(subscribed, **large_push(1.0), terminating=True)
-
-    assert room.begin_push(subscribed, terminating=True) == [ErrorCode.INVALID_REQUEST]
-
-
-def test_a_client_that_is_gone_leaves_its_place_in_both_lines(room: Room) -> None:
-    subscribed = room.ask()
-    gone = [room.pushing(subscribed, **large_push(1.0)), room.pushing(subscribed, **large_push(2.0), terminating=True)]
-    room.clock.advance(INTERVAL_MS)
-    room.subscribe_clients(metrics="x")
-    stays = room.begin_push(room.ask(subscribed.client_instance_id), **large_push(3.0))
-
-    for answer in reversed(gone):
-        answer.abandon()
-    room.worker.run()
-
-    assert stays == [ErrorCode.NONE]
-    assert {value for ((_, value),) in room.scraped().values()} == {3.0}
-
-
-def test_few_pushes_lie_decompressed_at_once(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    submitted: list[Deferred] = []
-    submit = room.worker.submit
-
-    def counted(*arguments: Any, **options: Any) -> Deferred:
-        submitted.append(submit(*arguments, **options))
-        return submitted[-1]
-
-    monkeypatch.setattr(room.worker, "submit", counted)
-    answers = [room.begin_push(room.ask(), **large_push(1.0)) for _ in range(UNPACKED_AT_ONCE_MAX + 3)]
-    submitted_first = len(submitted)
-    room.worker.run()
-
-    assert submitted_first == UNPACKED_AT_ONCE_MAX
-    assert answers == [[ErrorCode.NONE]] * len(answers)
+    assert room.push(room.ask(), metrics=compress(Compression.ZSTD, data, 9), compression_type=Compression.ZSTD) is ErrorCode.NONE
+    assert [value for ((_, value),) in room.scraped().values()] == [2.0] * 600
 
 
 def test_a_silent_client_is_forgotten_with_its_metrics(room: Room) -> None:
