@@ -21,6 +21,7 @@ from broker.dispatch import KafkaApis
 from broker.handlers.produce_fetch import fetch, produce
 from broker.loop.turns import Turns
 from broker.network.context import ConnectionFacts, ListenerFacts
+from broker.replication.delayed_produce import PartitionAppendResult
 from protocol import codec
 from protocol.apis import APIS
 from protocol.checksum import crc32c
@@ -88,7 +89,7 @@ def _produce_steps(world: World, directory: Path) -> list[Step]:
         records[0:8] = bytes(8)
         records[12:16] = b"\xff\xff\xff\xff"
 
-    entries = [("t", 0, records)]
+    entries = [(PartitionAppendResult("t", 0), partition, records)]
     checked = check_batch(records, config, now_ms=WALL_START_MS)
     descriptor = os.open(directory / "pwrite.bin", os.O_RDWR | os.O_CREAT)
     position = 0

@@ -92,7 +92,3 @@ class RequestContext:
         self.client_id = client_id
         self.connection = connection
         self.now_ms = now_ms
-
-    def at(self, now_ms: int) -> RequestContext:
-        """The same request, taken up again at `now_ms`."""
-        return RequestContext(self.api_key, self.api_version, self.correlation_id, self.client_id, self.connection, now_ms)

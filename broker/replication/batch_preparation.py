@@ -10,7 +10,7 @@ Owner: the produce handler.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.loop.deferred import Deferred
@@ -22,7 +22,6 @@ from storage.validation import needs_long_check
 
 if TYPE_CHECKING:
     from broker.replication.produce_path import AppendEntry
-    from broker.replication.replica_manager import ReplicaManager
     from config.topic import LogConfig
 
 COPIED_BYTES_MAX = 32 * 1024 * 1024
@@ -33,7 +32,6 @@ SHORT_RECORDS_MAX = 10_000
 SHORT_BYTES_MAX = 64 * 1024
 """Records that a short check walks, and bytes that it decompresses or compresses, at most: 10 ms."""
 
-PARTITIONS_PER_PIECE = 64
 _RECORDS_COUNT_FIELD = -1
 
 
@@ -50,24 +48,9 @@ class _Preparation(NamedTuple):
 class BatchPreparer:
     """See the module's docstring."""
 
-    def __init__(self, replica_manager: ReplicaManager, worker: Worker) -> None:
-        self._replica_manager = replica_manager
+    def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._copied_bytes = 0
-
-    def is_needed(self, entries: Sequence[AppendEntry]) -> bool:
-        """Whether a check of the request takes long."""
-        for entry in entries:  # noqa: SIM110 - a generator takes twice the time, and this is asked of every produce
-            if self._config_for_check(entry) is not None:
-                return True
-        return False
-
-    def is_needed_in_turns(self, entries: Sequence[AppendEntry]) -> Generator[None, None, bool]:
-        for start in range(0, len(entries), PARTITIONS_PER_PIECE):
-            if self.is_needed(entries[start : start + PARTITIONS_PER_PIECE]):
-                return True
-            yield
-        return False
 
     def has_room(self, entries: Sequence[AppendEntry]) -> bool:
         return not self._copied_bytes or self._copied_bytes + _size_of_copies(entries) <= COPIED_BYTES_MAX
@@ -75,10 +58,10 @@ class BatchPreparer:
     def prepare(self, entries: Sequence[AppendEntry], *, now_ms: int, is_zstd_allowed: bool) -> Deferred:
         """A Deferred of what may be appended once the records are checked (also refused batches: the append returns the error), or of an
         exception that nobody foresaw. Abandoned, it withdraws the request."""
-        kept: list[AppendEntry] = [(topic, index, keep(records)) for topic, index, records in entries]  # type: ignore[arg-type]
+        kept: list[AppendEntry] = [(result, partition, keep(records)) for result, partition, records in entries]  # type: ignore[arg-type]
         work = _Preparation(kept, now_ms, is_zstd_allowed, _size_of_copies(entries), Deferred())
         self._copied_bytes += work.copied_bytes
-        self._submit(work, [self._config_for_check(entry) for entry in kept])
+        self._submit(work, [_config_for_check(entry) for entry in kept])
         return work.answer
 
     def _submit(self, work: _Preparation, configs: list[LogConfig | None]) -> None:
@@ -88,8 +71,8 @@ class BatchPreparer:
         checks = BatchChecks([config for config in configs if config is not None], work.now_ms, work.is_zstd_allowed)
 
         def checked(outcome: Outcome | Exception) -> None:
-            if not isinstance(outcome, Exception) and self._is_outdated(kept, configs):
-                self._submit(work, [self._config_for_check(entry) for entry in kept])
+            if not isinstance(outcome, Exception) and _is_outdated(kept, configs):
+                self._submit(work, [_config_for_check(entry) for entry in kept])
                 return
             self._copied_bytes -= work.copied_bytes
             if isinstance(outcome, Exception):
@@ -108,21 +91,26 @@ class BatchPreparer:
         self._copied_bytes -= copied_bytes
         job.abandon()
 
-    def _is_outdated(self, entries: list[AppendEntry], configs: list[LogConfig | None]) -> bool:
-        """Whether settings were altered during the check: the append would check the records anew, on the loop."""
-        for entry, config in zip(entries, configs, strict=True):
-            if config is not None:
-                partition = self._replica_manager.find_partition(entry[0], entry[1])
-                if partition is not None and partition.log.config is not config and partition.log.config != config:
-                    return True
-        return False
 
-    def _config_for_check(self, entry: AppendEntry) -> LogConfig | None:
-        partition = self._replica_manager.find_partition(entry[0], entry[1])
-        if partition is None:
-            return None
-        config = partition.log.config
-        return config if not config.is_judged_by_header and needs_long_check(entry[2], config) else None  # type: ignore[arg-type]
+def is_check_long(entry: AppendEntry) -> bool:
+    """Whether the check of its records is the worker's. What is not here yet, or not any more, is refused by the append."""
+    _, partition, records = entry
+    if partition is None:
+        return False
+    config = partition.log.config
+    return not config.is_judged_by_header and needs_long_check(records, config)  # type: ignore[arg-type]
+
+
+def _config_for_check(entry: AppendEntry) -> LogConfig | None:
+    return entry[1].log.config if entry[1] is not None and is_check_long(entry) else None
+
+
+def _is_outdated(entries: list[AppendEntry], configs: list[LogConfig | None]) -> bool:
+    """Whether settings were altered during the check: the append would check the records anew, on the loop."""
+    for (_, partition, _), config in zip(entries, configs, strict=True):
+        if config is not None and partition is not None and partition.log.config is not config and partition.log.config != config:
+            return True
+    return False
 
 
 def _size_of_copies(entries: Sequence[AppendEntry]) -> int:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
     from broker.replication.waiting_requests import WaitingRequests
 
-AppendEntry = tuple[str, int, memoryview | PreparedBatch]
-"""Topic, partition index and the writable bytes of one batch, or the batch as a thread checked it ahead."""
+AppendEntry = tuple["PartitionAppendResult", "Partition | None", memoryview | PreparedBatch]
+"""The slot of the result, the partition (None: to be looked up), and the writable bytes of one batch, or the batch as a worker checked it
+ahead."""
 
 # Answers that are ordinary life of a cluster or a client's mistake; any other counts as a failed request in the metrics.
 EXPECTED_APPEND_ERRORS = frozenset(
@@ -54,7 +55,7 @@ class ProducePath:
         on_append_bug: Callable[[], None] | None,
     ) -> None:
         self._hosted = hosted
-        self._topics = hosted.topics
+        self.find_partition = hosted.find  # for the Produce handler
         self._waiting = waiting
         self._log_directories = log_directories
         self._clock = clock
@@ -64,7 +65,7 @@ class ProducePath:
 
     def append(
         self,
-        entries: Sequence[AppendEntry],
+        batches: Sequence[tuple[str, int, memoryview]],
         *,
         acks: int,
         timeout_ms: int,
@@ -72,12 +73,14 @@ class ProducePath:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_zstd_allowed: bool = True,
     ) -> DelayedProduce | None:
-        """Append each entry to its partition; `on_done` gets the results in the entries' order.
+        """Append batches, each with the topic and the index of its partition; `on_done` gets the results in their order.
 
         It is called before this returns None, or later by whatever ends the wait of the returned operation, which
         `ReplicaManager.produce_purgatory.cancel` may be given. A partition may occur once only. The records are not used after this
         returns."""
-        results, pending = self.append_now(entries, acks, self._clock.now_ms(), is_zstd_allowed, origin)
+        entries: list[AppendEntry] = [(PartitionAppendResult(topic, index), None, records) for topic, index, records in batches]
+        pending = self.append_now(entries, acks, self._clock.now_ms(), is_zstd_allowed, origin)
+        results = [result for result, _, _ in entries]
         if pending is not None:
             return self.park(results, pending, acks, timeout_ms, on_done)
         on_done(results)
@@ -85,20 +88,15 @@ class ProducePath:
 
     def append_now(
         self, entries: Sequence[AppendEntry], acks: int, now_ms: int, is_zstd_allowed: bool, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> tuple[list[PartitionAppendResult], dict[Partition, PartitionAppendResult] | None]:
-        """What `append` does before any wait: the results, and those that have to wait for their acks, to be given to `park`."""
-        results: list[PartitionAppendResult] = []
+    ) -> dict[Partition, PartitionAppendResult] | None:
+        """What `append` does before any wait: fill the slots of the results. Returns those that have to wait for their acks, to be given to
+        `park`."""
         pending: dict[Partition, PartitionAppendResult] | None = None
         changed: list[tuple[Partition, bool]] = []
-        topics = self._topics
-        for topic, index, records in entries:
-            result = PartitionAppendResult(topic, index)
-            results.append(result)
+        for result, partition, records in entries:
             try:
-                partitions = topics.get(topic)
-                partition = None if partitions is None else partitions.get(index)
                 if partition is None:
-                    partition = self._hosted.get(topic, index)  # makes it or says why not
+                    partition = self._hosted.get(result.topic, result.partition)  # makes it or says why not
                 appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
             except KafkaError as error:
                 self._note_refusal(result, error, records, now_ms)
@@ -134,7 +132,7 @@ class ProducePath:
                 pending[partition] = result
         if changed:
             self._after_append(changed)
-        return results, pending
+        return pending
 
     def park(
         self,

@@ -23,7 +23,7 @@ from broker.replication.metadata.leadership_log import LeadershipLog
 from broker.replication.metadata.metadata_follower import MetadataFollower
 from broker.replication.moves.log_cuts import LogCuts
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
-from broker.replication.produce_path import AppendEntry, ProducePath
+from broker.replication.produce_path import ProducePath
 from broker.replication.quotas import ReplicationQuotas
 from broker.replication.waiting_requests import WaitingRequests
 from config.server import RACK_AWARE_SELECTOR
@@ -172,7 +172,7 @@ class ReplicaManager:
 
     def append(
         self,
-        entries: Sequence[AppendEntry],
+        batches: Sequence[tuple[str, int, memoryview]],
         *,
         acks: int,
         timeout_ms: int,
@@ -180,7 +180,7 @@ class ReplicaManager:
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> DelayedProduce | None:
         """As ProducePath.append."""
-        return self.produce_path.append(entries, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin)
+        return self.produce_path.append(batches, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin)
 
     # -- metadata ----------------------------------------------------------------------------------------------------
 

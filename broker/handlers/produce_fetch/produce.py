@@ -25,8 +25,8 @@ Not done: transactions, quotas, authorisation.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from itertools import chain
+import sys
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.produce_fetch.produce_answers import ProduceAnswers, unknown_name
@@ -37,7 +37,7 @@ from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.network.context import RequestContext
 from broker.observability.limited_log import LimitedLog
-from broker.replication.batch_preparation import BatchPreparer
+from broker.replication.batch_preparation import BatchPreparer, is_check_long
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.produce_path import AppendEntry
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -50,7 +50,6 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.templates import PreparedResponse
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -67,6 +66,7 @@ PARTITIONS_AT_ONCE = 64
 """More go in turns: an append takes 7 to 20 µs."""
 BYTES_AT_ONCE = 1024 * 1024  # of several partitions; a single batch is appended whole however large it is
 PARTITIONS_PER_PIECE, BYTES_PER_PIECE = 16, 128 * 1024
+NO_LIMIT = sys.maxsize
 
 
 def build(services: Services) -> Handler:
@@ -78,238 +78,120 @@ class ProduceHandler:
 
     def __init__(self, services: Services) -> None:
         self._produce_path = services.replica_manager.produce_path
+        self._find_partition = self._produce_path.find_partition
+        self._append_now = self._produce_path.append_now
         self._purgatory = services.replica_manager.produce_purgatory
         self._metadata = services.metadata
-        self._preparer = None if services.worker is None else BatchPreparer(services.replica_manager, services.worker)
+        self._preparer = None if services.worker is None else BatchPreparer(services.worker)
         self._clock = services.clock
         self._answers = ProduceAnswers(services.metadata, LimitedLog(log, services.clock))
-        self._respond = self._answers.respond
 
-    def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | PreparedResponse | Deferred | Work | None:
+    def handle(self, context: RequestContext, request: ProduceRequest) -> Any:
+        """Work on the one partition of nearly all requests; `_handle_all` does the same for any number."""
+        topics = request.topic_data
+        if len(topics) != 1 or len(topics[0].partition_data) != 1:
+            return self._begin(context, request)
+        topic = topics[0]
         if context.api_version > NAMED_VERSION_MAX:
-            if _is_long(request):
-                return self._handle_by_ids_in_turns(context, request)
-            for topic in request.topic_data:
-                self._name(topic)
+            self._name(topic)
+        entry = self._make_entry(request, topic.name, topic.partition_data[0])
+        result = entry[0]
+        pending = None
+        if result.error_code is ErrorCode.NONE:
+            if self._preparer is not None and is_check_long(entry):
+                return self._begin(context, request)
+            pending = self._append_now((entry,), request.acks, context.now_ms, context.api_version >= ZSTD_VERSION_MIN)
+        return self._answer(context, request, [result], pending)
+
+    def _begin(self, context: RequestContext, request: ProduceRequest) -> Any:
+        """Go on in turns with a long request. Any other is not interrupted before its records are appended or kept for their check: they
+        may be in the shared receive buffer."""
+        work = self._handle_all(context, request)
+        return work if _is_long(request) else at_once_or_in_turns(work, NO_LIMIT)
+
+    def _handle_all(self, context: RequestContext, request: ProduceRequest) -> Work:
+        """As `handle`, for any number of partitions. Each append looks anew who leads. A connection that goes away ends it between two
+        pieces."""
+        results: list[PartitionAppendResult] = []
         entries: list[AppendEntry] = []
-        refused: dict[int, PartitionAppendResult] = {}
-        if not self._collect_entries(request, entries, refused):
-            return self._handle_in_turns(context, request)
-        preparer = self._preparer
-        if preparer is None or not preparer.is_needed(entries):
-            return self._append(context, request, entries, refused)
-        if preparer.has_room(entries):
-            return self._append_later(preparer, context, request, entries, refused)
-        return self._refuse_all(context, request, entries, refused)
-
-    def _append_later(
-        self,
-        preparer: BatchPreparer,
-        context: RequestContext,
-        request: ProduceRequest,
-        entries: list[AppendEntry],
-        refused: dict[int, PartitionAppendResult],
-    ) -> Deferred:
-        """Append once the worker has checked the records; nothing that its connection sent later starts before."""
-        outer = Deferred()
-        outer.holds_order = True
-
-        def append(prepared: list[AppendEntry] | Exception) -> None:
-            if isinstance(prepared, Exception):
-                outer.complete(prepared)
-                return
-            try:
-                outcome = self._append(context.at(self._clock.now_ms()), request, prepared, refused)
-            except Exception as e:
-                outer.complete(e)
-                return
-            outer.follow(outcome)
-
-        checked = self._check(preparer, context, entries)
-        outer.on_abandon = checked.abandon  # its connection is gone, and perhaps the logs are closed
-        checked.when_done(append)
-        return outer
-
-    def _check(self, preparer: BatchPreparer, context: RequestContext, entries: list[AppendEntry]) -> Deferred:
+        by_name: dict[tuple[str, int], PartitionAppendResult] = {}
+        for topic in request.topic_data:
+            if context.api_version > NAMED_VERSION_MAX:
+                self._name(topic)
+            for data in topic.partition_data:
+                entry = self._make_entry(request, topic.name, data)
+                result = entry[0]
+                first = by_name.setdefault((topic.name, data.index), result)
+                if first is not result:
+                    _refuse((first, result), ErrorCode.INVALID_REQUEST)
+                results.append(result)
+                entries.append(entry)
+                yield
+            yield
+        entries = [entry for entry in entries if entry[0].error_code is ErrorCode.NONE]
         is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
-        return preparer.prepare(entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed)
-
-    def _refuse_all(
-        self, context: RequestContext, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]
-    ) -> ProduceResponse | PreparedResponse:
-        results = [_refusal(topic, index, ErrorCode.REQUEST_TIMED_OUT) for topic, index, _ in entries]
-        if request.acks == NO_ACKS:
-            _raise_unanswered(refused.values(), results)
-        return self._respond(_merge(results, refused), context)
-
-    def _append(
-        self, context: RequestContext, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]
-    ) -> ProduceResponse | PreparedResponse | Deferred | None:
-        version, acks = context.api_version, request.acks
-        produce_path = self._produce_path
-        results, pending = produce_path.append_now(entries, acks, context.now_ms, version >= ZSTD_VERSION_MIN)
-        if acks == NO_ACKS:
-            _raise_unanswered(refused.values(), results)
-            return None
-        if refused:
-            results = _merge(results, refused)
-        if pending is None:
-            return self._respond(results, context)
-        _drop_records(request)
-        context.connection.sends_at_once = True  # the producer has waited for the followers, the followers wait for its next records
-        deferred = Deferred()
-
-        def answer(results: list[PartitionAppendResult]) -> None:
-            deferred.resolve(self._respond, results, context)
-
-        operation = produce_path.park(results, pending, acks, request.timeout_ms, answer)
-        if operation is not None:
-            deferred.on_abandon = lambda: self._purgatory.cancel(operation)
-        return deferred
+        if self._preparer is not None and any(map(is_check_long, entries)):
+            if self._preparer.has_room(entries):
+                entries = yield self._preparer.prepare(entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed)
+            else:
+                _refuse([result for result, _, _ in entries], ErrorCode.REQUEST_TIMED_OUT)
+                entries = []
+        pending: dict[Partition, PartitionAppendResult] = {}
+        for piece in _pieces(entries):
+            pending |= self._append_now(piece, request.acks, self._clock.now_ms(), is_zstd_allowed) or {}
+            yield
+        return self._answer(context, request, results, pending)
 
     def _name(self, topic: TopicProduceData) -> None:
         """Give the topic the name that belongs to its id."""
         image = self._metadata.find_topic_by_id(topic.topic_id)
         topic.name = unknown_name(topic.topic_id) if image is None else image.name
 
-    # -- many partitions, in turns -------------------------------------------------------------------------------------
+    def _make_entry(self, request: ProduceRequest, topic: str, data: PartitionProduceData) -> AppendEntry:
+        """What is to be appended to one partition, and the slot of its result, which is an error already if it may not be."""
+        result = PartitionAppendResult(topic, data.index)
+        records = data.records
+        if request.acks not in VALID_ACKS:
+            _refuse((result,), ErrorCode.INVALID_REQUIRED_ACKS)
+        elif records is None or len(records) <= ATTRIBUTES_LOW_BYTE:
+            _refuse((result,), ErrorCode.INVALID_RECORD)
+        elif records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+            if request.transactional_id is None:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            _refuse((result,), ErrorCode.INVALID_TXN_STATE)
+        elif topic in INTERNAL_TOPICS and self._metadata.find_topic(topic) is not None:
+            _refuse((result,), ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return result, self._find_partition(topic, data.index), records  # type: ignore[return-value]
 
-    def _handle_by_ids_in_turns(self, context: RequestContext, request: ProduceRequest) -> Work:
-        for count, topic in enumerate(request.topic_data, 1):
-            self._name(topic)
-            if count % PARTITIONS_AT_ONCE == 0:
-                yield
-        return (yield from self._handle_in_turns(context, request))
-
-    def _handle_in_turns(self, context: RequestContext, request: ProduceRequest) -> Work:
-        """As `handle`. Each append looks anew who leads; a connection that goes away ends it between two of them."""
-        entries: list[AppendEntry] = []
-        refused: dict[int, PartitionAppendResult] = {}
-        yield from self._collect_entries_in_turns(request, entries, refused)
-        preparer = self._preparer
-        pending: dict[Partition, PartitionAppendResult] = {}
-        if preparer is not None and (yield from preparer.is_needed_in_turns(entries)):
-            if preparer.has_room(entries):
-                entries = yield self._check(preparer, context, entries)
-                results = yield from self._append_many(context, request, entries, pending)
-            else:
-                results = yield from _refuse_many(entries)
-        else:
-            results = yield from self._append_many(context, request, entries, pending)
-        if request.acks == NO_ACKS:
-            _raise_unanswered(refused.values(), results)
-            return None
-        if refused:
-            results = yield from _merge_in_turns(results, refused)
-        if not pending:
-            return (yield from self._response_in_turns(results, context))
-        _drop_records(request)
-        return self._park_many(results, pending, context, request)
-
-    def _append_many(
+    def _answer(
         self,
         context: RequestContext,
         request: ProduceRequest,
-        entries: list[AppendEntry],
-        pending: dict[Partition, PartitionAppendResult],
-    ) -> Generator[None, None, list[PartitionAppendResult]]:
-        """The results in the order of the entries; `pending` gets those that wait for their acks."""
-        is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
-        results: list[PartitionAppendResult] = []
-        for piece in _pieces(entries):
-            appended, waiting = self._produce_path.append_now(piece, request.acks, self._clock.now_ms(), is_zstd_allowed)
-            results += appended
-            pending |= waiting or {}
-            yield
-        return results
-
-    def _park_many(
-        self,
         results: list[PartitionAppendResult],
-        pending: dict[Partition, PartitionAppendResult],
-        context: RequestContext,
-        request: ProduceRequest,
-    ) -> Deferred:
+        pending: dict[Partition, PartitionAppendResult] | None,
+    ) -> Any:
+        """The answer to what was appended and refused; `pending` are those whose acks have to be waited for."""
+        if request.acks == NO_ACKS:
+            _raise_unanswered(results)
+            return None
+        if not pending:
+            return self._answers.respond(results, context)
+        _drop_records(request)
+        context.connection.sends_at_once = True  # the producer has waited for the followers, the followers wait for its next records
         deferred = Deferred()
 
         def answer(results: list[PartitionAppendResult]) -> None:
-            deferred.complete(self._response_in_turns(results, context))
+            deferred.resolve(self._answers.respond, results, context)
 
         operation = self._produce_path.park(results, pending, request.acks, request.timeout_ms, answer)
         if operation is not None:
             deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
 
-    def _response_in_turns(self, results: list[PartitionAppendResult], context: RequestContext) -> Generator[None, None, ProduceResponse]:
-        answer = self._answers.begin(context)
-        for position, result in enumerate(results, 1):
-            answer.add(result)
-            if position % PARTITIONS_AT_ONCE == 0:
-                yield
-        return answer.response
-
-    # -- the request ---------------------------------------------------------------------------------------------------
-
-    def _collect_entries(self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]) -> bool:
-        """Fill `entries` with what may be appended and `refused` with the answers for the rest, by place in the request. False, and
-        nothing is filled, for a request that is to go in turns."""
-        topics = request.topic_data
-        if len(topics) == 1 and len(topics[0].partition_data) == 1 and request.acks in VALID_ACKS:  # no need to look for a second
-            data = topics[0].partition_data[0]
-            refusal = self._find_refusal(request, topics[0].name, data)
-            if refusal is None:
-                entries.append((topics[0].name, data.index, data.records))  # type: ignore[arg-type]
-            else:
-                refused[0] = _refusal(topics[0].name, data.index, refusal)
-            return True
-        if _is_long(request):
-            return False
-        for _ in self._collect_entries_in_turns(request, entries, refused):
-            pass
-        return True
-
-    def _collect_entries_in_turns(
-        self, request: ProduceRequest, entries: list[AppendEntry], refused: dict[int, PartitionAppendResult]
-    ) -> Generator[None, None, None]:
-        position = 0
-        positions: dict[tuple[str, int], int] = {}
-        error: ErrorCode | None = None if request.acks in VALID_ACKS else ErrorCode.INVALID_REQUIRED_ACKS
-        for topic in request.topic_data:
-            name = topic.name
-            for data in topic.partition_data:
-                key = (name, data.index)
-                code = error or self._find_refusal(request, name, data)
-                if key in positions:
-                    code = ErrorCode.INVALID_REQUEST
-                    first = positions[key]
-                    refused[first] = _refusal(name, data.index, code)
-                positions[key] = position
-                if code is None:
-                    entries.append((name, data.index, data.records))  # type: ignore[arg-type]
-                else:
-                    refused[position] = _refusal(name, data.index, code)
-                position += 1
-                if position % PARTITIONS_AT_ONCE == 0:
-                    yield
-        if len(entries) + len(refused) != position:  # a first of two was taken before its second came
-            yield from _without_twice_named(entries, refused)
-
-    def _find_refusal(self, request: ProduceRequest, topic: str, data: PartitionProduceData) -> ErrorCode | None:
-        records = data.records
-        if records is None or len(records) <= ATTRIBUTES_LOW_BYTE:
-            return ErrorCode.INVALID_RECORD
-        if records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
-            if request.transactional_id is None:
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return ErrorCode.INVALID_TXN_STATE
-        if topic in INTERNAL_TOPICS and self._metadata.find_topic(topic) is not None:
-            return ErrorCode.INVALID_TOPIC_EXCEPTION
-        return None
-
 
 def _is_long(request: ProduceRequest) -> bool:
-    """Whether its partitions are too many, or hold too much, to be appended in one piece. What is in the shared receive buffer is short
-    enough, and gone at the first yield."""
+    """Whether its partitions are too many, or hold too much, to be appended without a break. What is in the shared receive buffer is short
+    enough, and gone at the first one."""
     count = size_bytes = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -367,17 +249,16 @@ def _failed(request: ProduceRequest, error: KafkaError) -> Generator[None, None,
     return response
 
 
-def _raise_unanswered(refused: Iterable[PartitionAppendResult], results: Iterable[PartitionAppendResult]) -> None:
+def _raise_unanswered(results: Iterable[PartitionAppendResult]) -> None:
     """With acks=0 the client can't be told of an error but by closing its connection, so that it refreshes its metadata."""
-    for result in chain(refused, results):
+    for result in results:
         if result.error_code is not ErrorCode.NONE:
             raise DecodeError(f"acks=0 and {result.error_code.name} for {result.topic}-{result.partition}")
 
 
-def _refusal(topic: str, partition: int, error_code: ErrorCode) -> PartitionAppendResult:
-    result = PartitionAppendResult(topic, partition)
-    result.fail(error_code, REFUSAL_MESSAGES.get(error_code))
-    return result
+def _refuse(results: Iterable[PartitionAppendResult], error_code: ErrorCode) -> None:
+    for result in results:
+        result.fail(error_code, REFUSAL_MESSAGES[error_code])
 
 
 REFUSAL_MESSAGES = {
@@ -388,46 +269,3 @@ REFUSAL_MESSAGES = {
     ErrorCode.REQUEST_TIMED_OUT: "Too many batches wait for the check of their records; nothing was appended",
     ErrorCode.INVALID_TXN_STATE: "The partition is not part of a transaction of this producer",
 }
-
-
-def _merge(appended: list[PartitionAppendResult], refused: dict[int, PartitionAppendResult]) -> list[PartitionAppendResult]:
-    """All answers in the request's order."""
-    rest = iter(appended)
-    return [refused[position] if position in refused else next(rest) for position in range(len(appended) + len(refused))]
-
-
-def _merge_in_turns(
-    appended: list[PartitionAppendResult], refused: dict[int, PartitionAppendResult]
-) -> Generator[None, None, list[PartitionAppendResult]]:
-    rest = iter(appended)
-    merged: list[PartitionAppendResult] = []
-    for position in range(len(appended) + len(refused)):
-        merged.append(refused[position] if position in refused else next(rest))
-        if position % PARTITIONS_AT_ONCE == 0:
-            yield
-    return merged
-
-
-def _refuse_many(entries: list[AppendEntry]) -> Generator[None, None, list[PartitionAppendResult]]:
-    results: list[PartitionAppendResult] = []
-    for topic, index, _ in entries:
-        results.append(_refusal(topic, index, ErrorCode.REQUEST_TIMED_OUT))
-        if len(results) % PARTITIONS_AT_ONCE == 0:
-            yield
-    return results
-
-
-def _without_twice_named(entries: list[AppendEntry], refused: Mapping[int, PartitionAppendResult]) -> Generator[None, None, None]:
-    """Take out of the entries what another place of the request names too."""
-    twice: dict[tuple[str, int], None] = {}
-    for position, result in enumerate(refused.values(), 1):
-        twice[result.topic, result.partition] = None
-        if position % PARTITIONS_AT_ONCE == 0:
-            yield
-    kept: list[AppendEntry] = []
-    for position, entry in enumerate(entries, 1):
-        if (entry[0], entry[1]) not in twice:
-            kept.append(entry)
-        if position % PARTITIONS_AT_ONCE == 0:
-            yield
-    entries[:] = kept

@@ -5,7 +5,11 @@ Used by broker/handlers/produce_fetch/produce.py only, whose docstring is the co
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from broker.handlers.produce_fetch.current_leader import name_leader
+from broker.loop.turns import ELEMENTS_AT_ONCE, at_once_or_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
 from broker.observability.limited_log import LimitedLog
@@ -46,8 +50,9 @@ class ProduceAnswers:
         self._log = limited_log
         self._templates: dict[tuple[int, str | bytes], Template] = {}
 
-    def respond(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse | PreparedResponse:
-        """The response; for the usual one, a single partition without an error, by its template."""
+    def respond(self, results: list[PartitionAppendResult], context: RequestContext) -> Any:
+        """The response; for the usual one, a single partition without an error, by its template; for very many results a
+        generator of it."""
         version = context.api_version
         if len(results) == 1:
             result = results[0]
@@ -59,7 +64,7 @@ class ProduceAnswers:
                     if version >= LOG_START_OFFSET_VERSION_MIN
                     else (result.partition, result.base_offset, result.log_append_time_ms),
                 )
-        return self._response(results, context)
+        return at_once_or_in_turns(self._make_response(results, context), ELEMENTS_AT_ONCE)
 
     def _find_template(self, version: int, topic: str) -> Template:
         """Of versions with ids by the topic's id: it may be made anew under its name."""
@@ -87,15 +92,12 @@ class ProduceAnswers:
         template = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
         return template
 
-    def _response(self, results: list[PartitionAppendResult], context: RequestContext) -> ProduceResponse:
-        answer = self.begin(context)
+    def _make_response(self, results: list[PartitionAppendResult], context: RequestContext) -> Generator[None, None, ProduceResponse]:
+        answer = _Answer(self._metadata, self._log, context)
         for result in results:
             answer.add(result)
+            yield
         return answer.response
-
-    def begin(self, context: RequestContext) -> Answer:
-        """A response to be made result by result."""
-        return Answer(self._metadata, self._log, context)
 
 
 def unknown_name(topic_id: bytes) -> str:
@@ -111,7 +113,7 @@ def id_of(metadata: MetadataCache, name: str) -> bytes:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
-class Answer:
+class _Answer:
     """A response while it is made from its results."""
 
     def __init__(self, metadata: MetadataCache, limited_log: LimitedLog, context: RequestContext) -> None:

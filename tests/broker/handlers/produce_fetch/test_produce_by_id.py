@@ -23,6 +23,7 @@ from protocol.templates import PreparedResponse
 from tests.broker.handlers.produce_fetch.test_produce import PRODUCE_KEY, read_prepared
 from tests.broker.replication.world import World, batch, completed, context
 from tests.support.clock import ManualClock
+from tests.support.services import request_context
 
 VERSION = 13
 UNKNOWN, ALSO_UNKNOWN = b"?" * 16, b"!" * 16
@@ -45,7 +46,7 @@ class Producer:
 
     def send(self, asked: ProduceRequest) -> list[tuple[bytes, int, int]]:
         """Topic id, partition and error of each answer, as a client reads them."""
-        outcome = completed(self._handle(context(PRODUCE_KEY, VERSION).at(self._world.clock.now_ms()), asked))
+        outcome = completed(self._handle(request_context(PRODUCE_KEY, VERSION, now_ms=self._world.clock.now_ms()), asked))
         if isinstance(outcome, PreparedResponse):
             response = read_prepared(outcome, VERSION)
         else:

@@ -15,11 +15,12 @@ import pytest
 from broker.handlers.produce_fetch import produce
 from broker.loop.deferred import Deferred
 from protocol.compression import Compression, compress
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, without_frames
 from protocol.framing import SmallFrameBuffer
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import DECOMPRESSED_BYTES_MIN, SimpleRecord, assemble_batch, build_batch, read_header
 from protocol.templates import PreparedResponse
+from tests.broker.loop.turn_loop import TurnLoop
 from tests.broker.replication.world import World, completed, context
 from tests.support.clock import WALL_START_MS
 from tests.support.turns import finished
@@ -44,6 +45,7 @@ class Room:
         self.world = World(root)
         self.world.create_topic("c", cleanup_policy="compact", max_message_bytes="4000000")
         self.worker = ManualWorker()
+        self._loop = TurnLoop()
         self._handle = produce.build(self.world.services()._replace(worker=self.worker))
         self.frames: list[weakref.ref[Any]] = []
 
@@ -58,12 +60,15 @@ class Room:
             timeout_ms=1000,
             topic_data=[TopicProduceData(name="c", partition_data=[PartitionProduceData(index=0, records=records)])],
         )
-        outcome = self._handle(context(0, 9), asked)
-        assert isinstance(outcome, Deferred)
-        return outcome
+        return self._loop.turns.start(self._handle(context(0, 9), asked))
 
     def run_all(self) -> None:
         self.worker.run()
+        self._loop.run()
+
+    def fail(self) -> None:
+        self.worker.fail(RuntimeError("a worker failed"))
+        self._loop.run()
 
 
 def bomb(codec: Compression) -> bytes:
@@ -114,12 +119,14 @@ def test_records_are_gone_once_they_are_appended_refused_or_failed(tmp_path: Pat
     answer = room.send(honest_batch(), size=size, acks=acks)
 
     if fails:
-        room.worker.fail(RuntimeError("a worker failed"))
+        room.fail()
     else:
         room.run_all()
 
     assert answer.is_done
     assert type(answer.value) is (RuntimeError if fails else PreparedResponse if acks else type(None))
+    if fails:
+        without_frames(answer.value)  # as dispatch does
     assert [frame() for frame in room.frames] == [None]
 
 
