@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 from protocol.apis import DECLARED
 from protocol.schema import Field, FieldType, Kind, Message, schema_of
@@ -22,7 +21,15 @@ _INTEGER_RANGES = {
     "I": (0, 2**32 - 1),
     "q": (-(2**63), 2**63 - 1),
 }
+_FLOATS = (0.0, -0.0, 1.5, -1e-300, 1e300, float("inf"), float("-inf"))
+_LETTERS = "aZ09 ._-\0üßЖ漢\U0001f40b"
 _LONGEST_ARRAY = 2
+_LONGEST_TEXT = 6
+_LONG_TEXT = "long " * 40
+"""Its length takes two bytes as a varint."""
+
+RANDOM_MESSAGES = 20
+"""Of each message in each version."""
 
 
 def api_messages() -> Iterator[type[Message]]:
@@ -46,18 +53,19 @@ def is_message(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Message) and value is not Message and schema_of(value).versions[1] < 1000
 
 
-def versions_of(classes: Iterator[type[Message]]) -> list[tuple[type[Message], int]]:
-    return [(cls, version) for cls in classes for version in range(schema_of(cls).versions[0], schema_of(cls).versions[1] + 1)]
+def versions_of(cls: type[Message]) -> range:
+    first, last = schema_of(cls).versions
+    return range(first, last + 1)
 
 
-def identify(value: object) -> str:
-    return value.__name__ if isinstance(value, type) else f"v{value}"
+def name_of(cls: type[Message]) -> str:
+    return cls.__name__
 
 
-API_VERSIONS = versions_of(api_messages())
-ALL_VERSIONS = API_VERSIONS + versions_of(header_messages()) + versions_of(stored_messages())
+ALL_MESSAGES = [*api_messages(), *header_messages(), *stored_messages()]
 
 
+@cache
 def present_fields(cls: type[Message], version: int) -> list[Field]:
     return [field for field in schema_of(cls).fields if field.is_in(version)]
 
@@ -92,41 +100,61 @@ def _populated_value(field_type: FieldType, version: int, number: int) -> Any:
     return b"\x00\xff" * number
 
 
-@cache
-def values(cls: type[Message], version: int, *, is_for_kio: bool = False) -> st.SearchStrategy[Any]:
-    """Returns random messages of one version; for kio such as it has types for."""
-    fields = {field.name: _field_values(field, version, is_for_kio) for field in present_fields(cls, version)}
-    return st.builds(cls, **fields)
+def random_messages(cls: type[Message], version: int, *, is_for_kio: bool = False) -> Iterator[Any]:
+    """Random messages of one version, the same ones in every run; for kio such as it has types for."""
+    random = Random(f"{cls.__name__} {version}")
+    for _ in range(RANDOM_MESSAGES):
+        yield _random_message(cls, version, random, is_for_kio)
 
 
-def _field_values(field: Field, version: int, is_for_kio: bool) -> st.SearchStrategy[Any]:
-    if is_for_kio and (narrowed := _values_that_kio_knows(field)) is not None:
-        return narrowed
-    found = _values_of_type(field.type, version, is_for_kio)
-    return st.none() | found if field.is_nullable_in(version) else found
+def _random_message(cls: type[Message], version: int, random: Random, is_for_kio: bool) -> Any:
+    return cls(**{field.name: _random_field(field, version, random, is_for_kio) for field in present_fields(cls, version)})
 
 
-def _values_of_type(field_type: FieldType, version: int, is_for_kio: bool) -> st.SearchStrategy[Any]:
+def _random_field(field: Field, version: int, random: Random, is_for_kio: bool) -> Any:
+    known = _values_that_kio_knows(field) if is_for_kio else None
+    if known is not None:
+        return random.choice(known)
+    if field.is_nullable_in(version) and random.random() < 0.3:
+        return None
+    return _random_value(field.type, version, random, is_for_kio)
+
+
+def _random_value(field_type: FieldType, version: int, random: Random, is_for_kio: bool) -> Any:
     if field_type.kind is Kind.FIXED:
-        special = {"?": st.booleans(), "16s": st.binary(min_size=16, max_size=16), "d": st.floats(allow_nan=False)}
-        return special[field_type.code] if field_type.code in special else st.integers(*_INTEGER_RANGES[field_type.code])
-    if field_type.kind is Kind.STRING:
-        return st.text(max_size=6) | st.just("long " * 40)
+        return _random_fixed(field_type.code, random)
     if field_type.kind is Kind.STRUCT:
         assert field_type.cls is not None
-        return values(field_type.cls, version, is_for_kio=is_for_kio)
+        return _random_message(field_type.cls, version, random, is_for_kio)
     if field_type.kind is Kind.ARRAY:
         assert field_type.element is not None
-        return st.lists(_values_of_type(field_type.element, version, is_for_kio), max_size=_LONGEST_ARRAY)
-    return st.binary(max_size=6) | st.just(b"long " * 40)
+        return [_random_value(field_type.element, version, random, is_for_kio) for _ in range(random.randint(0, _LONGEST_ARRAY))]
+    is_long, length = random.random() < 0.1, random.randint(0, _LONGEST_TEXT)
+    if field_type.kind is Kind.STRING:
+        return _LONG_TEXT if is_long else "".join(random.choices(_LETTERS, k=length))
+    return _LONG_TEXT.encode() if is_long else random.randbytes(length)
 
 
-def _values_that_kio_knows(field: Field) -> st.SearchStrategy[Any] | None:
+def _random_fixed(code: str, random: Random) -> Any:
+    if code == "?":
+        return random.random() < 0.5
+    if code == "16s":
+        return random.randbytes(16)
+    if code == "d":
+        return random.choice(_FLOATS)
+    low, high = _INTEGER_RANGES[code]
+    if random.random() < 0.3:
+        return random.choice((low, high, 0, 1, max(low, -1)))
+    bound = 1 << random.randrange(high.bit_length())  # of every order of magnitude
+    return random.randint(max(low, -bound), bound)
+
+
+def _values_that_kio_knows(field: Field) -> tuple[int, ...] | None:
     """kio has an enum for error codes and reads times as datetime and timedelta, whose ranges are smaller than int64's."""
     if field.type.kind is not Kind.FIXED:
         return None
     if field.type.code == "h" and field.name.endswith("error_code"):
-        return st.sampled_from((-1, 0, 1, 3, 27, 74, 113))
+        return (-1, 0, 1, 3, 27, 74, 113)
     if field.type.code == "q" and ("timestamp" in field.name or field.name.endswith(("_ms", "_time"))):
-        return st.integers(0, 4_000_000_000_000)
+        return (0, 1, 999, 1_700_000_000_123, 4_000_000_000_000)
     return None

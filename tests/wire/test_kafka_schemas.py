@@ -18,7 +18,7 @@ from protocol.apis import APIS
 from protocol.schema import Field, FieldType, Kind, Message, schema_of
 from protocol.uuids import ZERO_UUID
 from tests.support.kafka import KAFKA_VERSION, kafka_jars
-from tests.wire.messages import api_messages, header_messages, identify, stored_messages
+from tests.wire.messages import api_messages, header_messages, name_of, stored_messages
 
 SCHEMAS = files("kafka.protocol") / "schemas" / "resources"
 NEWEST_VERSION = 32767
@@ -52,7 +52,7 @@ def test_every_message_of_clients_is_compared_without_the_jars() -> None:
     assert of_clients | set(header_messages()) <= set(COMPARED)
 
 
-@pytest.mark.parametrize("cls", BETWEEN_NODES, ids=identify)
+@pytest.mark.parametrize("cls", BETWEEN_NODES, ids=name_of)
 def test_declaration_between_nodes_is_kafkas(cls: type[Message]) -> None:
     with zipfile.ZipFile(kafka_jars() / f"kafka-clients-{KAFKA_VERSION}.jar") as jar:
         text = jar.read(f"common/message/{cls.__name__}.json").decode()
@@ -60,7 +60,7 @@ def test_declaration_between_nodes_is_kafkas(cls: type[Message]) -> None:
     compare_message(cls, parse(text))
 
 
-@pytest.mark.parametrize("cls", COMPARED, ids=identify)
+@pytest.mark.parametrize("cls", COMPARED, ids=name_of)
 def test_declaration_is_kafkas(cls: type[Message]) -> None:
     compare_message(cls, load(cls.__name__))
 
