@@ -156,7 +156,7 @@ class Property(NamedTuple):
     def find_violation(self, value: Value) -> ConfigError | None:
         """What is wrong with `value`, None when it is inside the range."""
         if isinstance(value, tuple) and "" in value and self.range != "replicas":
-            return ConfigError(self.name, f"[{', '.join(value)}]", "values must not be empty")
+            return ConfigError(self.name, value, "", message=f"Configuration '{self.name}' values must not be empty.")
         if self.range == "-" or value is None:
             return None
         wrong: Value = value

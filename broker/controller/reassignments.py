@@ -81,6 +81,8 @@ class Reassignments:
         what others changed meanwhile is computed anew in the step that appends them. Raises KafkaError POLICY_VIOLATION for too many
         at once. Kafka appends any number together."""
         yield from check_partitions_count(request.topics)
+        if not request.topics:
+            return AlterPartitionReassignmentsResponse()  # QuorumController answers the defaults: no null, but an empty message
         allows_change = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(allow_replication_factor_change=allows_change, error_message=None, responses=[])
         together = _Together(self._elections)

@@ -19,6 +19,7 @@ from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPar
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.peers.odd_request import UNKNOWN_ID, Row, topic
 
 
@@ -256,6 +257,8 @@ TOPICS: list[Row] = [
     ("create with a broker twice", create(assigned((0, [1, 1]))), 7),
     ("create with an unknown broker", create(assigned((0, [-1]))), 7),
     ("create with internal.segment.bytes", create(fresh(internal_segment_bytes="100000", segment_bytes="2000000")), 7),
+    ("create with a config in capitals", create(fresh(unclean_leader_election_enable="TRUE", cleanup_policy=" delete , compact")), 7),
+    ("create with an empty policy among others", create(fresh(cleanup_policy="delete,,compact")), 7),
     ("create the metadata topic", create(topic("__cluster_metadata")), 7),
     ("add no partitions", CreatePartitionsRequest(topics=[], timeout_ms=1000), 3),
     ("add partitions, timeout 0", CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="three", count=4, assignments=None)]), 3),
@@ -299,6 +302,9 @@ REASSIGNMENTS: list[Row] = [
 ]
 
 
+REASSIGNMENTS += [(f"no topics v{version}", AlterPartitionReassignmentsRequest(), version) for version in (0, 1)]
+
+
 def describe_partitions(*names: str, limit: int = 2000, cursor: Cursor | None = None) -> DescribeTopicPartitionsRequest:
     return DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor)
 
@@ -317,7 +323,13 @@ LOG_DIRS: list[Row] = [
 ]
 
 
+def features(*updates: tuple[str, int]) -> UpdateFeaturesRequest:
+    keys = [FeatureUpdateKey(feature=name, max_version_level=level) for name, level in updates]
+    return UpdateFeaturesRequest(feature_updates=keys, validate_only=True)
+
+
 CLUSTER: list[Row] = [
+    *((f"validate a feature as it is v{version}", features(("group.version", 1)), version) for version in (1, 2)),
     *((f"endpoint type {kind}", DescribeClusterRequest(endpoint_type=kind), 1) for kind in (0, 1, 2, 3, -1)),
     ("fenced brokers", DescribeClusterRequest(include_fenced_brokers=True, include_cluster_authorized_operations=True), 2),
     ("a topic twice", describe_partitions("one", "one"), 0),

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.peers.differential.differences import DIFFERENCES, Difference
+from tests.peers.differential.differences import DIFFERENCES, Difference, Explained, explain
 from tests.peers.differential.exchange import Exchange, Part
 from tests.peers.differential.fuzzer import Fuzzer, Session, Step
 from tests.peers.differential.minimiser import minimised
@@ -26,13 +27,15 @@ DESCRIPTION_WAIT_S = 3.0
 MINIMISING_WAIT_S = 0.3
 """The same while a failing seed is minimised: what has not come by then is taken for the difference."""
 DESCRIPTION_INTERVAL_S = 0.02
+RELEASE = ("--release-version", "4.0")
+"""What Kafka's directory is formatted with: the features' levels of a new cluster here, so without eligible leader replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Both brokers, running."""
 
-    kafka: ServerProcess
+    kafka: KafkaServer
     barnabas: ServerProcess
 
 
@@ -41,6 +44,7 @@ def both_brokers(root: Path, settings: Mapping[str, str]) -> Iterator[Pair]:
     """Both brokers with the same settings, each with an empty directory below `root`."""
     kafka_jars()
     pair = Pair(KafkaServer(root / "kafka", settings), BrokerProcess(root / "barnabas", {**settings, "node.id": "1"}))
+    pair.kafka.format_arguments = RELEASE
     try:
         pair.kafka.launch()
         pair.barnabas.start()
@@ -60,11 +64,16 @@ class Failure:
     seed: int
     steps: Sequence[Step]
     exchange: Exchange
+    unknown: Mapping[str, tuple[Any, Any]]
+    """What differs and is not explained, theirs and ours by where it stands."""
 
     def __str__(self) -> str:
         lines = [f"{self.fuzzer}, seed {self.seed}: {self.exchange.part.value} differs after these steps"]
         lines += [f"  {number}. {step!r}" for number, step in enumerate(self.steps, 1)]
-        return "\n".join(lines + [f"    {line}" for line in self.exchange.lines()])
+        return "\n".join(lines + [f"    {line}" for line in self.differing()])
+
+    def differing(self) -> list[str]:
+        return [f"{path or 'all'}: Kafka {theirs!r}, ours {ours!r}" for path, (theirs, ours) in self.unknown.items()]
 
 
 class Comparison:
@@ -108,28 +117,28 @@ class Comparison:
                 for exchange in self._exchanges(step, theirs, ours, description_wait_s):
                     if exchange.is_same:
                         continue
-                    known = self._find_known(exchange)
-                    if known is None:
-                        return Failure(self._fuzzer.name, seed, steps[:number], exchange)
-                    self.met[known.reason] += 1
-                    if known.is_end:
+                    explained = self._explain(exchange)
+                    if explained.unknown:
+                        return Failure(self._fuzzer.name, seed, steps[:number], exchange, explained.unknown)
+                    self.met.update({difference.reason for difference in explained.known})
+                    if any(difference.is_end for difference in explained.known):
                         return None
             if exchange is None:
                 return None
             logs = Exchange(exchange.step, Part.LOG, theirs.log(), ours.log())
-            if logs.is_same or self._find_known(logs) is not None:
-                return None
-            return Failure(self._fuzzer.name, seed, steps, logs)
+            explained = self._explain(logs)
+            self.met.update({difference.reason for difference in explained.known})
+            return Failure(self._fuzzer.name, seed, steps, logs, explained.unknown) if explained.unknown else None
 
     def _exchanges(self, step: Step, theirs: Session, ours: Session, wait_s: float) -> Iterator[Exchange]:
         """The answers, then the descriptions."""
         yield Exchange(step, Part.ANSWER, theirs.run(step), ours.run(step))
         described = Exchange(step, Part.DESCRIPTION, theirs.describe(), ours.describe())
         deadline_s = time.monotonic() + wait_s
-        while not described.is_same and self._find_known(described) is None and time.monotonic() < deadline_s:
+        while self._explain(described).unknown and time.monotonic() < deadline_s:
             time.sleep(DESCRIPTION_INTERVAL_S)
             described = Exchange(step, Part.DESCRIPTION, theirs.describe(), ours.describe())
         yield described
 
-    def _find_known(self, exchange: Exchange) -> Difference | None:
-        return next((difference for difference in self._differences if difference.explains(exchange)), None)
+    def _explain(self, exchange: Exchange) -> Explained:
+        return explain(exchange, self._differences)

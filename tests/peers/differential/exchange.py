@@ -36,9 +36,6 @@ class Exchange:
         """What differs, theirs and ours, by where it stands: "members[0].member_epoch"."""
         return dict(_differing("", self.theirs, self.ours))
 
-    def lines(self) -> list[str]:
-        return [f"{path or 'all'}: Kafka {theirs!r}, ours {ours!r}" for path, (theirs, ours) in self.differing().items()]
-
 
 def _differing(path: str, theirs: Any, ours: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     if theirs == ours:

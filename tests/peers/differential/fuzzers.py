@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.peers.differential.admin import AdminFuzzer
 from tests.peers.differential.consumer_groups import ConsumerGroupFuzzer
 from tests.peers.differential.fuzzer import Fuzzer
 
-FUZZERS: Sequence[Fuzzer] = (ConsumerGroupFuzzer(),)
+FUZZERS: Sequence[Fuzzer] = (ConsumerGroupFuzzer(), AdminFuzzer())

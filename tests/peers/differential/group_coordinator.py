@@ -24,6 +24,12 @@ INTERVAL_MS = (1_000, 1_001)
 """What the probe's heartbeat interval goes to and fro between."""
 
 
+def await_coordinator(connection: Connection, group_id: str) -> None:
+    """On Kafka the first search makes __consumer_offsets."""
+    request = FindCoordinatorRequest(coordinator_keys=[group_id])
+    await_that(lambda: connection.ask(request, 4).coordinators[0].error_code == 0, "there is no coordinator")
+
+
 class GroupCoordinatorView:
     """Of the only shard of the broker, for groups and topics whose names begin with `namespace`."""
 
@@ -34,14 +40,9 @@ class GroupCoordinatorView:
         self._probe_count = 0
         self.topic_names: dict[bytes, str] = {}
         """By id, also of topics that were deleted."""
-        self._find_coordinator()
+        await_coordinator(connection, namespace)
         self._log_offset = self._log_end_offset()
         self._records: dict[Any, Any] = {}
-
-    def _find_coordinator(self) -> None:
-        """On Kafka the first search makes __consumer_offsets."""
-        request = FindCoordinatorRequest(coordinator_keys=[self._namespace])
-        await_that(lambda: self._connection.ask(request, 4).coordinators[0].error_code == 0, "there is no coordinator")
 
     # Topics.
 
