@@ -16,11 +16,11 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 COMMAND = "python -m tests.rooms"
 DRAWING = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 
-FILES_OF_BROKER = {"dispatch": "dispatch", "platform": "platform descriptors"}
+FILES_OF_BROKER = {"dispatch": "dispatch routes", "platform": "platform descriptors"}
 """The files beside broker's folders, which stand in the drawing under these names."""
 
 LABELS = {
-    "broker_dispatch": "broker/dispatch.py<br>KafkaApis",
+    "broker_dispatch": "broker/dispatch.py, routes.py<br>KafkaApis",
     "broker_platform": "broker/platform.py<br>the machine",
 }
 

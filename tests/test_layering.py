@@ -108,9 +108,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     # Network is given dispatch as a callback and never imports it; dispatch answers in network's terms.
+    "broker.routes": ("broker.handlers", *FACTS, "protocol"),
     "broker.dispatch": (
-        "broker.handlers",
+        "broker.handlers.services",
         "broker.network.request_pipeline",
+        "broker.routes",
         *FACTS,
         "storage.errors",
         "protocol",
