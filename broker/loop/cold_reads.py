@@ -1,4 +1,4 @@
-"""Requests that look up what only the disk has: a thread brings it into the page cache, then the request is tried again on the loop.
+"""Requests that look up what only the disk has: a thread brings it into the page cache, then the read is tried again on the loop.
 
 So that a consumer of old segments, or a search by timestamp, does not keep the loop, and with it every other client, waiting for the
 disk. Nothing is remembered between two tries but the request itself: what the first one saw may have changed.
@@ -14,36 +14,6 @@ from broker.loop.deferred import Deferred
 from storage.page_cache import ColdRead, not_waiting, waiting
 
 TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages are evicted before they are used
-
-
-def try_again_when_read(cold: ColdRead, attempt: Callable[[bool], Any], run_blocking: RunBlocking) -> Deferred:
-    """A Deferred of what `attempt(may_wait)` returns or raises. A thread reads in what `cold` misses before each call; if one raises
-    ColdRead, it is repeated. With `may_wait` it reads as usual. Its result may be a Deferred. After the request is abandoned there is no
-    further attempt."""
-    answer = Deferred()
-    tries = 0
-
-    def bring_in(missing: ColdRead) -> None:
-        run_blocking(missing.bring_in).add_done_callback(try_again)
-
-    def try_again(done: Any) -> None:
-        nonlocal tries
-        tries += 1
-        error = done.exception()  # of the disk: the attempt that waits meets it too, and answers it
-        if answer.is_abandoned:
-            return
-        try:
-            outcome = attempt(error is not None or tries >= TRIES_MAX)
-        except ColdRead as missing:
-            bring_in(missing)
-            return
-        except Exception as e:
-            answer.follow(e)
-            return
-        answer.follow(outcome)
-
-    bring_in(cold)
-    return answer
 
 
 def read_in_turns(

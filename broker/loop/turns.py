@@ -1,7 +1,7 @@
 """Requests that take long go in turns, so that no client holds the loop.
 
-A handler whose request can be large returns a generator. It yields wherever others may be served, and returns what another handler
-would have returned. Pieces between two yields take well under a millisecond. After a yield everything may have changed: read again.
+A handler whose request can be large returns a generator. It yields after each element, where others may be served, and returns what
+another handler would have returned. An element takes well under a millisecond. After a yield everything may have changed: read again.
 What it yields is None, or a Deferred that it cannot go on without: `value = yield deferred`, or its exception is raised there.
 
 All long requests share one queue, and each turn of the loop gives SLICE_US to the one that has waited longest. A connection has one
@@ -19,14 +19,11 @@ from broker.loop.deferred import Deferred
 SLICE_US = 5_000
 """Microseconds of work before the loop serves its connections again; what goes on between two yields is finished first."""
 
-PIECE_ELEMENTS = 50
-"""Elements between two yields. Handlers spend 1 to 5 µs on each: 50 to 250 µs."""
-
-YIELDS_AT_ONCE = 4
-"""Pieces that are done before a request goes in turns: up to a millisecond of work."""
-
 ELEMENTS_AT_ONCE = 500
-"""The same for a generator that yields after each element: 0.5 to 5 ms of work."""
+"""Elements that are done before a request goes in turns: 0.5 to 5 ms of work."""
+
+PIECE_ELEMENTS = 50
+"""For generators that yield after a piece, not after each element: those go."""
 
 Element = TypeVar("Element")
 Made = TypeVar("Made")
@@ -156,7 +153,7 @@ def is_many(lists: Iterable[Sized], limit: int) -> bool:
     return False
 
 
-def at_once_or_in_turns(work: Work, yields_count: int = YIELDS_AT_ONCE) -> Any:
+def at_once_or_in_turns(work: Work, yields_count: int = ELEMENTS_AT_ONCE) -> Any:
     """What `work` returns or raises if it ends within `yields_count` yields; else `work`, begun, which dispatch continues in turns."""
     try:
         for _ in range(yields_count):
@@ -206,16 +203,15 @@ def at_once(work: Generator[None, None, Made]) -> Made:
 
 
 def make_in_turns(make: Callable[[Element], Made], elements: Sequence[Element]) -> Generator[None, None, list[Made]]:
-    """Returns what `make` returns for each element. Yields after each whole piece."""
+    """Returns what `make` returns for each element. Yields after each."""
     made: list[Made] = []
-    for count, element in enumerate(elements, 1):
+    for element in elements:
         made.append(make(element))
-        if count % PIECE_ELEMENTS == 0:
-            yield
+        yield
     return made
 
 
-def in_turns_if_many(response: Made, lists: Iterable[Sized], limit: int) -> Made | Generator[None, None, Made]:
+def in_turns_if_many(response: Made, lists: Iterable[Sized], limit: int = ELEMENTS_AT_ONCE) -> Made | Generator[None, None, Made]:
     """Returns the response, or, if its `lists` hold more than `limit` elements, a generator of it: dispatch then encodes it in slices."""
     return _in_turns(response) if is_many(lists, limit) else response
 

@@ -16,17 +16,16 @@ Source: ControllerApis.handleAlterPartitionReassignments, ReplicationControlMana
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import at_once_or_in_turns, make_in_turns
+from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
@@ -42,15 +41,16 @@ def build(services: Services) -> Handler:
 
 
 def error_response(request: AlterPartitionReassignmentsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: AlterPartitionReassignmentsRequest, error: KafkaError) -> Generator[None, None, AlterPartitionReassignmentsResponse]:
-    def failed(partition: ReassignablePartition) -> ReassignablePartitionResponse:
-        return ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=error.code, error_message=error.message)
-
-    responses = []
-    for topic in request.topics:
-        responses.append(ReassignableTopicResponse(name=topic.name, partitions=(yield from make_in_turns(failed, topic.partitions))))
-        yield
-    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, responses=responses)
+    code, message = error.code, error.message
+    responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=code, error_message=message)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    response = AlterPartitionReassignmentsResponse(error_code=code, error_message=message, responses=responses)
+    return in_turns_if_many(response, (topic.partitions for topic in responses))

@@ -19,14 +19,12 @@ Source: kafka.server.ReplicaManager.alterReplicaLogDirs (KIP-113).
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many
 from broker.network.context import RequestContext
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -34,12 +32,10 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-NAME_COST_CHARACTERS = 100
-"""To hash so many costs as much as another element."""
-MOVE_COST = 50
-"""Of a move that begins: it makes a directory and a segment, as a new partition does."""
+MOVES_AT_ONCE = 10
+"""Moves that begin before the request goes in turns: each makes a directory and a segment, as a new partition does."""
 
-Answers = dict[str, list[AlterReplicaLogDirPartitionResult]]
+Answers = dict[str, AlterReplicaLogDirTopicResult]
 """By topic."""
 
 
@@ -47,59 +43,34 @@ def build(services: Services) -> Handler:
     replica_manager = services.replica_manager
 
     def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Any:
-        return at_once_or_in_turns(_answer(request))
+        return at_once_or_in_turns(_answer(request), MOVES_AT_ONCE)
 
     def _answer(request: AlterReplicaLogDirsRequest) -> Work:
         moves = replica_manager.moves
         answers = Answers()
-        pace = Pace()
-        wanted = yield from _wanted(request)
-        for (topic, index), path in wanted.items():
-            code = moves.alter(topic, index, path)
-            answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-            if pace.is_due(MOVE_COST):
-                yield
-        return (yield from _response(answers))
+        for (topic, index), path in _wanted(request).items():
+            _add(answers, topic, index, moves.alter(topic, index, path))
+            yield
+        return AlterReplicaLogDirsResponse(results=list(answers.values()))
 
     return handle
 
 
 def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Generator[None, None, AlterReplicaLogDirsResponse]:
     answers = Answers()
-    pace = Pace()
-    for topic, index in (yield from _wanted(request)):
-        answers.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code))
-        if pace.is_due():
-            yield
-    return (yield from _response(answers))
+    for topic, index in _wanted(request):
+        _add(answers, topic, index, error.code)
+    results = list(answers.values())
+    return in_turns_if_many(AlterReplicaLogDirsResponse(results=results), (topic.partitions for topic in results))
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> Generator[None, None, dict[tuple[str, int], str]]:
+def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
     """The directory that each partition is to be in; where it is named twice the last one counts."""
-    wanted: dict[tuple[str, int], str] = {}
-    pace = Pace()
-    for directory in request.dirs:
-        if pace.is_due():
-            yield
-        for topic in directory.topics:
-            if pace.is_due():
-                yield
-            for index in topic.partitions:
-                wanted[topic.name, index] = directory.path
-                if pace.is_due(1 + len(topic.name) // NAME_COST_CHARACTERS):
-                    yield
-    return wanted
+    return {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
 
 
-def _response(answers: Answers) -> Generator[None, None, AlterReplicaLogDirsResponse]:
-    results: list[AlterReplicaLogDirTopicResult] = []
-    pace = Pace()
-    for topic, partitions in answers.items():
-        results.append(AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions))
-        if pace.is_due():
-            yield
-    return AlterReplicaLogDirsResponse(results=results)
+def _add(answers: Answers, topic: str, index: int, code: ErrorCode) -> None:
+    answer = answers.get(topic)
+    if answer is None:
+        answer = answers[topic] = AlterReplicaLogDirTopicResult(topic_name=topic, partitions=[])
+    answer.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))

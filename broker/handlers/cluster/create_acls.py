@@ -12,24 +12,19 @@ from typing import Any
 
 from broker.handlers.cluster.describe_acls import check_known
 from broker.handlers.services import ControllerServices, Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
 def build(services: Services | ControllerServices) -> Handler:
     def handle(context: RequestContext, request: CreateAclsRequest) -> Any:
-        return at_once_or_in_turns(_refused(request))
+        for rule in request.creations:
+            check_known(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
+        results = [AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER) for _ in request.creations]
+        return in_turns_if_many(CreateAclsResponse(results=results), [results])
 
     return handle
-
-
-def _refused(request: CreateAclsRequest) -> Work:
-    def refused(rule: AclCreation) -> AclCreationResult:
-        check_known(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
-        return AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-
-    return CreateAclsResponse(results=(yield from make_in_turns(refused, request.creations)))

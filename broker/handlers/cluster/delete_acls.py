@@ -13,22 +13,17 @@ from typing import Any
 from broker.handlers.cluster.create_acls import NO_AUTHORIZER
 from broker.handlers.cluster.describe_acls import check_known
 from broker.handlers.services import ControllerServices, Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 
 def build(services: Services | ControllerServices) -> Handler:
     def handle(context: RequestContext, request: DeleteAclsRequest) -> Any:
-        return at_once_or_in_turns(_refused(request))
+        for rule in request.filters:
+            check_known(rule.resource_type_filter, rule.pattern_type_filter, rule.operation, rule.permission_type)
+        results = [DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER) for _ in request.filters]
+        return in_turns_if_many(DeleteAclsResponse(filter_results=results), [results])
 
     return handle
-
-
-def _refused(request: DeleteAclsRequest) -> Work:
-    def refused(rule: DeleteAclsFilter) -> DeleteAclsFilterResult:
-        check_known(rule.resource_type_filter, rule.pattern_type_filter, rule.operation, rule.permission_type)
-        return DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-
-    return DeleteAclsResponse(filter_results=(yield from make_in_turns(refused, request.filters)))

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace
 from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.features import knows_cordoned_directories
 from broker.network.context import RequestContext
@@ -59,7 +58,7 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context.api_version, request))
 
     def _answer(version: int, request: DescribeLogDirsRequest) -> Work:
-        asked = yield from _asked(log_manager, request)
+        asked = _asked(log_manager, request)
         found = yield from _describe_logs(log_manager, replica_manager, asked)
         spaces: dict[LogDirectory, VolumeSpace | StorageError] = {}
         if version >= VOLUMES_SINCE:
@@ -74,19 +73,12 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def _asked(log_manager: LogManager, request: DescribeLogDirsRequest) -> Generator[None, None, set[tuple[str, int]] | None]:
+def _asked(log_manager: LogManager, request: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
     """The partitions that the request names and that are here; None for all."""
     if request.topics is None:
         return None
-    asked = set[tuple[str, int]]()
-    pace = Pace()
-    for topic in request.topics:
-        for index in topic.partitions:
-            if log_manager.find_log(topic.topic, index) is not None or log_manager.futures.find(topic.topic, index) is not None:
-                asked.add((topic.topic, index))
-            if pace.is_due():
-                yield
-    return asked
+    named = ((topic.topic, index) for topic in request.topics for index in topic.partitions)
+    return {each for each in named if log_manager.find_log(*each) is not None or log_manager.futures.find(*each) is not None}
 
 
 def _describe_logs(
@@ -94,10 +86,8 @@ def _describe_logs(
 ) -> Generator[None, None, dict[str, Topics]]:
     """The replicas in each log directory, by its path."""
     found: dict[str, Topics] = {}
-    pace = Pace()
     for log in log_manager.logs():
-        if pace.is_due(len(log.segments)):
-            yield
+        yield
         if asked is not None and (log.topic, log.partition) not in asked:
             continue
         if log_manager.find_log(log.topic, log.partition) is not log:

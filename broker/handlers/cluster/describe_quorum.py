@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
@@ -30,7 +29,7 @@ METADATA_TOPIC = "__cluster_metadata"
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: DescribeQuorumRequest) -> Any:
         if not asks_for_the_metadata_log(request):
-            return at_once_or_in_turns(refused(request))
+            return refused(request)
         return services.controller.ask_quorum(request, context)
 
     return handle
@@ -43,21 +42,17 @@ def asks_for_the_metadata_log(request: DescribeQuorumRequest) -> bool:
     return request.topics[0].topic_name == METADATA_TOPIC and request.topics[0].partitions[0].partition_index == 0
 
 
-def refused(request: DescribeQuorumRequest) -> Work:
-    """The answer to any other request, in turns."""
-    pace = Pace()
-    response = DescribeQuorumResponse(error_message=None)
-    for topic in request.topics:
-        answers: list[DescribeQuorumResponsePartitionData] = []
-        response.topics.append(DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=answers))
-        for each in topic.partitions:
-            answers.append(
-                DescribeQuorumResponsePartitionData(
-                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
-                )
-            )
-            if pace.is_due():
-                yield
-        if pace.is_due():
-            yield
-    return response
+def refused(request: DescribeQuorumRequest) -> Any:
+    """The answer to any other request."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = [
+        DescribeQuorumResponseTopicData(
+            topic_name=topic.topic_name,
+            partitions=[
+                DescribeQuorumResponsePartitionData(partition_index=each.partition_index, error_code=code, error_message=None)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return in_turns_if_many(DescribeQuorumResponse(error_message=None, topics=topics), (topic.partitions for topic in topics))

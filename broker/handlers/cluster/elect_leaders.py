@@ -16,11 +16,11 @@ Source: ControllerApis.handleElectLeaders, ReplicationControlManager.electLeader
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many, make_in_turns
+from broker.loop.turns import Work, in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -49,19 +49,25 @@ async def answered(
         if context.api_version > 0 or is_told_otherwise:
             raise
         return _failed(request, error, ErrorCode.NONE)
-    return in_turns_if_many(response, (result.partition_result for result in response.replica_election_results), ANSWERED_AT_ONCE)
+    return _answer(response)
 
 
 def error_response(request: ElectLeadersRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error, error.code))
+    return _failed(request, error, error.code)
 
 
-def _failed(request: ElectLeadersRequest, error: KafkaError, code: ErrorCode) -> Generator[None, None, ElectLeadersResponse]:
-    def failed(index: int) -> PartitionResult:
-        return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+def _failed(request: ElectLeadersRequest, error: KafkaError, code: ErrorCode) -> ElectLeadersResponse | Work:
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                PartitionResult(partition_id=index, error_code=error.code, error_message=error.message) for index in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return _answer(ElectLeadersResponse(error_code=code, replica_election_results=results))
 
-    results = []
-    for topic in request.topic_partitions or ():
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=(yield from make_in_turns(failed, topic.partitions))))
-        yield
-    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+
+def _answer(response: ElectLeadersResponse) -> ElectLeadersResponse | Work:
+    return in_turns_if_many(response, (result.partition_result for result in response.replica_election_results), ANSWERED_AT_ONCE)

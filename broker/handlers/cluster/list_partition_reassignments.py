@@ -10,11 +10,10 @@ Source: ControllerApis.handleListPartitionReassignments, ReplicationControlManag
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many, make_in_turns
+from broker.loop.turns import Work, in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.list_partition_reassignments import (
@@ -43,15 +42,10 @@ def answer(response: ListPartitionReassignmentsResponse) -> ListPartitionReassig
 
 
 def error_response(request: ListPartitionReassignmentsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: ListPartitionReassignmentsRequest, error: KafkaError) -> Generator[None, None, ListPartitionReassignmentsResponse]:
-    def named(index: int) -> OngoingPartitionReassignment:
-        return OngoingPartitionReassignment(partition_index=index)
-
-    topics = []
-    for topic in request.topics or ():
-        topics.append(OngoingTopicReassignment(name=topic.name, partitions=(yield from make_in_turns(named, topic.partition_indexes))))
-        yield
-    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=topics)
+    topics = [
+        OngoingTopicReassignment(
+            name=topic.name, partitions=[OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes]
+        )
+        for topic in request.topics or ()
+    ]
+    return answer(ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=topics))

@@ -12,15 +12,15 @@ Source: ConfigAdminManager.preprocess, ConfigurationControlManager.legacyAlterCo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from broker.handlers.configs.own_cordons import Alter, with_cordons_checked
+from broker.handlers.configs.cordoned_log_dirs import Alter, with_cordons_checked
 from broker.handlers.services import ControllerServices, Handler, Services
-from broker.loop.turns import at_once_or_in_turns, make_in_turns
+from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResourceResponse, AlterConfigsResponse
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 
 def build(services: Services | ControllerServices) -> Handler:
@@ -35,16 +35,18 @@ def build(services: Services | ControllerServices) -> Handler:
 
 
 def error_response(request: AlterConfigsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
+    return answer_each(request, error, AlterConfigsResourceResponse, AlterConfigsResponse)
 
 
-def _failed(request: AlterConfigsRequest, error: KafkaError) -> Generator[None, None, AlterConfigsResponse]:
-    def failed(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
-        return AlterConfigsResourceResponse(
+def answer_each(request: Any, error: KafkaError, answer_class: Callable[..., Any], response_class: Callable[..., Any]) -> Any:
+    """The error for each resource of a request of this API or of IncrementalAlterConfigs."""
+    answers = [
+        answer_class(
             error_code=error.code,
             error_message=error.message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-
-    return AlterConfigsResponse(responses=(yield from make_in_turns(failed, request.resources)))
+        for resource in request.resources
+    ]
+    return in_turns_if_many(response_class(responses=answers), [answers])

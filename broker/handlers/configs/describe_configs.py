@@ -18,8 +18,7 @@ from collections.abc import Container, Generator, Iterable
 from typing import Any, NamedTuple
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, pieces
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many
 from broker.metadata.cluster_state import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -42,9 +41,6 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-CHECKED_PIECE_RESOURCES = 500  # or keys: looked at between two yields, 0.1 µs each
-ENTRIES_PER_PIECE = 20  # configs described between two yields, 10 µs each
 
 _KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP}
 
@@ -70,24 +66,17 @@ def handler(cache: MetadataCache, config: ServerConfig) -> Handler:
 
 
 def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_error_response(request, error))
-
-
-def _error_response(request: DescribeConfigsRequest, error: KafkaError) -> Generator[None, None, DescribeConfigsResponse]:
-    return DescribeConfigsResponse(results=(yield from make_in_turns(lambda resource: _failed(resource, error), request.resources)))
+    results = [_failed(resource, error) for resource in request.resources]
+    return in_turns_if_many(DescribeConfigsResponse(results=results), [results])
 
 
 def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest) -> Work:
-    for piece in pieces(request.resources, CHECKED_PIECE_RESOURCES):
-        unknown = next((resource for resource in piece if resource.resource_type not in _KNOWN_RESOURCES), None)
-        if unknown is not None:
-            why = f"Unexpected resource type {unknown.resource_type} for resource {unknown.resource_name}"
+    for resource in request.resources:
+        if resource.resource_type not in _KNOWN_RESOURCES:
+            why = f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-        if len(piece) == CHECKED_PIECE_RESOURCES:
-            yield
     results = []
     answers = _Answers(cache, describer, request)
-    pace = Pace()
     for resource in request.resources:
         try:
             described = yield from answers.describe(resource)
@@ -97,8 +86,7 @@ def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeC
             results.append(
                 DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=described.configs)
             )
-        if pace.is_due():
-            yield
+        yield
     return DescribeConfigsResponse(results=results)
 
 
@@ -116,20 +104,11 @@ class _Answers:
     def describe(self, resource: DescribeConfigsResource) -> Generator[None, None, _Described]:
         """Raises KafkaError: why the resource cannot be described, or that no more fits into the answer."""
         subject = self._check(resource)
-        asked = resource.configuration_keys or ()
-        keys: dict[str, None] = {}
-        for piece in pieces(asked, CHECKED_PIECE_RESOURCES):
-            keys.update(dict.fromkeys(piece))
-            if len(piece) == CHECKED_PIECE_RESOURCES:
-                yield
-        if len(keys) > CHECKED_PIECE_RESOURCES:  # no second resource comes with as many
-            described = yield from self._describe(resource, keys)
-        else:
-            identity = (*subject, frozenset(keys))
-            found = self._described.get(identity)
-            if found is None:
-                found = self._described[identity] = yield from self._describe(resource, keys)
-            described = found
+        keys = frozenset(resource.configuration_keys or ())
+        identity = (*subject, keys)
+        described = self._described.get(identity)
+        if described is None:
+            described = self._described[identity] = yield from self._describe(resource, keys)
         self._size.take(described.size_bytes)
         return described
 
@@ -163,12 +142,11 @@ class _Answers:
     def _describe(self, resource: DescribeConfigsResource, keys: Container[str]) -> Generator[None, None, _Described]:
         configs = []
         size_bytes = 0
-        for place, entry in enumerate(self._entries(resource)):
+        for entry in self._entries(resource):
             if not resource.configuration_keys or entry.name in keys:
                 configs.append(_described(entry, self._request))
                 size_bytes += _size_bytes(configs[-1])
-            if place % ENTRIES_PER_PIECE == ENTRIES_PER_PIECE - 1:
-                yield
+            yield
         return _Described(configs, size_bytes)
 
     def _entries(self, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:

@@ -3,8 +3,8 @@
 Behaviour:
 - Each resource is altered whole or refused; the answer comes when the changes are durable and in effect.
 - Topics, groups, client metrics subscriptions: every config of Kafka's. Brokers (this one, or "" for all): as
-  broker/controller/broker_config_rules.py says; own_cordons.py looks at cordoned.log.dirs of this one. Broker loggers (this one's) are
-  changed here and forgotten when the process ends.
+  broker/controller/broker_config_rules.py says; cordoned_log_dirs.py looks at cordoned.log.dirs of this one. Broker loggers (this one's)
+  are changed here and forgotten when the process ends.
 - SET, DELETE, and for lists APPEND and SUBTRACT (KIP-339).
 - A resource, or a key of one, that comes twice is refused with INVALID_REQUEST.
 
@@ -15,19 +15,16 @@ Source: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAl
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from broker.handlers.configs.own_cordons import with_cordons_checked
+from broker.handlers.configs.alter_configs import answer_each
+from broker.handlers.configs.cordoned_log_dirs import with_cordons_checked
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import pieces
-from broker.loop.turns import at_once_or_in_turns, make_in_turns
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -61,38 +58,14 @@ def handler(alter: Alter, with_loggers: AlterWithLoggers) -> Handler:
     """One that gives requests to the controller by `alter`, and those with loggers in them to `with_loggers`."""
 
     def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Awaitable[IncrementalAlterConfigsResponse]:
+        if not any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in request.resources):
+            return alter(request, context)
         if len(request.resources) > RESOURCES_WITH_LOGGERS_MAX:
-            return _many(alter, context, request)
-        if _has_loggers(request.resources):
-            return with_loggers(context, request)
-        return alter(request, context)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.resources)} resources, loggers among them, are too many.")
+        return with_loggers(context, request)
 
     return handle
 
 
-async def _many(alter: Alter, context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    for piece in pieces(request.resources, RESOURCES_WITH_LOGGERS_MAX):
-        if _has_loggers(piece):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.resources)} resources, loggers among them, are too many.")
-        await asyncio.sleep(0)
-    return await alter(request, context)
-
-
-def _has_loggers(resources: Sequence[AlterConfigsResource]) -> bool:
-    return any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in resources)
-
-
 def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Generator[None, None, IncrementalAlterConfigsResponse]:
-    def failed(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
-        return AlterConfigsResourceResponse(
-            error_code=error.code,
-            error_message=error.message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-
-    return IncrementalAlterConfigsResponse(responses=(yield from make_in_turns(failed, request.resources)))
+    return answer_each(request, error, AlterConfigsResourceResponse, IncrementalAlterConfigsResponse)

@@ -17,8 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import pieces
-from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.cluster_state import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -51,10 +50,9 @@ def build(services: Services) -> Handler:
 def _listed(metadata: MetadataCache, kinds: Iterable[int]) -> Work:
     listed: list[ConfigResource] = []
     for kind in kinds:
-        for piece in pieces(_names(metadata, kind)):
-            listed += [ConfigResource(resource_name=name, resource_type=kind) for name in piece]
-            if len(piece) == PIECE_ELEMENTS:
-                yield
+        for name in _names(metadata, kind):
+            listed.append(ConfigResource(resource_name=name, resource_type=kind))
+            yield
     return ListConfigResourcesResponse(config_resources=listed)
 
 

@@ -25,8 +25,12 @@ SET, DELETE = 0, 1
 _OTHER_OPERATIONS = {2: "APPEND", 3: "SUBTRACT"}
 
 
-def changed_loggers(request: IncrementalAlterConfigsRequest, node_id: int) -> list[AlterConfigsResourceResponse]:
-    """Change the loggers that the request names, each resource whole or not at all; the answers in the order of those resources."""
+def changed_loggers(
+    request: IncrementalAlterConfigsRequest, node_id: int, *, checks_form: bool = True
+) -> list[AlterConfigsResourceResponse]:
+    """Change the loggers that the request names, each resource whole or not at all; the answers in the order of those resources.
+
+    On a controller listener nobody looks at the form: what comes twice is done twice."""
     resources = [resource for resource in request.resources if resource.resource_type == RESOURCE_BROKER_LOGGER]
     counts = Counter(resource.resource_name for resource in resources)
     answers = []
@@ -36,26 +40,10 @@ def changed_loggers(request: IncrementalAlterConfigsRequest, node_id: int) -> li
         )
         answers.append(answer)
         try:
-            if counts[resource.resource_name] > 1:
-                raise _invalid("Each resource must appear at most once.")
-            _check_form(resource.configs)
-            _change(resource, node_id, validate_only=request.validate_only)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-    return answers
-
-
-def changed_loggers_of_controller(request: IncrementalAlterConfigsRequest, node_id: int) -> list[AlterConfigsResourceResponse]:
-    """The same on a controller listener, where nobody looks at the form: what comes twice is done twice."""
-    answers = []
-    for resource in request.resources:
-        if resource.resource_type != RESOURCE_BROKER_LOGGER:
-            continue
-        answer = AlterConfigsResourceResponse(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
-        )
-        answers.append(answer)
-        try:
+            if checks_form:
+                if counts[resource.resource_name] > 1:
+                    raise _invalid("Each resource must appear at most once.")
+                _check_form(resource.configs)
             _change(resource, node_id, validate_only=request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message

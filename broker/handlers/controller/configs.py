@@ -26,9 +26,9 @@ def build_incremental_alter_configs(services: ControllerServices) -> Handler:
     controller = services.controller
 
     async def with_loggers(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-        from broker.handlers.configs.logger_changes import changed_loggers_of_controller, without_loggers
+        from broker.handlers.configs.logger_changes import changed_loggers, without_loggers
 
-        changed = changed_loggers_of_controller(request, services.metadata.node_id)
+        changed = changed_loggers(request, services.metadata.node_id, checks_form=False)
         rest = without_loggers(request)
         response = await controller.incremental_alter_configs(rest, context) if rest.resources else IncrementalAlterConfigsResponse()
         return IncrementalAlterConfigsResponse(responses=[*response.responses, *changed])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import ControllerServices, Handler
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.turns import Work
 from broker.network.context import RequestContext
 from protocol.apis import ListenerKind
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -57,7 +57,7 @@ def build_describe_quorum(services: ControllerServices) -> Handler:
 
     def handle(context: RequestContext, request: DescribeQuorumRequest) -> Any:
         if not asks_for_the_metadata_log(request):
-            return at_once_or_in_turns(refused(request))
+            return refused(request)
         return services.ask_quorum(request, context.api_version, context.connection.listener.name)
 
     return handle

@@ -22,7 +22,6 @@ from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace
 from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
@@ -37,9 +36,6 @@ from protocol.messages.delete_records import (
 )
 from storage.errors import StorageError
 
-NAME_COST_CHARACTERS = 100
-"""To hash so many costs as much as another element."""
-
 
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: DeleteRecordsRequest) -> Any:
@@ -51,23 +47,18 @@ def build(services: Services) -> Handler:
 def _deleted(services: Services, request: DeleteRecordsRequest) -> Work:
     response = DeleteRecordsResponse(topics=[])
     pending: dict[Partition, PendingDeletion] = {}
-    pace = Pace()
     results: dict[str, DeleteRecordsTopicResult] = {}
     offsets: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         if topic.name not in results:
             results[topic.name] = DeleteRecordsTopicResult(name=topic.name, partitions=[])
             response.topics.append(results[topic.name])
-        if pace.is_due(2 + len(topic.name) // NAME_COST_CHARACTERS):  # read and answered
-            yield
         for asked in topic.partitions:
             offsets[topic.name, asked.partition_index] = asked.offset
-            if pace.is_due():
-                yield
+        yield
     for (name, index), offset in offsets.items():
         results[name].partitions.append(_delete(services, name, index, offset, pending))
-        if pace.is_due():
-            yield
+        yield
     if not pending:
         return response
     purgatory = services.replica_manager.delete_records_purgatory

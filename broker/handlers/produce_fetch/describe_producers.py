@@ -17,8 +17,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, pieces
-from broker.loop.turns import PIECE_ELEMENTS, Work, at_once_or_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.topic_names import validate_name
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
@@ -52,7 +51,6 @@ def build(services: Services) -> Handler:
 def _answer(services: Services, request: DescribeProducersRequest) -> Work:
     response = DescribeProducersResponse(topics=[])
     size = AnswerSize()
-    pace = Pace()
     for topic in request.topics:
         described = TopicResponse(name=topic.name, partitions=[])
         response.topics.append(described)
@@ -63,10 +61,8 @@ def _answer(services: Services, request: DescribeProducersRequest) -> Work:
             else:
                 failed = PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message or None)
                 described.partitions.append(failed)
-            if pace.is_due():
-                yield
-        if pace.is_due():
             yield
+        yield
     return response
 
 
@@ -86,10 +82,9 @@ def _describe(services: Services, topic: str, index: int, size: AnswerSize) -> G
         size.take(PRODUCER_BYTES * len(known))
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message or None)
-    for piece in pieces(list(known.values())):
-        described.active_producers += [_state(producer) for producer in piece]
-        if len(piece) == PIECE_ELEMENTS:
-            yield
+    for producer in list(known.values()):
+        described.active_producers.append(_state(producer))
+        yield
     return described
 
 

@@ -21,12 +21,12 @@ Not done: tiered storage, authorisation.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.cold_reads import read_in_turns, try_again_when_read
-from broker.loop.deferred import Deferred
-from broker.loop.turns import Work, is_many
+from broker.loop.cold_reads import read_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from broker.observability.limited_log import LimitedLog
 from broker.replication.fetch.fetch_data import (
@@ -45,7 +45,6 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from storage.errors import StorageError
-from storage.page_cache import ColdRead, not_waiting, waiting
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -67,9 +66,8 @@ SPECIAL_TIMESTAMP_VERSIONS_MIN = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
-PARTITIONS_AT_ONCE = 64
+PARTITIONS_AT_ONCE = 100
 """More go in turns: a search by timestamp takes up to 50 µs."""
-PARTITIONS_PER_PIECE = 16
 NO_TIMESTAMP = -1
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
@@ -89,74 +87,28 @@ class ListOffsetsHandler:
         self._run_blocking = services.run_blocking
         self._log = LimitedLog(log, services.clock)
 
-    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred | Work:
-        if is_many((topic.partitions for topic in request.topics), PARTITIONS_AT_ONCE):
-            return self._answer_in_turns(context, request)
-        run_blocking = self._run_blocking
-        if run_blocking is None:
-            return self._answer_all(context, request)
-        try:
-            with not_waiting:
-                return self._answer_all(context, request)
-        except ColdRead as cold:
+    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> Any:
+        return at_once_or_in_turns(self._answers(context.api_version, request), PARTITIONS_AT_ONCE)
 
-            def attempt(may_wait_for_disk: bool) -> ListOffsetsResponse:
-                with waiting() if may_wait_for_disk else not_waiting:
-                    return self._answer_all(context, request)
-
-            return try_again_when_read(cold, attempt, run_blocking)
-
-    def _answer_all(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def _answers(self, version: int, request: ListOffsetsRequest) -> Work:
+        """Each partition is looked up as it is at its turn. Where that waits for the disk, a thread brings in what is missing."""
         twice = _find_duplicates(request)
         answers: dict[str, ListOffsetsTopicResponse] = {}
         answered: set[tuple[str, int]] = set()
-        for topic in request.topics:
-            answer = answers.get(topic.name) or ListOffsetsTopicResponse(name=topic.name, partitions=[])
-            if topic.partitions:
-                answers[topic.name] = answer
-            for asked in topic.partitions:
-                key = (topic.name, asked.partition_index)
-                if key in answered:
-                    continue
-                answered.add(key)
-                answer.partitions.append(self._answer_one(request, topic.name, asked, context.api_version, key in twice))
-        return ListOffsetsResponse(topics=list(answers.values()))
-
-    def _answer_in_turns(self, context: RequestContext, request: ListOffsetsRequest) -> Work:
-        """As `_answer_all`, each partition as it is when its turn comes."""
-        counts: dict[tuple[str, int], int] = {}
-        position = 0
-        for topic in request.topics:
-            for asked in topic.partitions:
-                key = (topic.name, asked.partition_index)
-                counts[key] = counts.get(key, 0) + 1
-                position += 1
-                if position % PARTITIONS_AT_ONCE == 0:
-                    yield
-        response = ListOffsetsResponse(topics=[])
-        answers: dict[str, ListOffsetsTopicResponse] = {}
         for topic in request.topics:
             if not topic.partitions:
                 continue
             answer = answers.get(topic.name)
             if answer is None:
                 answer = answers[topic.name] = ListOffsetsTopicResponse(name=topic.name, partitions=[])
-                response.topics.append(answer)
             for asked in topic.partitions:
-                position += 1
-                if position % PARTITIONS_PER_PIECE == 0:
-                    yield
                 key = (topic.name, asked.partition_index)
-                count = counts[key]
-                if not count:
-                    continue  # answered at its first place
-                counts[key] = 0
-
-                def answer_one(topic: str = topic.name, asked: ListOffsetsPartition = asked, is_twice: bool = count > 1) -> Any:
-                    return self._answer_one(request, topic, asked, context.api_version, is_twice)
-
-                answer.partitions.append((yield from read_in_turns(answer_one, self._run_blocking)))
-        return response
+                if key not in answered:
+                    answered.add(key)
+                    look_up = partial(self._answer_one, request, topic.name, asked, version, key in twice)
+                    answer.partitions.append((yield from read_in_turns(look_up, self._run_blocking)))
+                yield
+        return ListOffsetsResponse(topics=list(answers.values()))
 
     def _answer_one(
         self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int, is_twice: bool

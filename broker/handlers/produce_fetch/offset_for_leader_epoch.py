@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, pieces
 from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from broker.replication.replica_manager import ReplicaManager
@@ -40,16 +39,13 @@ def build(services: Services) -> Handler:
 
 def _answers(replica_manager: ReplicaManager, request: OffsetForLeaderEpochRequest) -> Work:
     topics = []
-    pace = Pace()
     for topic in request.topics:
         result = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
         topics.append(result)
-        if pace.is_due():
+        yield
+        for asked in topic.partitions:
+            result.partitions.append(_answer(replica_manager, topic.topic, asked))
             yield
-        for piece in pieces(topic.partitions):
-            result.partitions += [_answer(replica_manager, topic.topic, asked) for asked in piece]
-            if pace.is_due(len(piece)):
-                yield
     return OffsetForLeaderEpochResponse(topics=topics)
 
 

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from broker.handlers.produce_fetch.produce_answers import ProduceAnswers, unknown_name
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.pieces import Pace
 from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.network.context import RequestContext
@@ -236,16 +235,13 @@ def error_response(request: ProduceRequest, error: KafkaError) -> Any:
 
 def _failed(request: ProduceRequest, error: KafkaError) -> Generator[None, None, ProduceResponse]:
     response = ProduceResponse()
-    pace = Pace()
     for topic in request.topic_data:
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[])
         response.responses.append(answer)
         for data in topic.partition_data:
             answer.partition_responses.append(PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1))
-            if pace.is_due():
-                yield
-        if pace.is_due():
             yield
+        yield
     return response
 
 

@@ -14,18 +14,16 @@ Source: ControllerApis.createPartitions, ReplicationControlManager.createPartiti
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.handlers.topics.new_partition_wait import created_names, wait_until_made
-from broker.loop.turns import at_once_or_in_turns, make_in_turns
+from broker.handlers.topics.new_partition_wait import wait_until_made
+from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -37,18 +35,13 @@ def build(services: Services) -> Handler:
         if request.timeout_ms <= 0 and request.topics:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         response = await controller.create_partitions(request, context)
-        await wait_until_made(services, await created_names(response.results))
+        await wait_until_made(services, response.results)
         return response
 
     return handle
 
 
 def error_response(request: CreatePartitionsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: CreatePartitionsRequest, error: KafkaError) -> Generator[None, None, CreatePartitionsResponse]:
-    def failed(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
-        return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-
-    return CreatePartitionsResponse(results=(yield from make_in_turns(failed, request.topics)))
+    code, message = error.code, error.message
+    results = [CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+    return in_turns_if_many(CreatePartitionsResponse(results=results), [results])

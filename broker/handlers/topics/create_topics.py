@@ -18,15 +18,14 @@ Source: ControllerApis.createTopics, ReplicationControlManager.createTopics (KIP
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.handlers.topics.new_partition_wait import created_names, wait_until_made
-from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many, make_in_turns
+from broker.handlers.topics.new_partition_wait import wait_until_made
+from broker.loop.turns import Work, in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 ANSWERED_AT_ONCE = 1_000
 """Topics and configs in an answer that is encoded at once, 0.5 µs each. Each topic has about 30 configs."""
@@ -39,7 +38,7 @@ def build(services: Services) -> Handler:
         if request.timeout_ms <= 0 and request.topics:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         response = await controller.create_topics(request, context)
-        await wait_until_made(services, await created_names(response.topics))
+        await wait_until_made(services, response.topics)
         return answer(response)
 
     return handle
@@ -51,11 +50,6 @@ def answer(response: CreateTopicsResponse) -> CreateTopicsResponse | Work:
 
 
 def error_response(request: CreateTopicsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: CreateTopicsRequest, error: KafkaError) -> Generator[None, None, CreateTopicsResponse]:
-    def failed(topic: CreatableTopic) -> CreatableTopicResult:
-        return CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-
-    return CreateTopicsResponse(topics=(yield from make_in_turns(failed, request.topics)))
+    code, message = error.code, error.message
+    results = [CreatableTopicResult(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+    return in_turns_if_many(CreateTopicsResponse(topics=results), [results])

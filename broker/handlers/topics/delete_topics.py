@@ -16,14 +16,14 @@ Source: ControllerApis.deleteTopics (KIP-516).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import at_once_or_in_turns, make_in_turns
+from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.uuids import ZERO_UUID
 
 
 def build(services: Services) -> Handler:
@@ -43,13 +43,7 @@ def build(services: Services) -> Handler:
 
 
 def error_response(request: DeleteTopicsRequest, error: KafkaError) -> Any:
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: DeleteTopicsRequest, error: KafkaError) -> Generator[None, None, DeleteTopicsResponse]:
-    def failed(topic: DeleteTopicState) -> DeletableTopicResult:
-        return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message)
-
-    results = yield from make_in_turns(lambda name: failed(DeleteTopicState(name=name)), request.topic_names)
-    results += yield from make_in_turns(failed, request.topics)
-    return DeleteTopicsResponse(responses=results)
+    code, message = error.code, error.message
+    asked = [(name, ZERO_UUID) for name in request.topic_names] + [(topic.name, topic.topic_id) for topic in request.topics]
+    results = [DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message) for name, topic_id in asked]
+    return in_turns_if_many(DeleteTopicsResponse(responses=results), [results])

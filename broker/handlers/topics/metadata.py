@@ -18,12 +18,11 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache (KIP-430, KIP-5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from broker.handlers.services import Handler, Services
-from broker.loop.pieces import Pace, pieces
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
 from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
@@ -32,7 +31,6 @@ from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -42,8 +40,6 @@ from protocol.uuids import ZERO_UUID
 
 NO_LEADER_ID = -1
 FIRST_VERSION_WITH_IDS = 12
-ASKED_PIECE_TOPICS = 500  # entries of a request that are looked at between two yields, 0.2 µs each
-MISSING_PIECE_TOPICS = 10  # that may have to be created between two yields, up to 0.2 ms each
 LOOKED_AT_TOPICS_MAX = 10
 """Whether leaders are there is looked at for requests of so few topics: a client that has lost a leader asks for few."""
 LOOKED_AT_PARTITIONS_MAX = 100
@@ -64,13 +60,14 @@ def build(services: Services) -> Handler:
         view = ListenerView(cache, context.connection.listener.name, unreachable_brokers)
         topics: list[MetadataResponseTopic] = []
 
-        def create(names: Iterable[str]) -> list[MetadataResponseTopic]:
-            return [_error_topic(name, error) for name, error in controller.auto_create(list(names), context).items()]
+        def create(name: str) -> MetadataResponseTopic:
+            return _error_topic(name, controller.auto_create([name], context)[name])
 
         if request.topics is None or (version == 0 and not request.topics):
-            yield from _describe(view, list(cache.topics.values()), version, topics)
+            for topic in list(cache.topics.values()):
+                yield from _describe(view, topic, version, topics)
         else:
-            names, ids = yield from _asked(request, version)
+            names, ids = _asked(request, version)
             if unreachable_brokers is not None and len(names) <= LOOKED_AT_TOPICS_MAX:
                 looking = unreachable_brokers.probe(_leaders(cache, names))
                 if looking is not None:
@@ -78,13 +75,13 @@ def build(services: Services) -> Handler:
                     view = ListenerView(cache, context.connection.listener.name, unreachable_brokers)
             if ids:
                 # One id makes it a request by ids, as in Kafka: names in it are passed over.
-                yield from _answer_asked(view, ids, cache.find_topic_by_id, version, topics, _unknown_ids)
+                yield from _answer_asked(view, ids, cache.find_topic_by_id, version, topics, _unknown_id)
             else:
                 is_creating = auto_create_is_enabled and request.allow_auto_topic_creation
                 yield from _answer_asked(view, names, cache.find_topic, version, topics, create if is_creating else _missing)
         if request.include_topic_authorized_operations:
-            for topic in topics:
-                topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+            for answer in topics:
+                answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
         return _response(cache, view, request, topics)
 
     return handle
@@ -98,14 +95,10 @@ def _leaders(cache: MetadataCache, names: Iterable[str]) -> set[int]:
 
 def error_response(request: MetadataRequest, error: KafkaError) -> Any:
     """The error for each asked topic: older versions have no place for one of the whole request."""
-    return at_once_or_in_turns(_failed(request, error))
-
-
-def _failed(request: MetadataRequest, error: KafkaError) -> Generator[None, None, MetadataResponse]:
-    def failed(topic: MetadataRequestTopic) -> MetadataResponseTopic:
-        return MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
-
-    return MetadataResponse(topics=(yield from make_in_turns(failed, request.topics or [])), error_code=error.code)
+    topics = [
+        MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()
+    ]
+    return in_turns_if_many(MetadataResponse(topics=topics, error_code=error.code), [topics])
 
 
 def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
@@ -118,30 +111,21 @@ def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest
     )
 
 
-def _asked(request: MetadataRequest, version: int) -> Generator[None, None, tuple[list[str], list[bytes]]]:
+def _asked(request: MetadataRequest, version: int) -> tuple[list[str], list[bytes]]:
     """The names and ids that are asked for, each once. Raises KafkaError INVALID_REQUEST for what the version does not allow."""
-    topics = request.topics or []
-    seen: dict[str | bytes, None] = {}
-    names: list[str] = []
-    ids: list[bytes] = []
-    for piece in pieces(topics, ASKED_PIECE_TOPICS):
-        for topic in piece:
-            if version < FIRST_VERSION_WITH_IDS:
-                if topic.name is None:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
-                if topic.topic_id != ZERO_UUID:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}")
-            asked = topic.name or "" if topic.topic_id == ZERO_UUID else topic.topic_id
-            if asked in seen:
-                continue
-            seen[asked] = None
-            if isinstance(asked, str):
-                names.append(asked)
-            else:
-                ids.append(asked)
-        if len(piece) == ASKED_PIECE_TOPICS:
-            yield
-    return names, ids
+    names: dict[str, None] = {}
+    ids: dict[bytes, None] = {}
+    for topic in request.topics or ():
+        if version < FIRST_VERSION_WITH_IDS:
+            if topic.name is None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
+            if topic.topic_id != ZERO_UUID:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}")
+        if topic.topic_id == ZERO_UUID:
+            names[topic.name or ""] = None
+        else:
+            ids[topic.topic_id] = None
+    return list(names), list(ids)
 
 
 def _answer_asked(
@@ -150,37 +134,30 @@ def _answer_asked(
     find_topic: Callable[[Asked], TopicImage | None],
     version: int,
     topics: list[MetadataResponseTopic],
-    answer_missing: Callable[[Iterable[Asked]], list[MetadataResponseTopic]],
+    answer_missing: Callable[[Asked], MetadataResponseTopic],
 ) -> Work:
     """Append to `topics` an answer for each name or id: the topics that are there first."""
     missing = []
-    for piece in pieces(asked):
-        found = []
-        for key in piece:
-            topic = find_topic(key)
-            if topic is None:
-                missing.append(key)
-            else:
-                found.append(topic)
-        yield from _describe(view, found, version, topics)
-        yield
-    for missing_piece in pieces(missing, MISSING_PIECE_TOPICS):
-        topics += answer_missing(missing_piece)
-        yield
-
-
-def _describe(view: ListenerView, topics: Iterable[TopicImage], version: int, answers: list[MetadataResponseTopic]) -> Work:
-    """Append the answers for `topics`."""
-    pace = Pace()
-    for topic in topics:
-        answer = MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=[])
-        answers.append(answer)
-        if pace.is_due():
+    for key in asked:
+        topic = find_topic(key)
+        if topic is None:
+            missing.append(key)
             yield
-        for piece in pieces(range(len(topic.partitions))):
-            answer.partitions += [_partition(view, index, topic.partitions[index], version) for index in piece]
-            if pace.is_due(len(piece)):
-                yield
+        else:
+            yield from _describe(view, topic, version, topics)
+    for key in missing:
+        topics.append(answer_missing(key))
+        yield
+
+
+def _describe(view: ListenerView, topic: TopicImage, version: int, answers: list[MetadataResponseTopic]) -> Work:
+    """Append the answer for `topic`."""
+    answer = MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=[])
+    answers.append(answer)
+    yield
+    for index, partition in enumerate(topic.partitions):
+        answer.partitions.append(_partition(view, index, partition, version))
+        yield
 
 
 def _brokers(view: ListenerView) -> list[MetadataResponseBroker]:
@@ -214,16 +191,13 @@ def _partition(view: ListenerView, index: int, partition: PartitionImage, versio
     )
 
 
-def _missing(names: Iterable[str]) -> list[MetadataResponseTopic]:
-    return [
-        _error_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if find_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION)
-        for name in names
-    ]
+def _missing(name: str) -> MetadataResponseTopic:
+    return _error_topic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if find_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def _error_topic(name: str, error: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _unknown_ids(topic_ids: Iterable[bytes]) -> list[MetadataResponseTopic]:
-    return [MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id) for topic_id in topic_ids]
+def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)

@@ -7,29 +7,18 @@ then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from broker.handlers.services import Services
 
 MADE_WAIT_MAX_MS = 20_000
 """Thousands of partitions on a slow disk take longer; a client's own timeout must not end the request, for it would be sent again."""
-NAMES_PER_TURN = 2_000
-"""Results that are looked at before others are served, 0.1 µs each."""
 
 
-async def created_names(results: Sequence[Any]) -> list[str]:
-    """The topics of the results that have no error."""
-    names: list[str] = []
-    for start in range(0, len(results), NAMES_PER_TURN):
-        if start:
-            await asyncio.sleep(0)
-        names += [result.name for result in results[start : start + NAMES_PER_TURN] if not result.error_code]
-    return names
-
-
-async def wait_until_made(services: Services, topics: Iterable[str]) -> None:
-    """Return once every new partition of `topics` that this broker hosts is there, or MADE_WAIT_MAX_MS are over."""
+async def wait_until_made(services: Services, results: Sequence[Any]) -> None:
+    """Return once every new partition that this broker hosts of the topics without an error is there, or MADE_WAIT_MAX_MS are over."""
+    topics = [result.name for result in results if not result.error_code]
     made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def note() -> None:

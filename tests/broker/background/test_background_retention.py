@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.background.background import LOGS_PER_TURN, Background
+from broker.loop.turns import SLICE_US
 from config.topic import LogConfig
+from storage.log import Log
 from storage.log_manager import LogManager
 from tests.broker.handlers.produce_fetch.test_fetch import Client, only, parts, topic
 from tests.broker.replication.world import World, batch
@@ -25,6 +27,17 @@ def make_world(directory: Path) -> tuple[World, LogManager]:
 
 async def run_at_once(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
+
+
+def slow_down(world: World, log_manager: LogManager) -> None:
+    """Each log takes a whole slice of the loop's time."""
+    enforce = log_manager.enforce_retention_of
+
+    def enforce_slowly(log: Log, now_ms: int) -> int:
+        world.clock.stall(SLICE_US / 1000)
+        return enforce(log, now_ms)
+
+    log_manager.enforce_retention_of = enforce_slowly  # type: ignore[method-assign]
 
 
 async def run_retention(world: World, log_manager: LogManager) -> None:
@@ -55,6 +68,7 @@ async def test_session_is_told_of_a_log_start_that_retention_moved(tmp_path: Pat
 
 async def test_retention_serves_others_between_logs(tmp_path: Path) -> None:
     world, log_manager = make_world(tmp_path)
+    slow_down(world, log_manager)
     world.create_topic("a", partitions=3 * LOGS_PER_TURN, retention_bytes="0")
     for index in (0, 3 * LOGS_PER_TURN - 1):
         world.produce("a", batch("x"), index=index)
@@ -72,6 +86,7 @@ async def test_retention_serves_others_between_logs(tmp_path: Path) -> None:
 
 async def test_topic_that_is_deleted_during_retention_is_left_alone(tmp_path: Path) -> None:
     world, log_manager = make_world(tmp_path)
+    slow_down(world, log_manager)
     world.create_topic("a", partitions=LOGS_PER_TURN, retention_bytes="0")
     world.create_topic("b", retention_bytes="0")
     world.produce("b", batch("x"))

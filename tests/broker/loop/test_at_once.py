@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.loop.deferred import Deferred
-from broker.loop.turns import YIELDS_AT_ONCE, Work, at_once_or_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns
 from tests.support.turns import run, started
 
 
@@ -29,17 +29,17 @@ def awaiting(*deferreds: Deferred) -> Work:
     return values
 
 
-def test_a_few_pieces_are_done_at_once() -> None:
-    assert at_once_or_in_turns(counted(YIELDS_AT_ONCE - 1)) == YIELDS_AT_ONCE - 1
+def test_a_few_elements_are_done_at_once() -> None:
+    assert at_once_or_in_turns(counted(ELEMENTS_AT_ONCE - 1)) == ELEMENTS_AT_ONCE - 1
 
 
-def test_the_rest_of_many_pieces_goes_in_turns() -> None:
-    work = at_once_or_in_turns(counted(YIELDS_AT_ONCE + 95))
+def test_the_rest_of_many_elements_goes_in_turns() -> None:
+    work = at_once_or_in_turns(counted(ELEMENTS_AT_ONCE + 95))
 
-    assert run(work) == (YIELDS_AT_ONCE + 95, 96)
+    assert run(work) == (ELEMENTS_AT_ONCE + 95, 96)
 
 
-def test_what_a_piece_waits_for_is_waited_for_in_turns() -> None:
+def test_what_an_element_waits_for_is_waited_for_in_turns() -> None:
     first, second = Deferred(), Deferred()
 
     work = at_once_or_in_turns(awaiting(first, second))

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from broker.loop.cold_reads import TRIES_MAX, read_in_turns, try_again_when_read
+from broker.loop.cold_reads import TRIES_MAX, bring_in, read_in_turns
 from broker.loop.deferred import Deferred
-from storage.page_cache import ColdRead
+from storage.disk import SystemDisk
+from storage.page_cache import ColdRead, read_at
 
 
 @pytest.fixture
@@ -38,76 +39,100 @@ def run_blocking(function: Callable[[], Any]) -> asyncio.Future[Any]:
     return asyncio.get_running_loop().run_in_executor(None, function)
 
 
-async def result_of(answer: Deferred) -> Any:
+async def result_of(work: Generator[Deferred, bool, Any]) -> Any:
+    """What the read returns; each Deferred that it yields is awaited."""
+    try:
+        arrival = next(work)
+        while True:
+            arrival = work.send(await arrived(arrival))
+    except StopIteration as e:
+        return e.value
+
+
+async def arrived(arrival: Deferred) -> bool:
     done = asyncio.get_running_loop().create_future()
-    answer.when_done(done.set_result)
-    return await asyncio.wait_for(done, 60)
+    arrival.when_done(done.set_result)
+    has_failed: bool = await asyncio.wait_for(done, 60)
+    return has_failed
 
 
-async def test_the_request_is_tried_again_while_something_is_missing(cold: Callable[[], ColdRead]) -> None:
-    tries: list[bool] = []
+async def test_a_read_is_tried_again_while_something_is_missing(cold: Callable[[], ColdRead]) -> None:
+    tries: list[None] = []
 
-    def attempt(may_wait: bool) -> str:
-        tries.append(may_wait)
+    def read() -> str:
+        tries.append(None)
         if len(tries) < 3:
             raise cold()
         return "records"
 
-    assert await result_of(try_again_when_read(cold(), attempt, run_blocking)) == "records"
-    assert tries == [False, False, False]
+    assert await result_of(read_in_turns(read, run_blocking)) == "records"
+    assert len(tries) == 3
 
 
-async def test_a_request_that_never_finds_its_pages_waits_in_the_end(cold: Callable[[], ColdRead]) -> None:
+async def test_what_a_first_try_missed_is_awaited_before_the_next(cold: Callable[[], ColdRead]) -> None:
+    tries: list[None] = []
+    arrival = bring_in(cold(), run_blocking)
+    work = read_in_turns(lambda: tries.append(None), run_blocking, arrival)
+
+    assert next(work) is arrival and tries == []
+    with pytest.raises(StopIteration):
+        work.send(await arrived(arrival))
+    assert len(tries) == 1
+
+
+async def test_a_read_that_never_finds_its_pages_waits_in_the_end(cold: Callable[[], ColdRead], tmp_path: Path) -> None:
     tries: list[bool] = []
 
-    def attempt(may_wait: bool) -> int:
-        tries.append(may_wait)
-        if not may_wait:
+    def read() -> int:
+        tries.append(may_wait(tmp_path / "file"))
+        if not tries[-1]:
             raise cold()
         return len(tries)
 
-    assert await result_of(try_again_when_read(cold(), attempt, run_blocking)) == TRIES_MAX
+    assert await result_of(read_in_turns(read, run_blocking)) == TRIES_MAX + 1
+    assert tries == [False] * TRIES_MAX + [True]
 
 
-async def test_a_failing_disk_is_met_by_the_attempt_that_waits(cold: Callable[[], ColdRead]) -> None:
+def may_wait(path: Path) -> bool:
+    """Whether a read of something that is not in memory would wait for the disk."""
+    waits: list[None] = []
+
+    def pread(fd: int, size: int, position: int, /) -> bytes:
+        waits.append(None)
+        return os.pread(fd, size, position)
+
+    disk = SystemDisk()
+    disk.pread = pread
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        read_at(fd, 1, 0, disk)
+    finally:
+        os.close(fd)
+    return bool(waits)
+
+
+async def test_a_failing_disk_is_met_by_the_read_that_waits(cold: Callable[[], ColdRead], tmp_path: Path) -> None:
     class Broken(ColdRead):
         def bring_in(self) -> None:
             super().bring_in()
             raise OSError(5, "Input/output error")
 
-    missing = cold()
-    missing.__class__ = Broken
+    def read() -> bool:
+        if may_wait(tmp_path / "file"):
+            return True
+        missing = cold()
+        missing.__class__ = Broken
+        raise missing
 
-    assert await result_of(try_again_when_read(missing, lambda may_wait: may_wait, run_blocking)) is True
+    assert await result_of(read_in_turns(read, run_blocking)) is True
 
 
-async def test_what_the_attempt_raises_is_the_answer(cold: Callable[[], ColdRead]) -> None:
-    def attempt(may_wait: bool) -> None:
+async def test_what_the_read_raises_is_raised(cold: Callable[[], ColdRead]) -> None:
+    def read() -> None:
         raise ValueError("gone")
 
-    assert isinstance(await result_of(try_again_when_read(cold(), attempt, run_blocking)), ValueError)
-
-
-async def test_an_attempt_that_parks_is_followed(cold: Callable[[], ColdRead]) -> None:
-    parked = Deferred()
-    answer = try_again_when_read(cold(), lambda may_wait: parked, run_blocking)
-    asyncio.get_running_loop().call_later(0.01, parked.complete, "later")
-
-    assert await result_of(answer) == "later"
-
-
-async def test_nothing_is_tried_for_a_connection_that_is_gone(cold: Callable[[], ColdRead]) -> None:
-    reading = asyncio.get_running_loop().create_future()
-    missing = cold()
-    tries: list[bool] = []
-    answer = try_again_when_read(missing, tries.append, lambda function: reading)
-
-    answer.abandon()
-    reading.set_result(missing.bring_in())
-    await asyncio.sleep(0)
-
-    assert reading.done()
-    assert tries == []
+    with pytest.raises(ValueError, match="gone"):
+        await result_of(read_in_turns(read, run_blocking, bring_in(cold(), run_blocking)))
 
 
 async def test_what_a_read_in_turns_waited_for_is_free_once_it_has_come(cold: Callable[[], ColdRead]) -> None:
@@ -127,7 +152,7 @@ async def test_what_a_read_in_turns_waited_for_is_free_once_it_has_come(cold: Ca
     try:
         with ThreadPoolExecutor(1) as executor:  # whose thread, too, has let go of it at its end
             work = read_in_turns(read, partial(asyncio.get_running_loop().run_in_executor, executor))
-            has_failed = await result_of(next(work))
+            has_failed = await arrived(next(work))
         with pytest.raises(StopIteration, match="read"):
             work.send(has_failed)
         del work

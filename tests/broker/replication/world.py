@@ -338,9 +338,11 @@ class World:
         return topic_id
 
     def delete_topic(self, name: str) -> None:
+        """And let a turn of the loop pass, in which the logs are closed."""
         topic = self.metadata.find_topic(name)
         assert topic is not None
         self.metadata.apply_committed([RemoveTopicRecord(topic_id=topic.topic_id)])
+        self.clock.advance(0)
 
     def change_partition(self, name: str, index: int = 0, **changes: Any) -> None:
         """Replay a PartitionChangeRecord: `leader=2`, `isr=[1]` …"""

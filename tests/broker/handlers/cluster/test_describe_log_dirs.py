@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 
 from broker.handlers.cluster import describe_log_dirs
+from broker.loop.turns import ELEMENTS_AT_ONCE
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.stored.metadata_records import FeatureLevelRecord
 from storage.errors import StorageError
 from storage.log_manager import LogManager
-from tests.broker.handlers.test_long_requests import ELEMENTS_PER_PIECE_MAX
 from tests.broker.replication.world import World, batch, context
 from tests.support.clock import WALL_START_MS
 from tests.support.turns import finished, run
 
 VERSIONS = range(1, 6)
+REPLICAS = ELEMENTS_AT_ONCE + 100
 
 
 class Directories:
@@ -106,7 +107,7 @@ def test_a_directory_that_has_failed_is_an_error_without_replicas(directories: D
 
 
 def test_a_directory_that_fails_while_it_is_described_is_an_error(directories: Directories) -> None:
-    directories.world.create_topic("a", partitions=400)
+    directories.world.create_topic("a", partitions=REPLICAS)
     directories.world.clock.advance(1000)
     outcome = directories.send(4, None)
 
@@ -117,15 +118,15 @@ def test_a_directory_that_fails_while_it_is_described_is_an_error(directories: D
 
 
 def test_very_many_replicas_are_described_in_turns(directories: Directories) -> None:
-    directories.world.create_topic("a", partitions=400)
+    directories.world.create_topic("a", partitions=REPLICAS)
     directories.world.clock.advance(1000)
 
     outcome = directories.send(3, None)
 
     assert isinstance(outcome, GeneratorType)
     answer, pieces_count = run(outcome)
-    assert len(set().union(*replicas_in(answer))) == 400
-    assert pieces_count >= (400 - 200) / ELEMENTS_PER_PIECE_MAX
+    assert len(set().union(*replicas_in(answer))) == REPLICAS
+    assert pieces_count >= REPLICAS - ELEMENTS_AT_ONCE
 
 
 def test_a_cordoned_directory_is_told_where_the_cluster_knows_of_it(directories: Directories) -> None:

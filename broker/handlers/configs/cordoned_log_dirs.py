@@ -5,7 +5,6 @@ Source: kafka.server.ConfigAdminManager.preprocess, KafkaConfig.validateCordoned
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -23,29 +22,14 @@ Alter = Callable[[Any, RequestContext], Awaitable[Any]]
 SET, APPEND = 0, 2
 """The operations that can cordon something."""
 
-AT_ONCE_MAX = 1_000
-"""Resources that are looked at without a pause, and configs of this broker: the controller takes no more of them than there are."""
-
 
 def with_cordons_checked(services: Services, alter: Alter, refusal_class: Callable[..., Any]) -> Alter:
-    """`alter`, but for this broker's resource where it would cordon what is none of its log directories: that is refused here, by an
-    answer of `refusal_class`."""
+    """Wraps `alter`: changes that cordon unknown log directories of this broker are answered with an error, which is an instance of
+    `refusal_class`; the others are forwarded."""
     own_name = str(services.node_id)
 
-    def begin(request: Any, context: RequestContext) -> Awaitable[Any]:
-        if len(request.resources) <= AT_ONCE_MAX and not any(map(is_own, request.resources)):
-            return alter(request, context)
-        return checked(request, context)
-
-    def is_own(resource: Any) -> bool:
-        return bool(resource.resource_type == RESOURCE_BROKER and resource.resource_name == own_name)
-
     async def checked(request: Any, context: RequestContext) -> Any:
-        own: list[tuple[int, Any]] = []  # with the place of each
-        for start in range(0, len(request.resources), AT_ONCE_MAX):
-            piece = request.resources[start : start + AT_ONCE_MAX]
-            own += ((place, resource) for place, resource in enumerate(piece, start) if is_own(resource))
-            await asyncio.sleep(0)
+        own = [(place, resource) for place, resource in enumerate(request.resources) if is_own(resource)]
         fault = find_own_fault(own[0][1]) if len(own) == 1 else None  # the controller refuses one that comes twice
         if fault is None:
             return await alter(request, context)
@@ -61,8 +45,11 @@ def with_cordons_checked(services: Services, alter: Alter, refusal_class: Callab
         response.responses.insert(place, refusal)
         return response
 
+    def is_own(resource: Any) -> bool:
+        return bool(resource.resource_type == RESOURCE_BROKER and resource.resource_name == own_name)
+
     def find_own_fault(resource: Any) -> str | None:
-        config = next((each for each in resource.configs[:AT_ONCE_MAX] if each.name == CORDONED_LOG_DIRS), None)
+        config = next((each for each in resource.configs if each.name == CORDONED_LOG_DIRS), None)
         operation = getattr(config, "config_operation", SET)  # AlterConfigs can only set
         if config is None or config.value is None or operation not in (SET, APPEND):
             return None
@@ -75,4 +62,4 @@ def with_cordons_checked(services: Services, alter: Alter, refusal_class: Callab
         assert isinstance(names, tuple), "it is a list"
         return find_fault(names, services.config.log_dirs)
 
-    return begin
+    return checked
