@@ -112,6 +112,7 @@ auto.leader.rebalance.enable  Whether leadership returns to preferred replicas b
 barnabas.auto.format  Whether an empty log directory is formatted at the first start instead of asking for `barnabas format`.
 barnabas.busy.poll.us  Microseconds of waiting for the next request without sleep, where requests come at that pace; 0 never waits.
 barnabas.fast.fencing  Whether a node counts as gone once its connection ended and its address refuses two more; else timeouts tell.
+barnabas.fast.fencing.silence.ms  Time after which a node that answers no other counts as gone; 0 leaves it to timeouts.
 barnabas.frame.deadline.ms  Time within which a request that has begun to arrive must be whole; later, the connection is closed.
 barnabas.max.connections  Upper limit of connections where max.connections is higher.
 barnabas.max.connections.per.ip  Upper limit of connections from one address where max.connections.per.ip is higher.

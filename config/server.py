@@ -264,6 +264,7 @@ class ServerConfig:
     barnabas_auto_format: bool = False
     barnabas_busy_poll_us: int = 50
     barnabas_fast_fencing: bool = True
+    barnabas_fast_fencing_silence_ms: int = 1_800
     barnabas_frame_deadline_ms: int = 30_000
     barnabas_max_connections: int = 10_000
     barnabas_max_connections_per_ip: int = 5_000

@@ -384,6 +384,8 @@ barnabas.auto.format                               boolean  false               
 barnabas.busy.poll.us                              int      50                   0..1000    -
 # A broker or quorum leader whose connection ended and whose address refuses connections twice counts as gone (Kafka waits for timeouts).
 barnabas.fast.fencing                              boolean  true                 -          -
+# With barnabas.fast.fencing: a node that answers no other for this long counts as gone too, where all nodes are of ours; 0 turns it off.
+barnabas.fast.fencing.silence.ms                   int      1800                 0..        -
 # A frame that has begun must be whole within this time (Kafka has no such limit).
 barnabas.frame.deadline.ms                         int      30000                1..        -
 # Limits that Kafka leaves open by default; the smaller of these and max.connections, max.connections.per.ip counts.

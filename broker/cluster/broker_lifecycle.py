@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.channel import ControllerChannel
 from broker.loop.clock import Clock, Timer, pause
-from broker.metadata.features import SUPPORTED, knows_cordoned_directories
+from broker.metadata.features import SUPPORTED, knows_cordoned_directories, registered_ranges
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache, MetadataDelta
 from config.endpoints import Endpoint
@@ -68,7 +68,8 @@ class LocalReplicas(NamedTuple):
 class BrokerLifecycle:
     """Owner: client_server.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of; `is_alone`:
     nobody else votes in its quorum. `on_untold_directory` is called when the controller could not be told of a failed log directory for
-    log.dir.failure.timeout.ms: it takes the replicas in it for alive, and elects nobody else."""
+    log.dir.failure.timeout.ms: it takes the replicas in it for alive, and elects nobody else. `notices_silence`: `report_silent` will be
+    called."""
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class BrokerLifecycle:
         *,
         metadata_offset: Callable[[], int],
         is_alone: bool = True,
+        notices_silence: bool = False,
         on_untold_directory: Callable[[], None] = lambda: None,
     ) -> None:
         self._channel = channel
@@ -87,6 +89,8 @@ class BrokerLifecycle:
         self._clock = clock
         self._metadata_offset = metadata_offset
         self._is_alone = is_alone
+        self._notices_silence = notices_silence
+        self._silent_brokers: list[int] = []
         self._on_untold_directory = on_untold_directory
         self._epoch = -1
         self._request: BrokerRegistrationRequest | None = None  # what this broker is registered by
@@ -148,7 +152,7 @@ class BrokerLifecycle:
         self, incarnation_id: bytes, endpoints: Sequence[Endpoint], log_dirs: Sequence[bytes], previous_epoch: int
     ) -> BrokerRegistrationRequest:
         metadata = self._metadata
-        ranges = dict(SUPPORTED)
+        ranges = registered_ranges(notices_silence=self._notices_silence)
         if self._is_alone:
             # A node that takes over from Kafka lives with what was finalized there: clients are not told of it.
             ranges |= {name: (0, level) for name, level in metadata.state.features.items() if name not in SUPPORTED}
@@ -217,6 +221,11 @@ class BrokerLifecycle:
 
             self._assignments = DirectoryAssignments(self._channel, self._metadata, self._clock, lambda: self._epoch)
         self._assignments.assign((topic_id, index), directory_id, on_accepted)
+
+    def report_silent(self, node_ids: Collection[int]) -> None:
+        """These brokers, and no others, do not answer this one; the controller hears of it at once, and in every heartbeat."""
+        self._silent_brokers = sorted(node_ids)
+        self._begin({})
 
     def _beat(self) -> None:
         if not self._tasks:  # else the last one was not answered yet
@@ -294,6 +303,7 @@ class BrokerLifecycle:
             want_shut_down=want_shut_down,
             offline_log_dirs=self._offline_log_dirs.copy(),
             cordoned_log_dirs=self._cordoned_log_dirs.copy() if knows_cordoned_directories(self._metadata.state.features) else None,
+            silent_brokers=self._silent_brokers.copy(),
         )
         response = await self._channel.broker_heartbeat(request)
         for directory_id in request.offline_log_dirs:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from broker.cluster.broker_lifecycle import SECURITY_PROTOCOLS
 from broker.controller.channel import ControllerChannel
 from broker.loop.clock import Clock, pause
-from broker.metadata.features import SUPPORTED
+from broker.metadata.features import registered_ranges
 from config.endpoints import Endpoint
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -36,7 +36,14 @@ class ControllerRegistrar:
     """Owner: quorum_server.py. `endpoints` are the advertised controller listeners."""
 
     def __init__(
-        self, channel: ControllerChannel, clock: Clock, *, node_id: int, incarnation_id: bytes, endpoints: Sequence[Endpoint]
+        self,
+        channel: ControllerChannel,
+        clock: Clock,
+        *,
+        node_id: int,
+        incarnation_id: bytes,
+        endpoints: Sequence[Endpoint],
+        notices_silence: bool = False,
     ) -> None:
         self._channel = channel
         self._clock = clock
@@ -44,7 +51,10 @@ class ControllerRegistrar:
             controller_id=node_id,
             incarnation_id=incarnation_id,
             listeners=[_listener(each) for each in endpoints],
-            features=[Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in SUPPORTED.items()],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in registered_ranges(notices_silence=notices_silence).items()
+            ],
         )
         self._task: asyncio.Task[None] | None = None
 

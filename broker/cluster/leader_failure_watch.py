@@ -1,15 +1,18 @@
-"""LeaderFailureWatch: a voter notices that the process of the quorum's leader is gone, without waiting for the fetch timeout.
+"""LeaderFailureWatch: a voter notices that the process of the quorum's leader is gone or silent, without waiting for the fetch timeout.
 
 When this node's connection to the leader has ended, the leader's address is probed, and that of the broker in its process: if this node
-is elected, it can fence that broker at once. No counterpart in Kafka.
+is elected, it can fence that broker at once. A leader that answers nothing is asked for by a SilenceWatch: only a majority that has no
+answer elects another, because who has one gives no pre-vote. No counterpart in Kafka.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.cluster.quorum_peers import QuorumPeers
+from broker.metadata.cluster_state import ClusterState
+from broker.metadata.watched_brokers import is_silence_noticed
 from broker.quorum.driver import QuorumDriver
 from broker.quorum.voters import Address
 
@@ -47,3 +50,26 @@ class LeaderFailureWatch:
         broker_address = self._find_broker(leader_id)
         if broker_address is not None:
             self._prove(broker_address, lambda: None)
+
+
+class LeaderSilence:
+    """Whom a voter's SilenceWatch asks, and what follows. `state` are the metadata as this node knows them."""
+
+    def __init__(self, quorum: QuorumDriver, state: ClusterState, *, node_id: int) -> None:
+        self._quorum = quorum
+        self._state = state
+        self._node_id = node_id
+
+    def find_targets(self) -> Mapping[int, Address]:
+        """The leader, if it is another node, and if all nodes know of silence."""
+        quorum = self._quorum
+        leader_id, address = quorum.leader_id, quorum.leader_address
+        if not quorum.is_voter or address is None or leader_id == self._node_id or leader_id not in self._state.kept.controllers:
+            return {}
+        return {leader_id: address} if is_silence_noticed(self._state) else {}
+
+    def on_change(self, silent: frozenset[int]) -> None:
+        leader_id = self._quorum.leader_id
+        if leader_id in silent:
+            logger.warning("node %d does not answer, which leads epoch %d of the metadata quorum", leader_id, self._quorum.epoch)
+            self._quorum.leader_has_failed(leader_id)

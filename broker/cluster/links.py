@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.cluster.controller_route import ControllerRoute, find_active_controller
@@ -11,6 +11,7 @@ from broker.cluster.leader_failure_watch import LeaderFailureWatch
 from broker.cluster.leader_probe import LeaderProbe
 from broker.cluster.peer_connections import PeerConnections, connection_maker
 from broker.cluster.quorum_peers import QuorumPeers
+from broker.cluster.silence_watch import SilenceWatch, ask_once, tick_ms
 from broker.controller.channel import ControllerChannel
 from broker.quorum.driver import QuorumDriver
 from broker.quorum.voters import Address
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 QUORUM_IN_FLIGHT_MAX = 5
 ROUTE_IN_FLIGHT_MAX = 1  # the next request may go to another node
+UNANSWERED_MAX = 4
+"""How many times the time of silence a connection stays on which nothing is answered."""
 
 
 class ClusterLinks:
@@ -34,7 +37,13 @@ class ClusterLinks:
         self._config = config
         self.failure_detector = FailureDetector(platform.network, platform.clock) if config.barnabas_fast_fencing else None
 
+        self.silence_ms = config.barnabas_fast_fencing_silence_ms if config.barnabas_fast_fencing else 0
+        """How long a node may be silent until it counts as gone; 0 for ever."""
+        self._questions: PeerConnections | None = None  # the controller's own
+
     async def close(self) -> None:
+        if self._questions is not None:
+            await self._questions.close()
         if self.failure_detector is not None:
             await self.failure_detector.close()
 
@@ -42,6 +51,19 @@ class ClusterLinks:
         """From now on `quorum` is told when its leader's process is gone. `find_broker`: as LeaderFailureWatch."""
         if self.failure_detector is not None:
             LeaderFailureWatch(quorum, self.failure_detector.prove, find_broker).watch(peers)
+
+    def silence_watch(
+        self, purpose: str, find_targets: Callable[[], Mapping[int, Address]], on_change: Callable[[frozenset[int]], None]
+    ) -> SilenceWatch:
+        """Its caller starts and closes it. Not where `silence_ms` is 0."""
+        connections = self._connections(f"{purpose}-silence", UNANSWERED_MAX * self.silence_ms, 1)
+        return SilenceWatch(connections, self._platform.clock, find_targets, on_change, silence_ms=self.silence_ms)
+
+    def ask_once(self, address: Address, on_end: Callable[[bool], None]) -> None:
+        """As silence_watch.ask_once, for a tick."""
+        if self._questions is None:
+            self._questions = self._connections("controller-question", UNANSWERED_MAX * self.silence_ms, 1)
+        ask_once(self._questions, self._platform.clock, address, tick_ms(self.silence_ms), on_end)
 
     def leader_probe(self, find_address: Callable[[int], Address | None], on_refused: Callable[[int], None]) -> LeaderProbe:
         platform = self._platform

@@ -61,6 +61,11 @@ class BrokerHeartbeats:
         if session is not None and session.epoch == epoch:
             session.is_disconnected = True
 
+    def last_contact_ms(self, node_id: int) -> int | None:
+        """When the broker was heard of; None without a session."""
+        session = self._sessions.get(node_id)
+        return None if session is None else session.last_contact_ms
+
     def remove(self, node_id: int) -> None:
         self._sessions.pop(node_id, None)
 

@@ -20,6 +20,7 @@ from broker.controller.cluster_control import activation_records, controller_reg
 from broker.controller.controller_result import ControllerResult, Steps
 from broker.controller.controller_writes import ControllerWrites, ignore_outcome
 from broker.controller.periodic_elections import PeriodicElections
+from broker.controller.silence_reports import AskOnce, SilenceReports
 from broker.metadata.change_log import ChangeLog, LogSteps
 from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from protocol.apis import ListenerKind
@@ -61,7 +62,7 @@ class LocalController:
     """Satisfies ControllerChannel, and QuorumListener, to be registered behind the MetadataPublisher.
 
     `make_controller` makes one of the committed state; `bootstrap` reads what a new cluster's log begins with. `is_alone`: no
-    other broker can reach this node. `listener_name` is where the others are probed, if `prove` is given."""
+    other broker can reach this node. `listener_name` is where the others are probed, if `prove` is given, and asked, if `ask` is."""
 
     def __init__(
         self,
@@ -74,14 +75,17 @@ class LocalController:
         is_alone: bool = True,
         listener_name: str = "",
         prove: Prove | None = None,
+        ask: AskOnce | None = None,
     ) -> None:
         self._make_controller = make_controller
         self._bootstrap = bootstrap
         self._is_alone = is_alone
         self._listener_name = listener_name
         self._prove = prove
+        self._ask = ask
         self._writes = ControllerWrites(quorum)
         self._broker_failure_watch: BrokerFailureWatch | None = None  # while this node leads, unless it is alone
+        self._silence_reports: SilenceReports | None = None  # the same, where `ask` is given
         self._quorum = quorum
         self._node_id = node_id
         self._changes = ChangeLog(clock)
@@ -120,6 +124,7 @@ class LocalController:
             self._writes.decisions = self._make_decision_log()
             self._broker_failure_watch = self._make_broker_failure_watch()
             self._broker_failure_watch.probe_all()
+            self._silence_reports = self._make_silence_reports()
             self._writes.run(self._active.elections.prepare())
             self._watch_sessions()
         self._periodic = PeriodicElections(self._active, self._clock, self._writes.run)
@@ -136,6 +141,9 @@ class LocalController:
         if self._broker_failure_watch is not None:
             self._broker_failure_watch.end()
             self._broker_failure_watch = None
+        if self._silence_reports is not None:
+            self._silence_reports.end()
+            self._silence_reports = None
         if self._periodic is not None:
             self._periodic.end()
             self._periodic = None
@@ -266,6 +274,8 @@ class LocalController:
         steps = self._active.brokers.heartbeat(request, self._next_offset, self._clock.monotonic_ms())
         # The contact is noted already: if the connection has ended meanwhile, the end comes after it.
         self._note_connection(request.broker_id, request.broker_epoch, client)
+        if self._silence_reports is not None:
+            self._silence_reports.note(request.broker_id, request.silent_brokers)
         return await self._writes.append_own(steps)
 
     def _next_offset(self) -> int:
@@ -308,6 +318,25 @@ class LocalController:
             node_id=self._node_id,
             listener_name=self._listener_name,
             prove=self._prove,
+        )
+
+    def _make_silence_reports(self) -> SilenceReports | None:
+        if self._ask is None:
+            return None
+
+        def fence(node_id: int) -> None:
+            logger.warning("fencing broker %d: it answers nobody", node_id)
+            self._fence(node_id)
+
+        controller = self._active
+        return SilenceReports(
+            controller.state,
+            controller.heartbeats,
+            fence,
+            self._ask,
+            self._clock,
+            node_id=self._node_id,
+            listener_name=self._listener_name,
         )
 
     def _make_decision_log(self) -> DecisionLog:

@@ -29,6 +29,11 @@ GROUP_VERSION_FEATURE = "group.version"
 
 ELR_FEATURE = "eligible.leader.replicas.version"
 
+SILENCE_FEATURE = "barnabas.silence"
+"""In registrations alone, and never finalized: the node answers and asks as the others' notice of silence needs it. Kafka's controllers
+take a feature that they do not know if its lowest level is 0 (ClusterControlManager.processRegistrationFeature)."""
+SILENCE_RANGE = (0, 1)
+
 NOT_SUPPORTED = (0, 0)
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
@@ -38,6 +43,11 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),
 }
 """Lowest and highest level of what is here, both inclusive. What is not named has level 0 alone."""
+
+
+def registered_ranges(*, notices_silence: bool) -> dict[str, tuple[int, int]]:
+    """What a broker or a controller says of itself when it registers."""
+    return {**SUPPORTED, SILENCE_FEATURE: SILENCE_RANGE} if notices_silence else dict(SUPPORTED)
 
 
 def knows_cordoned_directories(features: Mapping[str, int]) -> bool:

@@ -221,7 +221,7 @@ class QuorumDriver:
         return answer
 
     def leader_has_failed(self, node_id: int) -> None:
-        """It is proven that the process of the leader `node_id` is gone."""
+        """It is proven that the process of the leader `node_id` is gone, or it does not answer this node."""
         self._step(self._replica.leader_has_failed, node_id)
 
     # -- the core --------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 The quorum's timeouts are made for silence, which may have many causes. There are two cases without any.
 
-Case A, its leader is gone: it is proven that the leader's process is gone. It counts as a voter that refuses.
+Case A, its leader is gone: it is proven that the leader's process is gone, or it answers nothing. It counts as a voter that refuses.
 Case B, a start: this voter has just been started, and has not heard of a leader in this life. Perhaps there is one: it is asked first,
 LOOK_MS long. Perhaps every node has been started anew, as after a power cut: then all would wait in vain.
 

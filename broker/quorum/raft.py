@@ -221,7 +221,7 @@ class Raft:
         self.is_stopping = True
 
     def leader_has_failed(self, node_id: int, now_ms: int) -> None:
-        """It is proven that the leader's process is gone: look for another without waiting for the fetch timeout."""
+        """The leader's process is gone, or does not answer this node: look for another without waiting for the fetch timeout."""
         role, epoch = self.state.role, self.epoch
         if not isinstance(role, Follower) or self.state.leader_id != node_id:
             return

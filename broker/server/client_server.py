@@ -25,6 +25,7 @@ from broker.metadata.dynamic_configs import DynamicSettings
 from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.unreachable_brokers import UnreachableBrokers
+from broker.metadata.watched_brokers import is_silence_noticed, watched_by
 from broker.network.listeners import ConnectionRegistry, Listener
 from broker.quorum.driver import QuorumDriver
 from broker.replication.hosted_partitions import find_directory
@@ -193,6 +194,7 @@ class ClientServer:
             node.clock,
             metadata_offset=lambda: quorum.publisher.heard.offset - 1,
             is_alone=list(quorum.driver.voter_ids) == [node.node_id],
+            notices_silence=quorum.links is not None and quorum.links.silence_ms > 0,
             on_untold_directory=lambda: node.request_stop(1, "the controller could not be told of a failed log directory"),
         )
         node.on_stop(lifecycle.stop)
@@ -212,7 +214,23 @@ class ClientServer:
             )
         )
         self._lifecycle = lifecycle
+        self._watch_silence(lifecycle)
         return lifecycle
+
+    def _watch_silence(self, lifecycle: BrokerLifecycle) -> None:
+        """Ask other brokers whether they answer, and tell the controller of those that do not."""
+        metadata, links, listener_name = self._metadata, self._quorum.links, self._node.config.inter_broker_listener_name
+        if links is None or not links.silence_ms:
+            return
+
+        def find_targets() -> dict[int, tuple[str, int]]:
+            watched = watched_by(metadata.node_id, metadata.brokers) if is_silence_noticed(metadata.state) else []
+            addresses = {node_id: metadata.find_address(node_id, listener_name) for node_id in watched}
+            return {node_id: address for node_id, address in addresses.items() if address is not None}
+
+        watch = links.silence_watch("broker", find_targets, lifecycle.report_silent)
+        watch.start()
+        self._node.on_stop(watch.close)
 
     def _make_controller_client(self) -> ControllerClient:
         """What asks the active controller for clients. Its way is another than the heartbeats', which wait for no client's request."""

@@ -35,6 +35,7 @@ from protocol.apis import ListenerKind
 if TYPE_CHECKING:
     from broker.cluster.controller_route import ControllerRoute
     from broker.cluster.links import ClusterLinks
+    from broker.cluster.silence_watch import SilenceWatch
 
 UNCHECKED_ACLS = (
     "the cluster has access control entries (ACLs), which this node would not check: there is no authorizer yet. It serves all the same "
@@ -55,6 +56,7 @@ class QuorumServer:
         self._node = node
         self._listeners = listeners
         self._routes: list[ControllerRoute] = []
+        self._silence_watch: SilenceWatch | None = None  # of the quorum's leader
         self._controller: LocalController | None = None
         self._apis: KafkaApis | None = None
         self.metadata = metadata = MetadataCache(ClusterState(), cluster_id=node.cluster_id, node_id=node.node_id, config=config)
@@ -80,6 +82,12 @@ class QuorumServer:
         if links is not None and peers is not None:
             find_broker = partial(metadata.find_address, listener_name=config.inter_broker_listener_name)
             links.watch_leader(self.driver, peers, find_broker)
+            if links.silence_ms:
+                from broker.cluster.leader_failure_watch import LeaderSilence
+
+                silence = LeaderSilence(self.driver, metadata.state, node_id=node.node_id)
+                self._silence_watch = links.silence_watch("leader", silence.find_targets, silence.on_change)
+                node.on_stop(self._silence_watch.close)
             self._check_cluster_id(links)
         snapshots = SnapshotGenerator(
             quorum.log, metadata.state, config, node.clock, node.run_blocking, quorum_records_at=self.raft.kraft_records_at
@@ -95,6 +103,8 @@ class QuorumServer:
         """Take part in the metadata quorum, and hear all that it has committed. Raises StartError."""
         node = self._node
         self.driver.start()
+        if self._silence_watch is not None:
+            self._silence_watch.start()
         if self._apis is not None:
             for listener in self._listeners:
                 listener.listen()
@@ -144,6 +154,7 @@ class QuorumServer:
             is_alone=self.links is None,
             listener_name=config.inter_broker_listener_name,
             prove=None if detector is None else detector.prove,
+            ask=self.links.ask_once if self.links is not None and self.links.silence_ms else None,
         )
         quorum.register(controller)
         node.on_stop(controller.close)
@@ -211,7 +222,14 @@ class QuorumServer:
         ports = {listener.name: listener.port for listener in self._listeners}
         endpoints = advertised_endpoints(node.config, ports)
         incarnation_id = new_id(node.platform.entropy)
-        registrar = ControllerRegistrar(self.channel, node.clock, node_id=node.node_id, incarnation_id=incarnation_id, endpoints=endpoints)
+        registrar = ControllerRegistrar(
+            self.channel,
+            node.clock,
+            node_id=node.node_id,
+            incarnation_id=incarnation_id,
+            endpoints=endpoints,
+            notices_silence=self.links is not None and self.links.silence_ms > 0,
+        )
         registrar.start()
         node.on_stop(registrar.stop)
 

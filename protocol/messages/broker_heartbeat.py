@@ -14,6 +14,8 @@ class BrokerHeartbeatRequest:
     want_shut_down: Bool = False
     offline_log_dirs: Array[Uuid] = since(1, tag=0, default=[])
     cordoned_log_dirs: Array[Uuid] | None = since(2, tag=1, default=None)
+    silent_brokers: Array[Int32] = since(0, tag=7500, default=[])
+    """Those that do not answer this one. Barnabas's own; Kafka skips tags that it does not know."""
 
 
 @message(versions=(0, 2), flexible=0)

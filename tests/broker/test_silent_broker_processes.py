@@ -1,4 +1,5 @@
-"""A broker that hangs is fenced by its session, also after all other brokers were silent together once. Real processes, SIGSTOP."""
+"""A broker that hangs is fenced by its session, also after all other brokers were silent together once; and long before the end of its
+session where the others may notice its silence. Real processes, SIGSTOP."""
 
 from __future__ import annotations
 
@@ -83,3 +84,34 @@ def test_a_controller_that_begins_while_all_brokers_are_fenced_watches_those_tha
 
         cluster.wait_for(lambda: cluster.partition(TOPIC).leader_id in (3, 4), "another leader of its partition", timeout_s=FENCED_MAX_S)
         assert cluster.partition(TOPIC).leader_id in (3, 4)
+
+
+LONG_SESSION_S = 120
+NOTICED_MAX_S = 60  # loose: it takes two seconds; its session ends after LONG_SESSION_S
+NOTICED_BY_OTHERS = {
+    "broker.session.timeout.ms": str(LONG_SESSION_S * 1000),
+    "controller.quorum.fetch.timeout.ms": str(LONG_SESSION_S * 1000),
+    "min.insync.replicas": "2",
+}
+
+
+@pytest.mark.parametrize("is_controller", [False, True], ids=["broker", "active-controller"])
+def test_a_node_that_hangs_is_missed_long_before_its_session_ends(tmp_path: Path, is_controller: bool) -> None:
+    with Cluster(tmp_path, settings=NOTICED_BY_OTHERS) as cluster:
+        controller_id = cluster.controller_id()
+        hung_id = controller_id if is_controller else next(node_id for node_id in cluster.nodes if node_id != controller_id)
+        others = [node_id for node_id in cluster.nodes if node_id != hung_id]
+        cluster.create_topic(TOPIC, assignment=[[hung_id, *others]])
+        cluster.pause(hung_id)
+        frozen_s = time.monotonic()
+
+        cluster.wait_for(lambda: cluster.partition(TOPIC).leader_id in others, "another leader", timeout_s=NOTICED_MAX_S)
+
+        assert time.monotonic() - frozen_s < NOTICED_MAX_S < LONG_SESSION_S
+        fencings_by_others = [
+            cluster.nodes[each].log_path.read_text().count(f"fencing broker {hung_id}: it answers nobody") for each in others
+        ]
+        assert sum(fencings_by_others) == 1
+        cluster.resume(hung_id)
+        cluster.wait_in_sync(TOPIC)  # it comes back by itself
+        assert set(cluster.partition(TOPIC).isr_nodes) == set(cluster.nodes)

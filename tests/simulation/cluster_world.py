@@ -42,6 +42,7 @@ REPLICAS_COUNT = 3
 SETTLE_MAX_S = 60.0  # after the clients came to rest every replica is in sync by then
 WATCHED_PARTITIONS_COUNT = 2
 RACKS_COUNT = 3
+SILENCE_MS = 900  # barnabas.fast.fencing.silence.ms: less than the shortest session
 
 SMALL_METADATA_LOG = {
     "metadata.log.max.record.bytes.between.snapshots": "1000",
@@ -62,6 +63,7 @@ class ClusterWorld(World):
     UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
     REBORN_SHARE = 0.3  # of the seeds have a topic that is deleted and made anew under its name
     TRIMMED_SHARE = 0.3  # of the seeds have a topic whose records are deleted
+    SILENCE_SHARE = 0.0  # of the seeds notice the silence of a node before its session ends
     ELR_SHARE = 0.4  # of the seeds have eligible leader replicas (KIP-966), as new clusters of Kafka 4.1
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
@@ -69,6 +71,7 @@ class ClusterWorld(World):
         draw = random.Random(f"{seed}:trimmed")
         self.trimmed = TrimmedTopic(draw) if draw.random() < self.TRIMMED_SHARE else None
         self.shape = self._draw_shape(random.Random(f"{seed}:shape"))
+        self._silence_ms = SILENCE_MS if random.Random(f"{seed}:silence").random() < self.SILENCE_SHARE else 0
         super().__init__(seed, keep_all=keep_all)
         if self.unclean is not None:
             self.history.lossy_topics.add(self.unclean.name)
@@ -163,6 +166,7 @@ class ClusterWorld(World):
             "offsets.topic.num.partitions": "1",
             "offsets.topic.replication.factor": replicas_count,
             "default.replication.factor": replicas_count,
+            "barnabas.fast.fencing.silence.ms": str(self._silence_ms),
             "broker.heartbeat.interval.ms": "300",
             "broker.session.timeout.ms": str(draw.choice((1_000, 2_000))),
             "replica.lag.time.max.ms": str(draw.choice((700, 3_000))),
