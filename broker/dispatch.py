@@ -18,6 +18,7 @@ from types import CoroutineType, GeneratorType
 from typing import Any
 
 from broker.handlers.services import ControllerServices, Services
+from broker.loop.clock import NS_PER_MS
 from broker.loop.deferred import Deferred
 from broker.loop.turns import Turns
 from broker.network.context import CloseConnection, ConnectionFacts, RequestContext
@@ -83,7 +84,7 @@ class KafkaApis:
 
     def __init__(self, services: Services | ControllerServices, turns: Turns, kind: ListenerKind = ListenerKind.CLIENT) -> None:
         self._entries_max = services.config.barnabas_request_entries_max if kind is ListenerKind.CLIENT else codec.MAX_REQUEST_ENTRIES
-        self._clock = services.clock
+        self._now_ns = services.clock.now_ns
         self._metrics = services.metrics
         self._routes = Routes(services, kind)
         self._find_route = self._routes.known.get
@@ -116,18 +117,18 @@ class KafkaApis:
             request, _ = route.decode(frame, position, self._entries_max)
         except TooManyEntriesError as e:
             raise RequestLimitError(api_key, RequestLimit.ENTRIES, str(e)) from None
-        context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._clock.now_ms())
+        context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._now_ns() // NS_PER_MS)
         try:
             outcome = route.handler(context, request)
         except Exception as e:
             outcome = self.response_to_failure(route, context, request, e)
-        chunks = self.next_stage(route, context, request, outcome, is_long=False)
+        chunks = outcome if type(outcome) is list else self.next_stage(route, context, request, outcome, is_long=False)
         if type(chunks) is Deferred:
             answering = _Answering(self, route, context, request, started_ns, is_long=len(frame) > LARGE_FRAME_SIZE)
             answering.follow(outcome, chunks)
             return answering.encoded
         route.measure(perf_counter_ns() - started_ns)
-        return chunks  # type: ignore[no-any-return]
+        return chunks
 
     def next_stage(self, route: Route, context: RequestContext, request: Any, outcome: Any, is_long: bool) -> Any:
         """What comes after `outcome`, which a handler has returned or a stage has come to: the response's chunks, None for no response, or

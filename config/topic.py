@@ -140,6 +140,8 @@ class LogConfig:
     compacted, for the active segment is never compacted (LogConfig.maxSegmentMs). Worked out once too."""
     batch_bytes_max: int = field(init=False, repr=False, compare=False)
     """The largest batch that neither max.message.bytes nor segment.bytes refuses."""
+    is_log_append_time: bool = field(init=False, repr=False, compare=False)
+    """Whether the broker stamps batches, by message.timestamp.type."""
 
     def __post_init__(self) -> None:
         is_judged_by_header = self.compression_type == "producer" and not self.is_compacted and not self.has_full_validation
@@ -147,6 +149,7 @@ class LogConfig:
         has_lag = self.is_compacted and self.max_compaction_lag_ms > 0
         object.__setattr__(self, "max_segment_ms", min(self.segment_ms, self.max_compaction_lag_ms) if has_lag else self.segment_ms)
         object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))
+        object.__setattr__(self, "is_log_append_time", self.message_timestamp_type == "LogAppendTime")
 
     @property
     def is_compacted(self) -> bool:
@@ -156,10 +159,6 @@ class LogConfig:
     def is_deleted(self) -> bool:
         """Whether old segments are deleted. Neither this nor `is_compacted` means infinite retention (KIP-1161)."""
         return "delete" in self.cleanup_policy
-
-    @property
-    def is_log_append_time(self) -> bool:
-        return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def has_full_validation(self) -> bool:

@@ -128,6 +128,7 @@ class FrameAssembler:
         "_on_kept",
         "_pool",
         "_scratch",
+        "has_partial_frame",
         "is_interrupted",
         "max_frame_size",
         "max_request_size",
@@ -157,11 +158,8 @@ class FrameAssembler:
         self._large_size = 0
         self._large_position = 0
         self._large_read_size = 0  # bytes to be received at once
-
-    @property
-    def has_partial_frame(self) -> bool:
+        self.has_partial_frame = False
         """Whether bytes of a frame that is not complete, or not yet taken, are held."""
-        return self._large is not None or bool(self._held)
 
     @property
     def is_inside_large_frame(self) -> bool:
@@ -211,12 +209,14 @@ class FrameAssembler:
         """Let go of everything that has arrived, and of the owner. What still comes is dropped."""
         self._held = b""
         self._large = self._large_view = None  # not given back to the pool: a read may still be under way
+        self.has_partial_frame = False
         self._on_frame = _drop
         self._on_kept = self._has_time_left = None
         self.is_interrupted = False
 
     def _cut(self, view: memoryview, end: int) -> None:
         """Hand out the frames in `view[:end]` and keep what is left."""
+        self.has_partial_frame = False
         start = 0
         unasked = 1  # frames
         while end - start >= 4:
@@ -245,6 +245,7 @@ class FrameAssembler:
                 unasked = FRAMES_PER_QUESTION
         if start != end:
             self._held = bytes(view[start:end])
+            self.has_partial_frame = True
 
     def _check_request_size(self, size: int, api_key: memoryview) -> None:
         if api_key != _PRODUCE:
@@ -257,6 +258,7 @@ class FrameAssembler:
             self._large = SmallFrameBuffer(size)
         else:
             self._large = self._pool.take() if size <= POOLED_BUFFER_SIZE else _map_memory(size)
+        self.has_partial_frame = True
         self._large_view = memoryview(self._large)[:size]
         self._large_view[: len(arrived)] = arrived
         self._large_size = size
@@ -267,6 +269,7 @@ class FrameAssembler:
         buffer = self._large
         assert buffer is not None
         self._large = self._large_view = None
+        self.has_partial_frame = False
         references = getrefcount(buffer)  # each memoryview(buffer), with all its slices, is one
         self._on_frame(memoryview(buffer)[: self._large_size])
         if getrefcount(buffer) > references:

@@ -21,12 +21,12 @@ class BusyPoll:
     """One for the loop. A connection calls it after each read whose requests are answered, once their answers are sent: a client whose
     request waits sends nothing."""
 
-    __slots__ = ("_deadline_us", "_duration_us", "_is_polling", "_loop", "_monotonic_us", "_reads", "_reads_seen", "_skipped", "_to_skip")
+    __slots__ = ("_deadline_us", "_duration_us", "_is_polling", "_loop", "_monotonic_ns", "_reads", "_reads_seen", "_skipped", "_to_skip")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, duration_us: int) -> None:
         """`duration_us`: how long to wait for the next read; 0 never waits."""
         self._loop = loop
-        self._monotonic_us = clock.monotonic_us
+        self._monotonic_ns = clock.monotonic_ns
         self._duration_us = duration_us
         self._is_polling = False
         self._deadline_us = 0
@@ -49,13 +49,13 @@ class BusyPoll:
 
     def _begin(self) -> None:
         self._reads_seen = self._reads
-        self._deadline_us = self._monotonic_us() + self._duration_us
+        self._deadline_us = self._monotonic_ns() // 1_000 + self._duration_us
 
     def _poll(self) -> None:
         if self._reads != self._reads_seen:
             self._skipped = 0
             self._begin()
-        elif self._monotonic_us() >= self._deadline_us:
+        elif self._monotonic_ns() // 1_000 >= self._deadline_us:
             self._is_polling = False
             self._skipped = self._to_skip = min(2 * self._skipped + 1, SKIPPED_MAX)
             return

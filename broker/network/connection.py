@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from enum import Enum, IntEnum
 from typing import Any, Protocol, cast
 
-from broker.loop.clock import Timer
+from broker.loop.clock import NS_PER_MS, Timer
 from broker.loop.deferred import Deferred
 from broker.network.busy_poll import BusyPoll
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
@@ -102,6 +102,7 @@ class Registry(Protocol):
     frame_turn: FrameTurn
     busy_poll: BusyPoll | None
     monotonic_ms: Callable[[], int]
+    monotonic_ns: Callable[[], int]
     call_later: Callable[..., Timer]
     on_refused: Callable[[str, str], None]
 
@@ -125,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_receiving",
         "_loop",
         "_memory",
+        "_monotonic_ns",
         "_mutes",
         "_outbox",
         "_pipeline",
@@ -157,6 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             has_time_left=registry.frame_turn.has_time_left,
         )
         self._memory = registry.memory
+        self._monotonic_ns = registry.monotonic_ns
         self._busy_poll = registry.busy_poll
         self.state = State.NEW
         self._flushing = _NOT_DUE
@@ -173,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether we owe the peer something: a parked request, or a response it has not taken yet. Such a connection is not idle."""
-        return self._pipeline.unanswered_count > 0 or (self._outbox is not None and self._outbox.is_behind)
+        return bool(self._pipeline.unanswered) or (self._outbox is not None and self._outbox.is_behind)
 
     @property
     def is_muted(self) -> bool:
@@ -210,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_ms = self._registry.monotonic_ms()
+        self.last_active_ms = self._monotonic_ns() // NS_PER_MS
         self._flushing = _AT_END_OF_READ
         try:
             self._assembler.buffer_updated(nbytes)
@@ -219,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         self._after_frames()
         if nbytes == self._buffer_size:
             self._let_others_go_first(self._loop.call_soon)
-        elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None and not self._pipeline.unanswered_count:
+        elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None and not self._pipeline.unanswered:
             self._busy_poll.read_answered()
 
     def eof_received(self) -> bool:
@@ -261,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
             self._flushing = flushing  # the end of the read is still to come
         elif self._flushing is _NOT_DUE:
-            if self.facts.sends_at_once and not self._pipeline.unanswered_count:  # else the answers to come may leave with this one
+            if self.facts.sends_at_once and not self._pipeline.unanswered:  # else the answers to come may leave with this one
                 self._flush()
                 return
             self._flushing = _SCHEDULED
@@ -324,7 +327,8 @@ class Connection(asyncio.BufferedProtocol):
         if outbox.is_behind:
             self._pipeline.block()
             self.report_memory()
-        self._adjust_reading()
+        if self._pipeline.is_stopped or not self._is_reading:
+            self._adjust_reading()
 
     # -- the RequestMemory's calls --------------------------------------------------------------------------------
 

@@ -19,22 +19,22 @@ TURN_US = 3_000
 class FrameTurn:
     """One for all connections of a loop. `call_soon` is the loop's. A turn begins when anyone first asks."""
 
-    __slots__ = ("_call_soon", "_end_us", "_is_scheduled", "_monotonic_us", "_waiting")
+    __slots__ = ("_call_soon", "_end_ns", "_is_scheduled", "_monotonic_ns", "_waiting")
 
-    def __init__(self, call_soon: Callable[..., Any], monotonic_us: Callable[[], int]) -> None:
+    def __init__(self, call_soon: Callable[..., Any], monotonic_ns: Callable[[], int]) -> None:
         self._call_soon = call_soon
-        self._monotonic_us = monotonic_us
-        self._end_us: int | None = None
+        self._monotonic_ns = monotonic_ns
+        self._end_ns: int | None = None
         self._waiting: deque[Callable[[], object]] = deque()  # longest first
         self._is_scheduled = False
 
     def has_time_left(self) -> bool:
         """Whether a connection that has handled a frame in this turn may handle another."""
-        if self._end_us is None:
-            self._end_us = self._monotonic_us() + TURN_US
+        if self._end_ns is None:
+            self._end_ns = self._monotonic_ns() + TURN_US * 1_000
             self._call_soon(self._end)
             return True
-        return self._monotonic_us() < self._end_us
+        return self._monotonic_ns() < self._end_ns
 
     def wait(self, go_on: Callable[[], object]) -> None:
         """Call `go_on` in a later turn, behind those that wait already."""
@@ -61,4 +61,4 @@ class FrameTurn:
                 self._schedule()
 
     def _end(self) -> None:
-        self._end_us = None
+        self._end_ns = None

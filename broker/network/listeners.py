@@ -56,8 +56,9 @@ class ConnectionRegistry:
         self.network = network
         self.pool = BufferPool()
         self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
-        self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_us)
+        self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_ns)
         self.busy_poll = BusyPoll(loop, clock, busy_poll_us) if busy_poll_us else None
+        self.monotonic_ns = clock.monotonic_ns
         self.monotonic_ms = clock.monotonic_ms
         self.call_later = clock.call_later
         self._max_connections = max_connections

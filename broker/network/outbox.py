@@ -48,6 +48,7 @@ class Outbox:
         "_sent_of_head",
         "_turn_left",
         "_waits_for_writable",
+        "is_behind",
         "pushed_size",
     )
 
@@ -74,12 +75,9 @@ class Outbox:
         self._is_closed = False
         self._is_reading_ahead = False
         self.pushed_size = 0  # bytes queued since the last flush
-
-    @property
-    def is_behind(self) -> bool:
+        self.is_behind = False
         """Whether the next request should wait: the peer or the disk is slower than we are, so that the last flush left something to
         send, or the pages that it will ask for are on their way."""
-        return self._waits_for_writable or self._reading_in is not None or self._is_reading_ahead
 
     @property
     def awaits_peer(self) -> bool:
@@ -106,12 +104,30 @@ class Outbox:
         self._queue.append(chunk)
         self.pushed_size += len(chunk)
 
-    def flush(self) -> None:
-        """Send as much as the socket takes now, and TURN_SIZE at most; the rest goes out when it is writable again."""
+    def flush(self, read_in: FileSlice | None = None) -> None:
+        """Send as much as the socket takes now, and TURN_SIZE at most; the rest goes out when it is writable again. `read_in` is the head
+        of the queue if a thread has just read its pages in."""
         self.pushed_size = 0
         if self._waits_for_writable or self._reading_in is not None or self._is_closed:
             return
-        self._take_turn()
+        self._turn_left = TURN_SIZE
+        queue = self._queue
+        try:
+            if read_in is not None:
+                self._send_read_in(read_in)
+            while queue:
+                head = queue[0]
+                if type(head) is FileSlice:
+                    if not self._send_slice(head):
+                        return
+                elif self._turn_left <= 0:
+                    raise BlockingIOError  # others first; the socket is writable again at once
+                else:
+                    self._send_bytes()
+        except (BlockingIOError, InterruptedError):
+            self._wait_for_writable()
+        except OSError as e:
+            self._break(str(e))
 
     def pause_writing(self) -> None:
         """asyncio's call: the transport has as much queued as it wants."""
@@ -127,36 +143,13 @@ class Outbox:
             return
         self._is_closed = True
         self._waits_for_writable = False
+        self._update()
         self._layer.close()
         for chunk in self._queue:
             if type(chunk) is FileSlice and chunk is not self._reading_in:
                 chunk.release()
         self._queue.clear()
         self._on_writable, self._on_broken = _nothing, _nothing  # they lead back to the owner, and a cycle is not freed soon
-
-    def _take_turn(self, read_in: FileSlice | None = None) -> None:
-        """Send from the head of the queue, which is `read_in` if a thread has just read its pages in."""
-        self._turn_left = TURN_SIZE
-        try:
-            if read_in is not None:
-                self._send_read_in(read_in)
-            self._drain()
-        except (BlockingIOError, InterruptedError):
-            self._wait_for_writable()
-        except OSError as e:
-            self._break(str(e))
-
-    def _drain(self) -> None:
-        queue = self._queue
-        while queue:
-            head = queue[0]
-            if type(head) is FileSlice:
-                if not self._send_slice(head):
-                    return
-            elif self._turn_left <= 0:
-                raise BlockingIOError  # others first; the socket is writable again at once
-            else:
-                self._send_bytes()
 
     def _send_bytes(self) -> None:
         """Send the run of bytes and small slices at the head with one call; raises BlockingIOError with the rest still queued."""
@@ -227,22 +220,25 @@ class Outbox:
 
     def _read_ahead(self, sent: FileSlice) -> None:
         """Bring in what follows a slice that was sent, so that neither the next search nor the next sendfile waits for the disk."""
-        self._is_reading_ahead = True
+        self._is_reading_ahead = self.is_behind = True
         future = self._executor.submit(read_in, sent.fd, sent.position + len(sent), READ_AHEAD_SIZE, sent.disk)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._read_ahead_done, sent))
 
     def _read_ahead_done(self, sent: FileSlice) -> None:
         self._is_reading_ahead = False
+        self._update()
         sent.release()
         self._tell_if_caught_up()
 
     def _read_in(self, head: FileSlice) -> None:
         self._reading_in = head
+        self.is_behind = True
         future = self._executor.submit(read_in, head.fd, head.position, len(head), head.disk)
         future.add_done_callback(lambda f: self._loop.call_soon_threadsafe(self._read_in_done, head, f))
 
     def _read_in_done(self, head: FileSlice, future: Future[None]) -> None:
         self._reading_in = None
+        self._update()
         if self._is_closed:
             head.release()
             return
@@ -250,7 +246,7 @@ class Outbox:
         if error is not None:
             self._break(f"reading a segment: {error}")
             return
-        self._take_turn(head)
+        self.flush(head)
         self._tell_if_caught_up()
 
     def _send_read_in(self, head: FileSlice) -> None:
@@ -268,13 +264,18 @@ class Outbox:
             self._sent_of_head = sent
 
     def _wait_for_writable(self) -> None:
-        self._waits_for_writable = True
+        self._waits_for_writable = self.is_behind = True
         self._layer.when_writable(self._writable)
 
     def _writable(self) -> None:
         self._waits_for_writable = False
+        self._update()
         self.flush()
         self._tell_if_caught_up()
+
+    def _update(self) -> None:
+        """One of the reasons to be behind is over."""
+        self.is_behind = self._waits_for_writable or self._reading_in is not None or self._is_reading_ahead
 
     def _tell_if_caught_up(self) -> None:
         if not self.is_behind and not self._is_closed:

@@ -62,7 +62,19 @@ class RequestPipeline:
     Whatever `start` raises passes through `offer`; for a request that waited it goes to `on_error(exception)`.
     """
 
-    __slots__ = ("_intake", "_is_blocked", "_on_error", "_on_ready", "_schedule", "_send", "_slots", "_start", "_waiting", "waiting_size")
+    __slots__ = (
+        "_intake",
+        "_is_blocked",
+        "_on_error",
+        "_on_ready",
+        "_schedule",
+        "_send",
+        "_start",
+        "_waiting",
+        "is_stopped",
+        "unanswered",
+        "waiting_size",
+    )
 
     def __init__(
         self,
@@ -78,21 +90,14 @@ class RequestPipeline:
         self._on_ready = on_ready
         self._on_error = on_error
         self._schedule = schedule
-        self._slots: deque[_Slot] = deque()
+        self.unanswered: deque[_Slot] = deque()
+        """The requests that were started and are not yet answered, oldest first."""
         self._waiting: memoryview | None = None
         self.waiting_size = 0  # bytes copied of the frame that waits; one that was handed over counts as long as anyone refers to it
         self._intake = _OPEN
         self._is_blocked = False
-
-    @property
-    def unanswered_count(self) -> int:
-        """Requests started and not yet answered."""
-        return len(self._slots)
-
-    @property
-    def is_stopped(self) -> bool:
+        self.is_stopped = False
         """Whether frames are turned away until `on_ready`, or would be: reading more of them makes no sense."""
-        return self._intake is not _OPEN or self._is_blocked
 
     @property
     def has_waiting_frame(self) -> bool:
@@ -102,7 +107,7 @@ class RequestPipeline:
     def offer(self, frame: memoryview) -> bool:
         """Take one frame; one without a buffer of its own is valid only during this call. False: offer no more until `on_ready`."""
         assert self._waiting is None, "offered a frame while one waits"
-        if not self._slots and not self._is_blocked:
+        if not self.unanswered and not self._is_blocked:
             self._run(frame, False)
         elif self._may_start(frame):
             self._run(frame, True)
@@ -111,26 +116,29 @@ class RequestPipeline:
             self.waiting_size = 0 if self._waiting is frame else len(frame)
         if self._is_blocked or self._waiting is not None:
             self._intake = _STOPPED
+            self.is_stopped = True
             return False
         return True
 
     def block(self) -> None:
         """Start nothing more until `unblock`: the peer doesn't take its responses."""
-        self._is_blocked = True
+        self._is_blocked = self.is_stopped = True
 
     def unblock(self) -> None:
         """The peer takes responses again."""
         self._is_blocked = False
+        self.is_stopped = self._intake is not _OPEN
         self._resume_intake_later()
 
     def close(self) -> None:
         """The connection is gone: parked requests leave their purgatories, their answers are dropped, nothing starts any more."""
         self._intake = _CLOSED
+        self.is_stopped = True
         self._waiting = None
         self.waiting_size = 0
         # What is called here leads back to the connection, and a cycle is not freed soon.
         self._start, self._send, self._on_ready, self._on_error = _no_answer, _nothing, _nothing, _nothing
-        slots, self._slots = self._slots, deque()
+        slots, self.unanswered = self.unanswered, deque()
         for slot in slots:
             slot.deferred.abandon()
             for chunk in slot.chunks or ():
@@ -138,10 +146,10 @@ class RequestPipeline:
                     chunk.release()
 
     def _may_start(self, frame: memoryview) -> bool:
-        if self._is_blocked or len(self._slots) >= PARKED_PRODUCES_MAX or frame[:2] != PRODUCE_KEY_BYTES:
+        if self._is_blocked or len(self.unanswered) >= PARKED_PRODUCES_MAX or frame[:2] != PRODUCE_KEY_BYTES:
             return False
         # All of them are produces if the first is: anything else would have been alone. Nothing is behind one that holds the order.
-        return self._slots[0].is_produce and not self._slots[-1].deferred.holds_order
+        return self.unanswered[0].is_produce and not self.unanswered[-1].deferred.holds_order
 
     def _run(self, frame: memoryview, is_produce: bool) -> None:
         outcome = self._start(frame)
@@ -151,13 +159,13 @@ class RequestPipeline:
             return
         if type(outcome) is Deferred:
             slot = _Slot(outcome, is_produce or frame[:2] == PRODUCE_KEY_BYTES)
-            self._slots.append(slot)
+            self.unanswered.append(slot)
             outcome.when_done(lambda chunks: self._answered(slot, chunks))
             outcome.on_order_released = self._resume_intake_later
-        elif self._slots:
+        elif self.unanswered:
             slot = _Slot(Deferred(), True)
             slot.chunks = outcome
-            self._slots.append(slot)
+            self.unanswered.append(slot)
         else:
             self._send(outcome)
 
@@ -166,7 +174,7 @@ class RequestPipeline:
             self._on_error(chunks)
             return
         slot.chunks = chunks
-        slots = self._slots
+        slots = self.unanswered
         while slots and slots[0].chunks is not None:
             self._send(slots.popleft().chunks)  # type: ignore[arg-type]
         self._resume_intake_later()
@@ -184,18 +192,19 @@ class RequestPipeline:
         if self._is_blocked:
             return
         if self._waiting is not None:
-            if self._slots and not self._may_start(self._waiting):
+            if self.unanswered and not self._may_start(self._waiting):
                 return
             frame, self._waiting = self._waiting, None
             self.waiting_size = 0
             try:
-                self._run(frame, bool(self._slots))
+                self._run(frame, bool(self.unanswered))
             except Exception as e:
                 self._on_error(e)
                 return
             if self._is_blocked:
                 return
         self._intake = _OPEN
+        self.is_stopped = False
         self._on_ready()
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.loop.clock import Clock
+from broker.loop.clock import NS_PER_MS, Clock
 from tests.simulation.loop import SimulatedLoop
 from tests.support.clock import WALL_START_MS
 from tests.support.doubles import stands_for
@@ -23,11 +23,17 @@ class LoopClock:
     def now_ms(self) -> int:
         return self._wall_start_ms + self.monotonic_ms()
 
+    def now_ns(self) -> int:
+        return self.now_ms() * NS_PER_MS
+
     def monotonic_ms(self) -> int:
         return round(self._loop.time() * 1000)
 
     def monotonic_us(self) -> int:
         return self._loop.now_us
+
+    def monotonic_ns(self) -> int:
+        return self._loop.now_us * 1_000
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_ms / 1000, callback, *arguments)

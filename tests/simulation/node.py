@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 from broker.cli.formatter import FormatOptions, format_node
+from broker.loop.clock import NS_PER_MS
 from broker.platform import Platform
 from broker.server.node import StartError
 from broker.server.server import Broker
@@ -59,11 +60,17 @@ class NodeClock:
     def now_ms(self) -> int:
         return int(self.now_s() * 1000)
 
+    def now_ns(self) -> int:
+        return self.now_ms() * NS_PER_MS
+
     def monotonic_ms(self) -> int:
         return self._loop.now_us // 1000
 
     def monotonic_us(self) -> int:
         return self._loop.now_us
+
+    def monotonic_ns(self) -> int:
+        return self._loop.now_us * 1_000
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_ms / 1000, callback, *arguments)

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from broker.loop.clock import Clock, Timer
+from broker.loop.clock import NS_PER_MS, Clock, Timer
 from tests.support.doubles import stands_for
 
 WALL_START_MS = 1_750_000_000_000  # June 2025: a plausible wall clock, so that timestamp windows behave as in production
@@ -51,11 +51,17 @@ class ManualClock:
     def now_ms(self) -> int:
         return self._wall_offset_ms + int(self._monotonic_ms)
 
+    def now_ns(self) -> int:
+        return self.now_ms() * NS_PER_MS
+
     def monotonic_ms(self) -> int:
         return int(self._monotonic_ms)
 
     def monotonic_us(self) -> int:
         return int(self._monotonic_ms * 1000)
+
+    def monotonic_ns(self) -> int:
+        return self.monotonic_us() * 1_000
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
         timer = ManualTimer(self._monotonic_ms + max(0, delay_ms), callback, arguments)

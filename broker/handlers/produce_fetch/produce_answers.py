@@ -24,7 +24,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.templates import Hole, PreparedResponse, Template, compile_template
+from protocol.templates import Hole, Template, compile_template
 from protocol.uuids import ZERO_UUID
 
 CURRENT_LEADER_VERSION_MIN = 10
@@ -51,19 +51,22 @@ class ProduceAnswers:
         self._templates: dict[tuple[int, str | bytes], Template] = {}
 
     def respond(self, results: list[PartitionAppendResult], context: RequestContext) -> Any:
-        """The response; for the usual one, a single partition without an error, by its template; for very many results a
-        generator of it."""
+        """The chunks of the usual response, of a single partition without an error, by its template. Else the response, or for very many
+        results a generator of it."""
         version = context.api_version
         if len(results) == 1:
             result = results[0]
             if result.error_code is ErrorCode.NONE:
-                template = self._templates.get((version, result.topic)) or self._find_template(version, result.topic)
-                return PreparedResponse(
-                    template,
-                    (result.partition, result.base_offset, result.log_append_time_ms, result.log_start_offset)
-                    if version >= LOG_START_OFFSET_VERSION_MIN
-                    else (result.partition, result.base_offset, result.log_append_time_ms),
+                fill = (self._templates.get((version, result.topic)) or self._find_template(version, result.topic)).fill
+                correlation_id, index, offset, time_ms = (
+                    context.correlation_id,
+                    result.partition,
+                    result.base_offset,
+                    result.log_append_time_ms,
                 )
+                if version < LOG_START_OFFSET_VERSION_MIN:
+                    return [fill(correlation_id, index, offset, time_ms)]
+                return [fill(correlation_id, index, offset, time_ms, result.log_start_offset)]
         return at_once_or_in_turns(self._make_response(results, context), ELEMENTS_AT_ONCE)
 
     def _find_template(self, version: int, topic: str) -> Template:

@@ -43,7 +43,7 @@ def bodies(connection: int) -> list[bytes]:
 def test_a_turn_ends_when_its_time_is_over_and_the_next_begins_with_the_first_question() -> None:
     now_us = 0
     scheduled: list[Any] = []
-    turn = FrameTurn(scheduled.append, lambda: now_us)
+    turn = FrameTurn(scheduled.append, lambda: now_us * 1_000)
 
     assert turn.has_time_left()
     now_us = TURN_US - 1
@@ -59,7 +59,7 @@ def test_those_that_wait_go_on_in_their_order_as_many_in_a_turn_as_its_time_allo
     now_us = 0
     scheduled: list[Any] = []
     went_on: list[str] = []
-    turn = FrameTurn(scheduled.append, lambda: now_us)
+    turn = FrameTurn(scheduled.append, lambda: now_us * 1_000)
 
     def go_on(name: str, *, waits_again: bool = False) -> None:
         nonlocal now_us
@@ -90,7 +90,7 @@ def test_one_that_waits_goes_on_even_if_others_have_used_up_the_turn() -> None:
     now_us = 0
     scheduled: list[Any] = []
     went_on: list[str] = []
-    turn = FrameTurn(scheduled.append, lambda: now_us)
+    turn = FrameTurn(scheduled.append, lambda: now_us * 1_000)
     turn.has_time_left()
     now_us = TURN_US
     turn.wait(lambda: went_on.append("first"))

@@ -18,7 +18,6 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import keep
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
-from protocol.templates import PreparedResponse
 from storage import validation
 from tests.broker.loop.turn_loop import TurnLoop
 from tests.broker.replication.world import World, batch, completed, context
@@ -40,12 +39,14 @@ def request(*topics: tuple[str, list[tuple[int, memoryview | None]]], acks: int 
 def send(world: World, asked: ProduceRequest, *, version: int = 9) -> Any:
     facts = request_context(PRODUCE_KEY, version, now_ms=world.clock.now_ms())
     outcome = completed(produce.build(world.services())(facts, asked))
-    return read_prepared(outcome, version) if isinstance(outcome, PreparedResponse) else outcome
+    return read_response(outcome, version)
 
 
-def read_prepared(prepared: PreparedResponse, version: int) -> ProduceResponse:
-    """What a client reads from the response of a template."""
-    frame = b"".join(prepared.to_chunks(1))
+def read_response(outcome: Any, version: int) -> Any:
+    """What a client reads, where the response is a template's chunks; any other outcome as it is."""
+    if not isinstance(outcome, list):
+        return outcome
+    frame = b"".join(outcome)
     position = 9 if version >= 9 else 8  # size, correlation id, and the tag section of flexible versions
     response, end = codec.decode(ProduceResponse, version, frame, position)
     assert end == len(frame)
@@ -251,8 +252,7 @@ class LongChecks:
         self.loop.run()
 
     def code(self, outcome: Any) -> int:
-        answer = completed(outcome)
-        return (read_prepared(answer, 9) if isinstance(answer, PreparedResponse) else answer).responses[0].partition_responses[0].error_code
+        return read_response(completed(outcome), 9).responses[0].partition_responses[0].error_code
 
     def end_offset(self, topic: str) -> int:
         return self.world.partition(topic, 0).log.log_end_offset

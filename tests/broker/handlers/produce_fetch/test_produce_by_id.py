@@ -19,8 +19,7 @@ from protocol import codec
 from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.stored.metadata_records import RemoveTopicRecord, TopicRecord
-from protocol.templates import PreparedResponse
-from tests.broker.handlers.produce_fetch.test_produce import PRODUCE_KEY, read_prepared
+from tests.broker.handlers.produce_fetch.test_produce import PRODUCE_KEY, read_response
 from tests.broker.replication.world import World, batch, completed, context
 from tests.support.clock import ManualClock
 from tests.support.services import request_context
@@ -47,8 +46,8 @@ class Producer:
     def send(self, asked: ProduceRequest) -> list[tuple[bytes, int, int]]:
         """Topic id, partition and error of each answer, as a client reads them."""
         outcome = completed(self._handle(request_context(PRODUCE_KEY, VERSION, now_ms=self._world.clock.now_ms()), asked))
-        if isinstance(outcome, PreparedResponse):
-            response = read_prepared(outcome, VERSION)
+        if isinstance(outcome, list):
+            response = read_response(outcome, VERSION)
         else:
             response = codec.decode(ProduceResponse, VERSION, codec.encode(outcome, VERSION))[0]
         return [(topic.topic_id, each.index, each.error_code) for topic in response.responses for each in topic.partition_responses]
@@ -98,8 +97,8 @@ def test_a_topic_that_was_made_anew_is_answered_by_its_new_id() -> None:
     for topic_id in (UNKNOWN, ALSO_UNKNOWN):
         metadata.apply_committed([TopicRecord(name="a", topic_id=topic_id)])
         answer = answers.respond([PartitionAppendResult("a", 0)], context(PRODUCE_KEY, VERSION))
-        assert isinstance(answer, PreparedResponse)
-        told.append(read_prepared(answer, VERSION).responses[0].topic_id)
+        assert isinstance(answer, list)
+        told.append(read_response(answer, VERSION).responses[0].topic_id)
         metadata.apply_committed([RemoveTopicRecord(topic_id=topic_id)])
 
     assert told == [UNKNOWN, ALSO_UNKNOWN]
