@@ -435,7 +435,8 @@ class Log:
             self.assign_leader_epoch(leader_epoch, base_offset)
         segment = self._segment_for(batch.size_bytes, batch.max_timestamp, base_offset, last_offset, now_ms)
         try:
-            segment.append(batch.buffer, last_offset, batch.max_timestamp)
+            position = segment.write(batch.buffer)
+            segment.note_batch(position, batch.size_bytes, last_offset, batch.max_timestamp)
         except OSError as error:
             raise self._storage_error("append to", error) from error
         if self.tail is not None:

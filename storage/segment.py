@@ -105,21 +105,39 @@ class LogSegment:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, records: memoryview | bytes | bytearray, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch at the end. StorageError when it cannot be written whole: then nothing of it is left."""
-        position = self.size_bytes
-        size = len(records)
-        self._write(records, position, size)
-        self._note_batch(position, size, last_offset, max_timestamp)
-
     def append_batches(self, records: memoryview, headers: list[BatchHeader]) -> None:
-        """Write several batches, whose headers are given in order, with one call. All or nothing, as `append`."""
-        position = self.size_bytes
-        self._write(records, position, len(records))
+        """Write several batches, whose headers are given in order, with one call. All or nothing."""
+        position = self.write(records)
         for header in headers:
             size = header.size_bytes
-            self._note_batch(position, size, header.last_offset, header.max_timestamp)
+            self.note_batch(position, size, header.last_offset, header.max_timestamp)
             position += size
+
+    def write(self, records: memoryview | bytes | bytearray) -> int:
+        """Write batches at the end, with one call; returns their position. The caller gives each to `note_batch` next. StorageError when
+        they cannot be written whole: then nothing of them is left."""
+        assert self._file is not None
+        fd, position, size = self._file.fd, self.size_bytes, len(records)
+        try:
+            written = self._disk.pwrite(fd, records, position)
+        except OSError as error:
+            raise StorageError(f"cannot append {size} bytes to {self.log_path} at {position}: {error}") from error
+        if written != size:
+            self._remove_partial(fd, position)
+            raise StorageError(f"only {written} of {size} bytes could be appended to {self.log_path} at {position}")
+        self.size_bytes = position + size
+        return position
+
+    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Account for a batch that `write` has written: the segment's times, index entries, its position."""
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        self.index_batch(position, size, last_offset, max_timestamp)
+        positions = self._recent_positions
+        positions.append(position)
+        self._recent_last_offsets.append(last_offset)
+        if len(positions) >= 2 * RECENT_BATCHES:
+            self._forget_older()
 
     def should_roll(
         self,
@@ -196,7 +214,10 @@ class LogSegment:
             last_offset = header.last_offset
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, last_offset
-            self._note_recent(position, last_offset)
+            self._recent_positions.append(position)
+            self._recent_last_offsets.append(last_offset)
+            if len(self._recent_positions) >= 2 * RECENT_BATCHES:
+                self._forget_older()
             self._recent_floor = min(self._recent_floor, header.base_offset - 1)
         return last_offset + 1
 
@@ -397,18 +418,6 @@ class LogSegment:
     def _all_paths(self) -> tuple[Path, Path, Path, Path]:
         return self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path
 
-    def _write(self, records: memoryview | bytes | bytearray, position: int, size: int) -> None:
-        assert self._file is not None
-        fd = self._file.fd
-        try:
-            written = self._disk.pwrite(fd, records, position)
-        except OSError as error:
-            raise StorageError(f"cannot append {size} bytes to {self.log_path} at {position}: {error}") from error
-        if written != size:
-            self._remove_partial(fd, position)
-            raise StorageError(f"only {written} of {size} bytes could be appended to {self.log_path} at {position}")
-        self.size_bytes = position + size
-
     def _remove_partial(self, fd: int, position: int) -> None:
         try:
             self._disk.ftruncate(fd, position)
@@ -416,20 +425,11 @@ class LogSegment:
             # Harmless: `size_bytes` did not move, and recovery cuts the torn batch.
             raise StorageError(f"cannot remove a torn batch from {self.log_path} at {position}: {error}") from error
 
-    def _note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        if position == 0:
-            self._first_timestamp = max_timestamp
-        self.index_batch(position, size, last_offset, max_timestamp)
-        self._note_recent(position, last_offset)
-
-    def _note_recent(self, position: int, last_offset: int) -> None:
-        positions = self._recent_positions
-        positions.append(position)
-        self._recent_last_offsets.append(last_offset)
-        if len(positions) >= 2 * RECENT_BATCHES:
-            self._recent_floor = self._recent_last_offsets[RECENT_BATCHES - 1]
-            del positions[:RECENT_BATCHES]
-            del self._recent_last_offsets[:RECENT_BATCHES]
+    def _forget_older(self) -> None:
+        """Keep the positions of the last RECENT_BATCHES only."""
+        self._recent_floor = self._recent_last_offsets[RECENT_BATCHES - 1]
+        del self._recent_positions[:RECENT_BATCHES]
+        del self._recent_last_offsets[:RECENT_BATCHES]
 
     def forget_recent(self) -> None:
         """Drop the positions of the last batches: reads of these use the index, as those of older ones do."""

@@ -97,7 +97,7 @@ def compact(place: Place, log: Log) -> tuple[list[LogSegment], list[LogSegment],
         for each in half:
             for index, (position, header) in enumerate(each.iterate_batches()):
                 if index % 2:
-                    segment.append(each.read_batch(position, header.size_bytes), header.last_offset, header.max_timestamp)
+                    segment.append_batches(memoryview(each.read_batch(position, header.size_bytes)), [header])
                 else:
                     dropped.add(header.base_offset)
         base_offset = half[0].base_offset

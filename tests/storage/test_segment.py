@@ -20,7 +20,8 @@ def new_segment(directory: Path, base_offset: int = 0, **config: int) -> LogSegm
 
 
 def add(segment: LogSegment, offset: int, *, timestamp: int = NOW_MS, size: int = 100) -> None:
-    segment.append(batch(base_offset=offset, timestamp=timestamp, size=size), offset, timestamp)
+    data = batch(base_offset=offset, timestamp=timestamp, size=size)
+    segment.note_batch(segment.write(data), len(data), offset, timestamp)
 
 
 def reopen(segment: LogSegment, directory: Path) -> LogSegment:
