@@ -79,18 +79,18 @@ class PreparedResponse:
 class PreparedRecordsResponse(PreparedResponse):
     """One with a field of records, which stay the object they are and leave between the bytes before and after them."""
 
-    __slots__ = ("_records",)
+    __slots__ = ("_records", "_size_bytes")
 
     _template: RecordsTemplate
 
-    def __init__(self, template: RecordsTemplate, values: tuple[int, ...], records: Any) -> None:
+    def __init__(self, template: RecordsTemplate, values: tuple[int, ...], records: Any, size_bytes: int) -> None:
         self._template = template
         self._values = values
         self._records = records
+        self._size_bytes = size_bytes
 
     def to_chunks(self, correlation_id: int) -> list[Any]:
-        template, records = self._template, self._records
-        size = len(records)
+        template, records, size = self._template, self._records, self._size_bytes
         length = uvarint(size + 1) if template.is_compact else _RECORDS_LENGTH.pack(size)
         head = template.fill(template.fixed_size + len(length) + size, correlation_id, *self._values) + length
         if not size:

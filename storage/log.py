@@ -203,7 +203,7 @@ class Log:
             return LogRead(kept, start_offset)
         try:
             found = self.segments.slice(start_offset, max_bytes, end_offset, self.log_end_offset, minimum_one_batch)
-            return LogRead(found or b"", start_offset)
+            return LogRead(b"" if found is None else found, start_offset)
         except OSError as error:
             raise self._storage_error("read from", error) from error
 

@@ -45,17 +45,18 @@ class _Policy(threading.local):
     may_wait = True
 
 
-_policy = _Policy()
+policy = _Policy()
+"""`not_waiting` sets it; so may code that is called too often for a context manager, and sets it back to True in the end."""
 
 
 class _NotWaiting:
     __slots__ = ()
 
     def __enter__(self) -> None:
-        _policy.may_wait = False
+        policy.may_wait = False
 
     def __exit__(self, *exception: object) -> None:
-        _policy.may_wait = True
+        policy.may_wait = True
 
 
 not_waiting = _NotWaiting()
@@ -65,18 +66,18 @@ not_waiting = _NotWaiting()
 @contextmanager
 def waiting() -> Iterator[None]:
     """Within `not_waiting`, for work that must not end half-way."""
-    before = _policy.may_wait
-    _policy.may_wait = True
+    before = policy.may_wait
+    policy.may_wait = True
     try:
         yield
     finally:
-        _policy.may_wait = before
+        policy.may_wait = before
 
 
 def read_at(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK, *, missing: tuple[int, int] | None = None) -> bytes:
     """Like os.pread: up to `size` bytes, less at the end of the file only. `missing` is the range (position, size) that ColdRead brings
     in, by default these bytes."""
-    if _policy.may_wait or _NOWAIT is None:
+    if policy.may_wait or _NOWAIT is None:
         return disk.pread(fd, size, position)
     buffer = bytearray(size)
     try:
@@ -93,7 +94,7 @@ def read_at(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK, *, miss
 
 def read_into(fd: int, buffer: memoryview, position: int, disk: Disk = SYSTEM_DISK) -> int:
     """As `read_at`, into the caller's memory: returns how many bytes. Fresh memory for a megabyte costs more than the read."""
-    if _policy.may_wait or _NOWAIT is None:
+    if policy.may_wait or _NOWAIT is None:
         return disk.preadv(fd, [buffer], position)
     try:
         count = disk.preadv(fd, [buffer], position, _NOWAIT)

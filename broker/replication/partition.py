@@ -355,7 +355,7 @@ class Partition:
             result.diverging_epoch = find_diverging_epoch(log, target)
             if result.diverging_epoch is not None:
                 return result
-        end_offset = log.log_end_offset if params.isolation is FetchIsolation.LOG_END else self.end_offset(params.isolation)
+        end_offset = (log.log_end_offset, log.high_watermark, log.last_stable_offset)[params.isolation]  # end_offset(), without the call
         if offset < log.log_start_offset or offset > log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset >= end_offset:
@@ -364,6 +364,7 @@ class Partition:
             return result
         read = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=minimum_one_batch)
         result.records = read.records
+        result.size_bytes = len(read.records)
         if params.isolation is FetchIsolation.TXN_COMMITTED:
             # [] and never null for READ_COMMITTED: a client takes null for "the broker does not filter".
             result.aborted_transactions = log.aborted_transactions(offset, segment_end_offset(log, offset, end_offset))
@@ -379,7 +380,8 @@ class Partition:
         if target.topic_id != self.topic_id and target.topic_id != ZERO_UUID:
             return False
         log = self.log
-        return self.end_offset(isolation) <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
+        end_offset = (log.log_end_offset, log.high_watermark, log.last_stable_offset)[isolation]  # end_offset(), without the call
+        return end_offset <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
 
     def end_offset_for_epoch(self, current_leader_epoch: int, leader_epoch: int) -> EpochEndOffset:
         """Where `leader_epoch` ends in the leader's log (OffsetForLeaderEpoch)."""

@@ -45,7 +45,7 @@ from broker.replication.fetch.fetch_data import (
     ThrottledFetchParams,
 )
 from broker.replication.fetch.fetch_session import PartitionKey, partition_key
-from broker.replication.fetch.fetch_session_cache import FINAL_EPOCH, NO_SESSION_ID, FetchContext, FetchSessionCache
+from broker.replication.fetch.fetch_session_cache import FINAL_EPOCH, NO_SESSION_ID, WITHOUT_SESSION, FetchContext, FetchSessionCache
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -54,7 +54,7 @@ from protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from storage.page_cache import ColdRead, not_waiting
+from storage.page_cache import ColdRead
 
 MAX_WAIT_MS_LIMIT = 300_000  # half of connections.max.idle.ms: a longer poll would end with the connection
 ISOLATION_OF_CONSUMERS = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}
@@ -118,12 +118,10 @@ class FetchHandler:
         version = context.api_version
         params = self._params(request, version, context.connection.listener.name)
         is_from_follower = params.replica_id >= 0
-        session: FetchContext | ErrorCode
-        if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID:
-            session = FetchContext(targets)
-        else:
+        session = WITHOUT_SESSION
+        if request.session_epoch != FINAL_EPOCH or request.session_id != NO_SESSION_ID:
             uses_topic_ids = version >= TOPIC_IDS_VERSION_MIN
-            session = self.sessions.new_context(
+            found = self.sessions.new_context(
                 request.session_id,
                 request.session_epoch,
                 targets,
@@ -133,11 +131,14 @@ class FetchHandler:
                 is_privileged=is_from_follower,
                 isolation=params.isolation,
             )
-            if isinstance(session, ErrorCode):
-                return FetchResponse(error_code=session)
+            if isinstance(found, ErrorCode):
+                return FetchResponse(error_code=found)
+            session = found
+            if session.targets is not None:
+                targets = session.targets
         if is_from_follower:
             context.connection.sends_at_once = True  # producers wait for what the follower asks next
-        return _Fetch(self, context, params, session).begin()
+        return _Fetch(self, context, params, session).begin(targets)
 
     def _params(self, request: FetchRequest, version: int, listener_name: str) -> FetchParams:
         replica_id = request.replica_id if version < REPLICA_STATE_VERSION_MIN else request.replica_state.replica_id
@@ -179,12 +180,11 @@ class _Fetch:
         self._session = session
         self._unknown: list[PartitionRead] = []  # the answers for what does not exist
 
-    def begin(self) -> Any:
+    def begin(self, targets: list[FetchTarget]) -> Any:
         """The response, a Deferred of it, or work that returns either."""
-        targets = self._session.targets
         if len(targets) > 1:
             return at_once_or_in_turns_then(self._find_readable(targets), ELEMENTS_AT_ONCE, self._read_or_wait)
-        return self._read_or_wait([target for target in targets if self._is_readable(target)])
+        return self._read_or_wait(targets if not targets or self._is_readable(targets[0]) else [])
 
     def _find_readable(self, targets: list[FetchTarget]) -> Generator[None, None, list[FetchTarget]]:
         readable: list[FetchTarget] = []
@@ -225,12 +225,10 @@ class _Fetch:
         reader, run_blocking = self._handler.reader, self._handler.run_blocking
         arrival: Deferred | None = None
         if len(targets) == 1:
-            if run_blocking is None:
-                return then(targets, [reader.read_one(self._params, targets[0], is_arrival=is_arrival)])
             try:
-                with not_waiting:
-                    read = reader.read_one(self._params, targets[0], is_arrival=is_arrival)
+                read = reader.read_one(self._params, targets[0], may_wait_for_disk=run_blocking is None, is_arrival=is_arrival)
             except ColdRead as missing:
+                assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
                 arrival = bring_in(missing, run_blocking)
             else:
                 return then(targets, [read])

@@ -62,48 +62,48 @@ class FetchAnswers:
     def respond(self, context: RequestContext, session: FetchContext, reads: list[PartitionRead], is_from_follower: bool) -> Any:
         """The response; for the usual one, a single partition without an error, by its template; in turns if the partitions are many."""
         version = context.api_version
-        answer = session.answer(reads)
-        if len(answer.reads) == 1 and version >= TEMPLATE_VERSION_MIN:
-            read = answer.reads[0]
+        reads = session.answer(reads)
+        if len(reads) == 1 and version >= TEMPLATE_VERSION_MIN:
+            read = reads[0]
             is_usual = read.error_code is ErrorCode.NONE and read.diverging_epoch is None and read.preferred_read_replica < 0
             if is_usual and not read.aborted_transactions:
-                template = self._find_template(version, read)
-                if template is not None:
-                    return self._fill_template(template, answer.session_id, read, is_from_follower)
-        response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
-        if not answer.reads:
+                prepared = self._fill_template(version, session.session_id, read, is_from_follower)
+                if prepared is not None:
+                    return prepared
+        response = FetchResponse(error_code=session.error_code, session_id=session.session_id)
+        if not reads:
             return response
-        filling = self._add_reads(response, answer.reads, version, context.connection.listener.name, is_from_follower)
+        filling = self._add_reads(response, reads, version, context.connection.listener.name, is_from_follower)
         return at_once_or_in_turns(filling, ELEMENTS_AT_ONCE)
 
-    def _find_template(self, version: int, read: PartitionRead) -> RecordsTemplate | None:
-        """None for a topic whose random id happens to hold a hole's specimen: one in 300 million."""
-        key = (version, read.target.topic or "", read.target.topic_id, read.aborted_transactions is None)
-        try:
-            return self._templates[key]
-        except KeyError:
-            if len(self._templates) >= TEMPLATES_MAX:
-                self._templates.clear()
-        template: RecordsTemplate | None
-        try:
-            template = _compile_template(*key)
-        except ValueError:
-            template = None
-        self._templates[key] = template
-        return template
-
-    def _fill_template(self, template: RecordsTemplate, session_id: int, read: PartitionRead, is_from_follower: bool) -> PreparedResponse:
-        """6 µs less than building and encoding the messages."""
-        target, records = read.target, read.records
-        topic_metrics = self._metrics.topic(target.topic or "")
+    def _fill_template(self, version: int, session_id: int, read: PartitionRead, is_from_follower: bool) -> PreparedResponse | None:
+        """6 µs less than building and encoding the messages. None for a topic whose random id happens to hold a hole's specimen: one in
+        300 million."""
+        target, size_bytes = read.target, read.size_bytes
+        topic = target.topic or ""
+        key = (version, topic, target.topic_id, read.aborted_transactions is None)
+        if key not in self._templates:
+            self._add_template(key)
+        template = self._templates[key]
+        if template is None:
+            return None
+        topic_metrics = self._metrics.topic(topic)
         if is_from_follower:
-            topic_metrics.replication_bytes_out += len(records)
+            topic_metrics.replication_bytes_out += size_bytes
             if self._quota.throttled:
                 self._record_throttled((read,))
         else:
-            topic_metrics.bytes_out += len(records)
+            topic_metrics.bytes_out += size_bytes
         values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
-        return PreparedRecordsResponse(template, values, records)
+        return PreparedRecordsResponse(template, values, read.records, size_bytes)
+
+    def _add_template(self, key: tuple[int, str, bytes, bool]) -> None:
+        if len(self._templates) >= TEMPLATES_MAX:
+            self._templates.clear()
+        try:
+            self._templates[key] = _compile_template(*key)
+        except ValueError:
+            self._templates[key] = None
 
     def _add_reads(
         self, response: FetchResponse, reads: list[PartitionRead], version: int, listener_name: str, is_from_follower: bool
@@ -124,7 +124,7 @@ class FetchAnswers:
                 if read.error_code in CURRENT_LEADER_ERRORS and version >= CURRENT_LEADER_VERSION_MIN:
                     name_leader(self._metadata, listener_name, name, target.partition, partition, response.node_endpoints, NodeEndpoint)
                 topic.partitions.append(partition)
-                size_bytes = len(read.records)
+                size_bytes = read.size_bytes
                 if name and size_bytes:
                     topic_metrics = self._metrics.topic(name)
                     if is_from_follower:
@@ -141,7 +141,7 @@ class FetchAnswers:
     def _record_throttled(self, reads: Iterable[PartitionRead]) -> None:
         """Count what goes to throttled replicas, those in sync too. Kafka counts the answer's other bytes as well, some 50 a partition."""
         quota = self._quota
-        quota.record(sum(len(each.records) for each in reads if quota.is_throttled(each.target.topic, each.target.partition)))
+        quota.record(sum(each.size_bytes for each in reads if quota.is_throttled(each.target.topic, each.target.partition)))
 
 
 def _compile_template(version: int, topic: str, topic_id: bytes, is_uncommitted: bool) -> RecordsTemplate:

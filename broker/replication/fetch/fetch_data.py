@@ -173,6 +173,7 @@ class PartitionRead:
         "last_stable_offset",
         "log_start_offset",
         "records",
+        "size_bytes",
         "target",
     )
 
@@ -190,6 +191,7 @@ class PartitionRead:
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.records: Sized = EMPTY_RECORDS
+        self.size_bytes = 0  # of the records
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: DivergingEpoch | None = None
 
@@ -200,7 +202,7 @@ class PartitionRead:
 
     def release(self) -> None:
         """Give back the records; nobody will send them."""
-        records, self.records = self.records, EMPTY_RECORDS
+        records, self.records, self.size_bytes = self.records, EMPTY_RECORDS, 0
         release = getattr(records, "release", None)
         if release is not None:
             release()

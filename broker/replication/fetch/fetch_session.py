@@ -176,7 +176,7 @@ class FetchSession:
                 selected.append(read)
             if target not in changed:
                 continue  # forgotten
-            if len(read.records):
+            if read.size_bytes:
                 del changed[target]
                 changed[target] = None
             elif self.is_watching:
@@ -200,7 +200,7 @@ def key_of(target: FetchTarget) -> PartitionKey:
 
 def _must_be_sent(read: PartitionRead, target: FetchTarget) -> bool:
     """Whether an incremental response must carry the partition; notes what the response says of it."""
-    is_news = len(read.records) > 0 or read.has_news
+    is_news = read.size_bytes > 0 or read.has_news
     # With an error the watermark is -1: the partition is sent again once the error is over.
     if read.high_watermark != target.sent_high_watermark:
         target.sent_high_watermark = read.high_watermark

@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Generator, Iterable
-from typing import NamedTuple
 
 from broker.loop.clock import Clock, Timer
 from broker.loop.job import LoopJob
@@ -32,28 +31,27 @@ CACHED_PARTITIONS_MAX = 50_000
 """Of all sessions together; each takes 0.6 KB. For more, sessions make room for one another by the rules of a full cache."""
 
 
-class SessionAnswer(NamedTuple):
-    """The session part of a response, and which of the reads go into it. The reads left out hold no records."""
-
-    error_code: ErrorCode
-    session_id: int
-    reads: list[PartitionRead]
-
-
 class FetchContext:
     """How one request takes part in a session; here: not at all (full fetch with the final epoch).
 
-    `targets` are those to look at. `watching` is the session that is notified of the changes of all others, if there is one."""
+    `targets` are those to look at, None for those that the request names. `watching` is the session that is notified of the changes of all
+    others, if there is one. `session_id` and `error_code` are for the response, once `answer` was called."""
 
-    __slots__ = ("targets", "watching")
+    __slots__ = ("error_code", "session_id", "targets", "watching")
 
-    def __init__(self, targets: list[FetchTarget]) -> None:
-        self.targets = targets
+    def __init__(self) -> None:
+        self.targets: list[FetchTarget] | None = None
         self.watching: FetchSession | None = None
+        self.session_id = NO_SESSION_ID
+        self.error_code = ErrorCode.NONE
 
-    def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
-        """What to send of `reads`; they are the reads of all targets, in any order. Called once, when the answer leaves."""
-        return SessionAnswer(ErrorCode.NONE, NO_SESSION_ID, reads)
+    def answer(self, reads: list[PartitionRead]) -> list[PartitionRead]:
+        """Returns what to send of `reads`, the reads of all targets in any order. Those left out hold no records. Called once, when the
+        answer leaves."""
+        return reads
+
+
+WITHOUT_SESSION = FetchContext()
 
 
 class FullFetchContext(FetchContext):
@@ -63,24 +61,23 @@ class FullFetchContext(FetchContext):
 
     def __init__(
         self,
-        targets: list[FetchTarget],
         cache: FetchSessionCache,
         connection: ConnectionFacts,
         *,
         uses_topic_ids: bool,
         is_privileged: bool,
     ) -> None:
-        super().__init__(targets)
+        super().__init__()
         self._cache = cache
         self._connection = connection
         self._uses_topic_ids = uses_topic_ids
         self._is_privileged = is_privileged
 
-    def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
-        session_id = self._cache.maybe_create(
+    def answer(self, reads: list[PartitionRead]) -> list[PartitionRead]:
+        self.session_id = self._cache.maybe_create(
             _targets_by_key(reads), self._connection, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged
         )
-        return SessionAnswer(ErrorCode.NONE, session_id, reads)
+        return reads
 
 
 class IncrementalFetchContext(FetchContext):
@@ -91,20 +88,23 @@ class IncrementalFetchContext(FetchContext):
     def __init__(self, session: FetchSession) -> None:
         self.targets = list(session.changed)
         self.watching = session if session.is_watching else None
+        self.session_id = session.session_id
+        self.error_code = ErrorCode.NONE
         self.session = session
         self._epoch = session.epoch
 
-    def answer(self, reads: list[PartitionRead]) -> SessionAnswer:
+    def answer(self, reads: list[PartitionRead]) -> list[PartitionRead]:
         """INVALID_FETCH_SESSION_EPOCH when a later request of the session came by while this one waited."""
         session = self.session
-        if session.epoch != self._epoch:
+        if session.epoch == self._epoch:
+            selected = session.select(reads)
+        else:
+            self.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            selected = []
             for read in reads:
                 read.release()
-            answer = SessionAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, [])
-        else:
-            answer = SessionAnswer(ErrorCode.NONE, session.session_id, session.select(reads))
         session.close_if_ended()
-        return answer
+        return selected
 
 
 class FetchSessionCache:
@@ -139,16 +139,16 @@ class FetchSessionCache:
         is_privileged: bool,
         isolation: FetchIsolation,
     ) -> FetchContext | ErrorCode:
-        """The part this request has in a session, or the error that makes its client begin anew. `targets` are the context's. A session
-        `is_privileged` if it is a follower's."""
+        """The part this request has in a session, or the error that makes its client begin anew. A session `is_privileged` if it is a
+        follower's."""
         now_ms = self._now_ms = self._clock.monotonic_ms()
         session = self._sessions.get(session_id)
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
                 self._remove(session)
             if epoch == FINAL_EPOCH:
-                return FetchContext(targets)
-            return FullFetchContext(targets, self, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged)
+                return WITHOUT_SESSION
+            return FullFetchContext(self, connection, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
@@ -160,7 +160,7 @@ class FetchSessionCache:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.targets:
             self._remove(session)
-            return FetchContext(targets)  # what the request names it is still told, once
+            return WITHOUT_SESSION  # what the request names it is still told, once
         session.last_used_ms = now_ms
         if session.connection is not connection:
             session.connection = connection

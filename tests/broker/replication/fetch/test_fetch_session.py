@@ -11,7 +11,13 @@ from broker.network.context import ConnectionFacts, ListenerFacts
 from broker.replication.fetch import fetch_session_cache
 from broker.replication.fetch.fetch_data import DivergingEpoch, FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.fetch.fetch_session import ABANDONED_AGE_MS, EPOCH_MAX, PartitionKey, next_epoch
-from broker.replication.fetch.fetch_session_cache import ABANDONED_INTERVAL_MS, EVICTION_AGE_MS, FetchContext, FetchSessionCache
+from broker.replication.fetch.fetch_session_cache import (
+    ABANDONED_INTERVAL_MS,
+    EVICTION_AGE_MS,
+    FetchContext,
+    FetchSessionCache,
+    IncrementalFetchContext,
+)
 from protocol.errors import ErrorCode
 from tests.support.clock import ManualClock
 
@@ -45,13 +51,15 @@ class Room:
 
     def open(self, *indexes: int, is_from_follower: bool = False) -> int:
         """A new session's id, 0 when there is none."""
-        context = self.begin(0, 0, *(target(index) for index in indexes), is_from_follower=is_from_follower)
+        asked = [target(index) for index in indexes]
+        context = self.begin(0, 0, *asked, is_from_follower=is_from_follower)
         assert isinstance(context, FetchContext)
-        return context.answer([PartitionRead(each, ErrorCode.NONE, 5, 5, 0) for each in context.targets]).session_id
+        context.answer([read(each) for each in asked])
+        return context.session_id
 
-    def go_on(self, session_id: int, epoch: int) -> FetchContext:
-        context = self.begin(session_id, epoch)
-        assert isinstance(context, FetchContext)
+    def go_on(self, session_id: int, epoch: int, *targets: FetchTarget) -> IncrementalFetchContext:
+        context = self.begin(session_id, epoch, *targets)
+        assert isinstance(context, IncrementalFetchContext)
         return context
 
 
@@ -61,7 +69,7 @@ def target(index: int) -> FetchTarget:
 
 def read(each: FetchTarget, *, high_watermark: int = 5, log_start_offset: int = 0, records: bytes = b"") -> PartitionRead:
     result = PartitionRead(each, ErrorCode.NONE, high_watermark, high_watermark, log_start_offset)
-    result.records = records
+    result.records, result.size_bytes = records, len(records)
     return result
 
 
@@ -73,7 +81,7 @@ def test_incremental_answer_has_only_partitions_with_news() -> None:
     room = Room()
     context = room.go_on(room.open(0, 1, 2, 3, 4, 5), 1)
     nothing, records, moved, cut, failed, diverging = (read(each) for each in context.targets)
-    records.records = b"batch"
+    records.records, records.size_bytes = b"batch", 5
     moved.high_watermark = 6
     cut.log_start_offset = 1
     failed.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -81,7 +89,7 @@ def test_incremental_answer_has_only_partitions_with_news() -> None:
 
     answer = context.answer([nothing, records, moved, cut, failed, diverging])
 
-    assert indexes(answer.reads) == [1, 2, 3, 4, 5]
+    assert indexes(answer) == [1, 2, 3, 4, 5]
 
 
 def test_a_follower_that_had_to_cut_its_log_is_told_the_high_watermark_again() -> None:
@@ -96,7 +104,7 @@ def test_a_follower_that_had_to_cut_its_log_is_told_the_high_watermark_again() -
     after = room.go_on(session_id, 2)
     answer = after.answer([read(after.targets[0])])
 
-    assert indexes(answer.reads) == [0]
+    assert indexes(answer) == [0]
 
 
 def test_a_follower_that_follows_in_another_epoch_is_told_the_high_watermark_again() -> None:
@@ -105,12 +113,11 @@ def test_a_follower_that_follows_in_another_epoch_is_told_the_high_watermark_aga
     session_id = room.open(0, 1, is_from_follower=True)
     moved_on = target(1)
     moved_on.current_leader_epoch = 7
-    after = room.begin(session_id, 1, moved_on, is_from_follower=True)
-    assert isinstance(after, FetchContext)
+    after = room.go_on(session_id, 1, moved_on)
 
     answer = after.answer([read(each) for each in after.targets])
 
-    assert indexes(answer.reads) == [1]
+    assert indexes(answer) == [1]
 
 
 def test_partition_is_told_of_again_once_its_error_is_over() -> None:
@@ -122,7 +129,7 @@ def test_partition_is_told_of_again_once_its_error_is_over() -> None:
     context = room.go_on(session_id, 2)
     answer = context.answer([read(context.targets[0])])
 
-    assert indexes(answer.reads) == [0]
+    assert indexes(answer) == [0]
 
 
 def test_partitions_with_records_go_to_the_end_of_the_line() -> None:
@@ -144,7 +151,7 @@ def test_request_that_waited_while_a_later_one_came_is_answered_with_the_epoch_e
 
     answer = waiting.answer([read(each, records=b"x") for each in waiting.targets])
 
-    assert (answer.error_code, answer.session_id, answer.reads) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, [])
+    assert (waiting.error_code, waiting.session_id, answer) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, [])
 
 
 def test_full_fetch_ends_the_session_it_names() -> None:
