@@ -25,7 +25,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install test lint bench bench-compare bench-versus profile crash chaos attack fuzz compare simulate clean
+.PHONY: run install check test lint bench bench-compare bench-versus profile crash chaos attack fuzz compare simulate clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -37,6 +37,10 @@ install: $(VENV)/.installed
 test: $(VENV)/.installed $(VENV)/.test-dependencies
 	@command -v java >/dev/null 2>&1 || echo "Java is missing: the Spark and Java-client tests will be skipped. To install it: sudo apt-get install -y openjdk-17-jdk-headless maven" >&2
 	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.two_at_once --workers $(WORKERS))
+
+# For the hand at work, within a minute: what needs no other process and takes little time (tests/support/in_process.py).
+check: lint
+	$(BIN)/python -m pytest --in-process -q -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.test-dependencies
 	$(BIN)/ruff check .

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.in_process import guard_if_told
+from tests.support.in_process import pytest_addoption as pytest_addoption
+from tests.support.in_process import pytest_collection_modifyitems as pytest_collection_modifyitems
+from tests.support.in_process import pytest_ignore_collect as pytest_ignore_collect
 from tests.support.installed import environment, wheel  # noqa: F401
 from tests.support.leaked_files import closing_segment_files
 from tests.support.loop_errors import _no_unhandled_error_of_a_loop as _no_unhandled_error_of_a_loop
+from tests.support.process import cache_dir
 from tests.support.requirements import pytest_runtest_setup as pytest_runtest_setup
+
+if sys.dont_write_bytecode:
+    # Where the checkout is to be kept clean, what is compiled is kept elsewhere: rewriting all assertions anew takes 20 s.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(cache_dir() / "pycache")
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 
@@ -21,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Settings of the caller's shell are configuration to a broker: no test may depend on them.
     for key in [key for key in os.environ if key.startswith("KAFKA_")]:
         del os.environ[key]
+    guard_if_told(config)
 
 
 @pytest.fixture(autouse=True)

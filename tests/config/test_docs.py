@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ from config.documentation import own_properties_table
 from config.server import SERVER_PROPERTIES, ServerConfig
 from config.server_rules import NOT_SUPPORTED
 from config.topic import TOPIC_PROPERTIES, LogConfig
+from tests.support.sources import ROOT, tree_of
 
-ROOT = Path(__file__).resolve().parents[2]
 HOLDERS = {"config", "_config"}  # what a ServerConfig, LogConfig or GroupConfig is called where it is read
 
 # What a field of ServerConfig is made of beside the property of its own name (config/server_rules.py).
@@ -86,16 +85,23 @@ def is_read(attribute: str, owner: type) -> bool:
 
 
 def properties_made_of(attribute: str, owner: type) -> list[str]:
+    """Properties of the class that read the attribute, and fields that `__post_init__` makes of it (`object.__setattr__`)."""
     source = {ServerConfig: "config/server.py", LogConfig: "config/topic.py"}[owner]
-    (owner_node,) = (node for node in parsed(source).body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
-    methods = [node for node in owner_node.body if isinstance(node, ast.FunctionDef) and isinstance(vars(owner)[node.name], property)]
-    return [method.name for method in methods if any(name == attribute for _, name in attribute_accesses(method))]
+    (owner_node,) = (node for node in tree_of(ROOT / source).body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
+    methods = [node for node in owner_node.body if isinstance(node, ast.FunctionDef) and isinstance(vars(owner).get(node.name), property)]
+    made: list[tuple[str, ast.AST]] = [(method.name, method) for method in methods]
+    for node in ast.walk(owner_node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__setattr__":
+            _, name, value = node.args
+            assert isinstance(name, ast.Constant)
+            made.append((str(name.value), value))
+    return [name for name, tree in made if any(read == attribute for _, read in attribute_accesses(tree))]
 
 
 @cache
 def attributes_read(folder: str) -> frozenset[str]:
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.py")]
-    return frozenset(name for file in files for holder, name in attribute_accesses(parsed(file)) if holder in HOLDERS)
+    return frozenset(name for file in files for holder, name in attribute_accesses(tree_of(ROOT / file)) if holder in HOLDERS)
 
 
 def attribute_accesses(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -103,8 +109,3 @@ def attribute_accesses(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
             yield (node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id), node.attr
-
-
-@cache
-def parsed(file: str) -> ast.Module:
-    return ast.parse((ROOT / file).read_text(encoding="utf-8"))

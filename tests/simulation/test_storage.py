@@ -19,6 +19,8 @@ from storage.log_manager import LogManager
 from tests.simulation.disk import DiskView, SimulatedDisk
 from tests.storage.conftest import delete_log, delete_pending, read_bytes, write_checkpoints
 
+pytestmark = pytest.mark.long("simulated worlds")
+
 LOG_DIR = Path("/simulated/logs")
 CONFIG = replace(LogConfig(), segment_bytes=2_000, index_interval_bytes=300, file_delete_delay_ms=0)
 TOPIC_ID = bytes(range(16))

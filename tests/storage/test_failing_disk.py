@@ -29,6 +29,8 @@ from tests.storage.conftest import (
     write_checkpoints,
 )
 
+pytestmark = pytest.mark.long("a disk that fails in any call")
+
 CONFIG = replace(LogConfig(), segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=0)
 WRITING_CALLS = ("pwrite", "write", "open", "replace", "unlink", "ftruncate", "fsync", "fdatasync", "mkdir")
 APPENDS = 24

@@ -193,6 +193,7 @@ def test_loading_many_segments_leaves_one_open(open_log: OpenLog, directory: Pat
 # -- torn tails ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("sixty torn logs")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=st.sampled_from(["cut", "zeros", "zeros then data", "noise"]), where=st.floats(0, 1), seed=st.binary(min_size=64, max_size=64))
 def test_any_torn_tail_leaves_the_prefix_below_it(tmp_path_factory: pytest.TempPathFactory, shape: str, where: float, seed: bytes) -> None:

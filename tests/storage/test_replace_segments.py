@@ -23,6 +23,8 @@ from tests.simulation.disk import SimulatedDisk
 from tests.storage.conftest import NOW_MS, TOPIC_ID, append_idempotent, read_all_offsets, read_offsets
 from tests.storage.dying_disk import DyingDisk, KilledError
 
+pytestmark = pytest.mark.long("a crash after any call")
+
 CONFIG = replace(LogConfig(), segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=5)
 APPENDS = 40
 OLD_OFFSETS = list(range(APPENDS))

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from broker.coordination.java_hash import positive_java_hash
+from broker.coordination.java_hash import CACHED_LENGTH_MAX, positive_java_hash
 
 
 def _plain_hash(text: str) -> int:
@@ -36,10 +36,10 @@ def test_long_ids_are_not_remembered():
     try:
         before = tracemalloc.get_traced_memory()[0]
         for number in range(200):
-            positive_java_hash(f"{number}" + "k" * 30_000)
+            positive_java_hash(f"{number:03}" + "k" * CACHED_LENGTH_MAX)
 
         kept_bytes = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
 
-    assert kept_bytes < 200_000
+    assert kept_bytes < 200 * CACHED_LENGTH_MAX / 2

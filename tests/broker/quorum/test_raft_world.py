@@ -16,6 +16,8 @@ from storage.errors import StorageError
 from tests.broker.quorum import raft_world
 from tests.broker.quorum.raft_world import run_seed
 
+pytestmark = pytest.mark.long("a hundred simulated worlds")
+
 SEEDS = 25  # for each shape of quorum
 SEARCHED_SEEDS = 1_000
 SHAPES = {
@@ -82,8 +84,8 @@ def forget_the_vote(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ABLATIONS = {
     acknowledge_before_the_fsync: 404,
-    vote_for_shorter_logs: 1,
-    vote_twice: 7,
+    vote_for_shorter_logs: 2,
+    vote_twice: 31,
     forget_the_vote: 690,
 }
 

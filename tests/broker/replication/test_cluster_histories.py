@@ -26,11 +26,13 @@ from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from tests.broker.replication.cluster import NODE_IDS, Cluster, Node, Stored, stored
 
+pytestmark = pytest.mark.long("simulated histories")
+
 SEEDS = 30
 ABLATION_SEEDS = 300
 STEPS = 500
 LAG_MAX_MS = 30_000
-DISK_SEED = 18  # shows that a follower has to wait for its disk
+DISK_SEED = 61  # shows that a follower has to wait for its disk
 ROUNDS_TO_HEAL = 14
 
 

@@ -21,6 +21,8 @@ from tests.broker.replication.cluster import NODE_IDS, Cluster, Node, stored
 from tests.broker.replication.test_cluster_histories import History
 from tests.broker.replication.world import batch
 
+pytestmark = pytest.mark.long("simulated histories")
+
 SEEDS = 30
 ABLATION_SEEDS = 300
 IN_FLIGHT_MAX = 5

@@ -17,6 +17,8 @@ from tests.storage.dying_disk import KilledError
 from tests.storage.test_replace_segments import MakePlace, Place, make_place, simulated_place  # noqa: F401 - a fixture
 from tests.support.turns import finished
 
+pytestmark = pytest.mark.long("a crash after any call")
+
 KEYS = 30
 RECORDS = 120
 

@@ -102,6 +102,7 @@ def test_the_first_batch_fits_whatever_the_limit() -> None:
     assert not finished(offsets.grow(MANY))
 
 
+@pytest.mark.long("traces memory")
 def test_memory_is_bounded_by_the_limit_while_it_grows() -> None:
     tracemalloc.start()
     try:

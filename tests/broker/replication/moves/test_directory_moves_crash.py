@@ -15,6 +15,8 @@ from tests.simulation.disk import ProcessDiedError
 from tests.storage.conftest import write_checkpoints
 from tests.support.clock import WALL_START_MS
 
+pytestmark = pytest.mark.long("a crash after any call")
+
 CALLS_MIN = 100  # of the disk, that a move makes
 
 

@@ -72,6 +72,7 @@ def epochs_after(offset: int, entries: list[EpochEntry]) -> list[EpochEntry]:
     return [entry for entry in entries if entry.start_offset > offset]
 
 
+@pytest.mark.long("simulated histories")
 @pytest.mark.parametrize("end", ["moved", "killed"])
 def test_the_copy_that_takes_over_is_the_same_log(end: str) -> None:
     for seed in range(SEEDS):

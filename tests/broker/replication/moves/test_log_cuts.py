@@ -217,6 +217,7 @@ async def test_a_batch_that_holds_the_offset_is_lowered_whole(place: Place) -> N
     assert place.reopen_after_a_kill().durable_end_offset == RECORDS
 
 
+@pytest.mark.long("three hundred logs")
 async def test_cuts_of_many_logs_wait_for_two_writes(place: Place) -> None:
     """A write for each would take seconds: each waits for the disk twice."""
     others = [place.manager.create_log("t", number, TOPIC_ID, PLAIN, NOW_MS) for number in range(1, 301)]

@@ -17,6 +17,8 @@ from tests.storage.conftest import write_checkpoints
 from tests.support.clock import WALL_START_MS
 from tests.support.turns import finished
 
+pytestmark = pytest.mark.long("a crash after any call")
+
 TIMEOUT_MS = 1_000
 SLOWLY = 1.0  # bytes a second: the first chunk goes at once, and the next one never
 FAST = 1e9
