@@ -341,9 +341,7 @@ class LogDirectory:
         self.checkpoints = self._writer.read()
 
     def take_checkpoint(self) -> CheckpointWork:
-        """An empty one, older than any that is taken after it: whoever takes it puts the logs' offsets in.
-
-        It may be filled in pieces. An entry of a log that is removed meanwhile does no harm: the removal comes after this checkpoint."""
+        """An empty one, older than any that is taken after it: the caller puts the logs' offsets in."""
         self._checkpoint_sequence += 1
         return CheckpointWork(self._writer, self._checkpoint_sequence, Checkpoints({}, {}, {}, {}))
 

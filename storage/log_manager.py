@@ -8,7 +8,7 @@ and the logs' FlushWork. `__cluster_metadata-0` is left to the metadata quorum.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -35,10 +35,6 @@ from storage.startup import NO_TOPIC_ID, DirectoryIdOf, Startup, TopicIdOf
 logger = logging.getLogger("barnabas.storage")
 
 
-CLOSED_PIECE_LOGS = 50  # closed between two yields, 20 µs each
-LEAVING_PIECE_LOGS = 1_000
-CHECKPOINT_PIECE_LOGS = 500  # whose offsets are read between two yields, 1 to 2 µs each
-DELETION_PIECE_LOGS = 500  # asked for renamed files between two yields, 1 to 2 µs each
 OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their three descriptors
 
 
@@ -217,8 +213,7 @@ class LogManager:
         return list(self._logs.values())
 
     def each_log(self) -> Iterator[Log]:
-        """The same for work in turns: it leaves out those that were deleted meanwhile, and keeps none of them alive. A list would free
-        thousands at its end, 4 µs each."""
+        """The same one by one, for work in slices: logs that were deleted meanwhile are left out."""
         for name in tuple(self._logs):
             log = self._logs.get(name)
             if log is not None:
@@ -305,16 +300,14 @@ class LogManager:
         self._logs[made.topic, made.partition] = made
         return True
 
-    def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
+    def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
-        out of the way: run it off the loop, then hand it to `removed_in_pieces`. The files go after file.delete.delay.ms.
+        out of the way: run it off the loop, then hand it to `removed`. The files go after file.delete.delay.ms.
 
-        Yields after each piece of a millisecond. From the first on until it returns, the caller asks for no log of these names."""
+        Yields after each log, 20 µs. From the first on until it returns, the caller asks for no log of these names."""
         beside: list[RemovalWork] = []
         works: dict[str, RemovalWork] = {}  # they grow with each log that is closed: nothing is left to do for thousands at the end
-        for count, key in enumerate(partitions, 1):
-            if count % CLOSED_PIECE_LOGS == 0:
-                yield
+        for key in partitions:
             beside += self.futures.remove(*key)
             log = self._logs.pop(key, None)
             if log is None:
@@ -327,6 +320,7 @@ class LogManager:
             new_name = deleted_directory_name(*key, self._opener.draw_hex())
             work.departures.append(Departure(key, log.directory, log.directory.parent / new_name))
             self._leaving[key] = _LeavingLog(work, new_name, log.config.file_delete_delay_ms)
+            yield
         online = [directory for directory in self.online_directories if str(directory.path) in works]  # one may have failed meanwhile
         for directory in online:
             directory.date_removal(works[str(directory.path)])
@@ -337,23 +331,16 @@ class LogManager:
         return (topic, partition) in self._leaving or self.futures.is_leaving((topic, partition))
 
     def removed(self, work: RemovalWork) -> None:
-        """`removed_in_pieces` at once, for few directories."""
-        deque(self.removed_in_pieces(work), maxlen=0)
-
-    def removed_in_pieces(self, work: RemovalWork) -> Generator[None, None, None]:
-        """`work` ran: its directories wait for their delay, and their names are free, one after the other. Yields after each piece of a
-        millisecond. A second call does nothing."""
+        """`work` ran: its directories wait for their delay, and their names are free. A second call does nothing."""
         if self.futures.has_handed_out(work):
             self._deleted += self.futures.removed(work)
             return
         names: dict[int, list[str]] = {}  # by their delays
-        for count, departure in enumerate(work.departures, 1):
+        for departure in work.departures:
             leaving = self._leaving.get(departure.key)
             if leaving is not None and leaving.work is work:
                 del self._leaving[departure.key]
                 names.setdefault(leaving.delay_ms, []).append(leaving.new_name)
-            if count % LEAVING_PIECE_LOGS == 0:
-                yield
         self._deleted += [DeletedDirectories(work.path, named, delay_ms) for delay_ms, named in names.items()]
 
     def update_config(self, topic: str, config: LogConfig) -> None:
@@ -387,14 +374,12 @@ class LogManager:
     def remove_expired_producers(self, now_ms: int) -> int:
         return sum(log.producers.remove_expired(now_ms) for log in self.all_logs())
 
-    def take_due_deletions_in_pieces(self, now_ms: int) -> Generator[None, None, DeletionWork | None]:
-        """What may be removed now, to be run off the loop; None when there is nothing. Yields after each piece of a millisecond."""
+    def take_due_deletions(self, now_ms: int) -> DeletionWork | None:
+        """What may be removed now, to be run off the loop; None when there is nothing. Takes 0.6 µs for each log."""
         files: list[retention.PendingDeletion] = []
-        for count, log in enumerate(chain(self.each_log(), list(self.futures)), 1):
+        for log in chain(self.each_log(), self.futures):
             if log.deletions.is_any:
                 files += log.deletions.take_due(now_ms)
-            if count % DELETION_PIECE_LOGS == 0:
-                yield
         due: list[DeletedDirectories] = []
         waiting: list[DeletedDirectories] = []
         for deleted in self._deleted:
@@ -407,20 +392,12 @@ class LogManager:
         self._deleted = waiting
         return DeletionWork(tuple(files), tuple(due), self._disk) if files or due else None
 
-    def take_checkpoints_in_pieces(self) -> Generator[None, None, list[CheckpointWork]]:
-        """The checkpoints of every online directory, to be written off the loop. Yields after each piece of a millisecond.
-
-        A log's offsets are read together, those of other logs perhaps later. What is taken as a whole meanwhile, after a truncation, is
-        newer than this, which is then not written any more."""
+    def take_checkpoints(self) -> list[CheckpointWork]:
+        """The checkpoints of every online directory, to be written off the loop. Takes 1.6 µs for each log."""
         works = {str(directory.path): directory.take_checkpoint() for directory in self.online_directories}
-        for log in self.futures:
+        for log in chain(self.futures, self.each_log()):
             works[log.log_dir].note(log)
-        for count, log in enumerate(self.each_log(), 1):
-            works[log.log_dir].note(log)
-            if count % CHECKPOINT_PIECE_LOGS == 0:
-                yield
-        online = {str(directory.path) for directory in self.online_directories}
-        return [work for path, work in works.items() if path in online]
+        return list(works.values())
 
     # -- closing ---------------------------------------------------------------------------------------------------
 

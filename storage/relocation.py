@@ -1,20 +1,17 @@
 """A log's directory gets another name while the log is open: a copy takes the place of what it was made from.
 
-The paths of a log with thousands of segments take milliseconds to make: they are made in pieces before the rename, which is then
-one call of the disk and some assignments. Owner: who moves the log, on the loop; nothing of the log is being flushed meanwhile.
+The segments' paths, 10 µs each, are made before the rename, which is then one call of the disk and some assignments. Owner: who moves
+the log, on the loop; nothing of the log is being flushed meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 
 from storage.disk import SYSTEM_DISK, Disk
 from storage.files import rename
 from storage.log import Log
 from storage.segment import LogSegment
-
-PREPARED_PIECE_SEGMENTS = 50  # whose paths are made between two yields, 10 µs each
 
 SegmentPaths = tuple[Path, Path, Path, Path]
 
@@ -30,13 +27,9 @@ class Relocation:
         self._disk = disk
         self._paths: dict[LogSegment, SegmentPaths] = {}
 
-    def prepare_in_pieces(self) -> Generator[None, None, None]:
-        """Make the paths of the segments that are there now; yields after each piece of a millisecond."""
-        for count, segment in enumerate(tuple(self.log.segments), 1):
-            if segment not in self._paths:
-                self._paths[segment] = self._paths_of(segment)
-            if count % PREPARED_PIECE_SEGMENTS == 0:
-                yield
+    def prepare(self) -> None:
+        """Make the paths of the segments that are there now."""
+        self._paths = {segment: self._paths_of(segment) for segment in self.log.segments}
 
     def apply(self) -> None:
         """Rename. StorageError when the disk refuses: nothing has changed then. A power cut may undo it until the log's next flush."""

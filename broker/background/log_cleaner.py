@@ -3,7 +3,7 @@
 Each of log.cleaner.threads cleaners has a process, which comes about at its first log and goes when it has long been idle. It reads
 closed segments and writes `.cleaned` files; here, on the loop, they take the place of the old ones if the log is still as it was. A log
 that was truncated, moved or deleted meanwhile ends its compaction. One whose compaction fails is set aside until the broker's next
-start; a disk that fails takes its directory offline. Owner: client_server.py; Background runs `clean` as a chore.
+start; a disk that fails takes its directory offline. Owner: client_server.py; Background schedules `clean`.
 
 Sources: org.apache.kafka.storage.internals.log.LogCleaner, LogCleanerManager.
 """
@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.background.cleaner_stats import CleanerStats, LastCompaction
+from broker.loop.job import Slice
 from broker.worker.jobs import Outcome
 from protocol.errors import DecodeError
 from storage.errors import CorruptFileError, StorageError
@@ -33,10 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.cleaner")
 
 CHECK_INTERVAL_MS = 1_000  # how often a compaction that is under way is compared with its log
-LOGS_PER_TURN = 50  # looked at before others are served: 2 µs for each segment of a compacted one
 BUFFERS = 2  # log.cleaner.io.buffer.size is for one to read and one to write
-
-NextTurn = Callable[[], Awaitable[None]]
 
 
 class LogCleaner:
@@ -79,15 +77,13 @@ class LogCleaner:
         """End what is under way and begin nothing more."""
         self._stopping.set()
 
-    async def clean(self, cleaner: int, next_turn: NextTurn) -> None:
-        """Compact one log after the other, the dirtiest first, until none is due. `next_turn` waits while others are served.
-
-        StorageError when the disk fails."""
-        while not self._stopping.is_set() and (cleanable := await self._find_dirtiest(cleaner, next_turn)) is not None:
+    async def clean(self, cleaner: int) -> None:
+        """Compact one log after the other, the dirtiest first, until none is due. StorageError when the disk fails."""
+        while not self._stopping.is_set() and (cleanable := await self._find_dirtiest(cleaner)) is not None:
             log = cleanable.log
             self._in_progress[log] = cleaner
             try:
-                await self._clean(cleanable, cleaner, next_turn)
+                await self._clean(cleanable, cleaner)
             except CorruptFileError as error:
                 self._set_aside(log, error)
             except StorageError as error:
@@ -101,14 +97,14 @@ class LogCleaner:
             finally:
                 del self._in_progress[log]
 
-    async def _find_dirtiest(self, cleaner: int, next_turn: NextTurn) -> CleanableLog | None:
+    async def _find_dirtiest(self, cleaner: int) -> CleanableLog | None:
         now_ms = self.stats.last_run_ms = self._clock.now_ms()
         self._forget_the_gone()
         best: CleanableLog | None = None
         max_dirty_ratio, max_overdue_ms = 0.0, 0
-        for count, log in enumerate(self._log_manager.each_log(), 1):
-            if count % LOGS_PER_TURN == 0:
-                await next_turn()
+        slice_ = Slice(self._clock)
+        for log in self._log_manager.each_log():
+            await slice_.maybe_end()
             if not log.config.is_compacted or len(log.segments) == 1 or not self._may_clean(log, cleaner):
                 continue
             from storage.compaction.selection import find_cleanable
@@ -145,7 +141,7 @@ class LogCleaner:
         self._uncleanable = {log for log in self._uncleanable if self._is_here(log)}
         self._withdrawn = {log: cleaner for log, cleaner in self._withdrawn.items() if self._is_here(log)}
 
-    async def _clean(self, cleanable: CleanableLog, cleaner: int, next_turn: NextTurn) -> None:
+    async def _clean(self, cleanable: CleanableLog, cleaner: int) -> None:
         from broker.background.cleaning_job import NAME, CompactionJob
         from storage.compaction.selection import find_cleanable, make_plan, swap_in
 
@@ -167,7 +163,7 @@ class LogCleaner:
         result: CompactionResult = outcome.value
         are_in = []
         for cleaned in result.cleaned:
-            await next_turn()
+            await asyncio.sleep(0)  # a swap renames the files of many segments
             may_swap = self._is_here(log) and not self._is_moving(log)
             are_in.append(may_swap and swap_in(log, plan, cleaned, self._clock.now_ms()))
         if not all(are_in):

@@ -1,10 +1,11 @@
-"""A long job of the broker's own, in slices of the loop's time, so that clients are served meanwhile.
+"""A long job of the broker's own, in slices of the loop's time, so that clients are served meanwhile: LoopJob, and Slice for a coroutine.
 
 What clients ask for goes through broker/loop/turns.py, where it is fair among them.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator
 
 from broker.loop.clock import Clock, Timer
@@ -76,3 +77,21 @@ class LoopJob:
             self._is_in_slice = False
             if self._steps is not None or self._is_asked:
                 self._schedule()
+
+
+class Slice:
+    """For a coroutine that works long on the loop: it awaits `maybe_end` after each step, which takes well under a millisecond.
+
+    After `maybe_end` everything may have changed."""
+
+    __slots__ = ("_clock", "_end_us")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._end_us = clock.monotonic_us() + SLICE_US
+
+    async def maybe_end(self) -> None:
+        """If SLICE_US are over, let others have a turn of the loop, and begin the next slice."""
+        if self._clock.monotonic_us() >= self._end_us:
+            await asyncio.sleep(0)
+            self._end_us = self._clock.monotonic_us() + SLICE_US

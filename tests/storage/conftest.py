@@ -66,7 +66,7 @@ def read_all_offsets(log: Log) -> list[int]:
 
 def delete_log(manager: LogManager, topic: str, partition: int) -> None:
     """Delete one log now, as the broker does in two threads' turns."""
-    for work in finished(manager.delete_logs_in_pieces([(topic, partition)])):
+    for work in finished(manager.delete_logs([(topic, partition)])):
         try:
             work.run()
         except StorageError as error:
@@ -77,7 +77,7 @@ def delete_log(manager: LogManager, topic: str, partition: int) -> None:
 
 def delete_pending(manager: LogManager, now_ms: int) -> None:
     """Remove what is due now."""
-    work = finished(manager.take_due_deletions_in_pieces(now_ms))
+    work = manager.take_due_deletions(now_ms)
     if work is not None:
         work.run()
 
@@ -88,7 +88,7 @@ def enforce_retention(manager: LogManager, now_ms: int) -> int:
 
 
 def write_checkpoints(manager: LogManager) -> None:
-    for work in finished(manager.take_checkpoints_in_pieces()):
+    for work in manager.take_checkpoints():
         try:
             work.run()
         except StorageError as error:

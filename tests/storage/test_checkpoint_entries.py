@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from config.topic import LogConfig
-from storage import log_manager
 from storage.checkpoint import read_offset_checkpoint
 from storage.disk import SYSTEM_DISK
 from storage.log import Log
-from storage.log_manager import CLOSED_PIECE_LOGS, LogManager
-from tests.storage.conftest import NOW_MS, TOPIC_ID, append, delete_log, delete_pending, read_all_offsets, write_checkpoints
-from tests.support.turns import finished, run
+from storage.log_manager import LogManager
+from tests.storage.conftest import NOW_MS, TOPIC_ID, append, delete_log, read_all_offsets, write_checkpoints
+from tests.support.turns import finished
 
 CONFIG = replace(LogConfig(), segment_bytes=10_000)
 NEXT_ID = bytes(range(1, 17))
@@ -152,7 +151,7 @@ def test_a_thousand_partitions_leave_with_one_rewrite(log_dir: Path, monkeypatch
     fsyncs: list[int] = []
     monkeypatch.setattr(SYSTEM_DISK, "fsync", fsyncs.append)
 
-    for work in finished(manager.delete_logs_in_pieces([("t", index) for index in range(1000)])):
+    for work in finished(manager.delete_logs([("t", index) for index in range(1000)])):
         work.run()
         manager.removed(work)
 
@@ -179,8 +178,8 @@ def test_checkpoint_that_was_taken_before_a_deletion_does_not_bring_the_entry_ba
     other = manager.create_log("other", 0, TOPIC_ID, CONFIG, NOW_MS)
     append(other, 5)
     other.flush()
-    older = finished(manager.take_checkpoints_in_pieces())
-    removals = finished(manager.delete_logs_in_pieces([KEY]))
+    older = manager.take_checkpoints()
+    removals = finished(manager.delete_logs([KEY]))
 
     for work in [*removals, *older] if is_late else [*older, *removals]:
         work.run()
@@ -191,12 +190,12 @@ def test_checkpoint_that_was_taken_before_a_deletion_does_not_bring_the_entry_ba
 
 def test_checkpoint_that_was_taken_between_two_pieces_of_a_deletion_does_not_bring_entries_back(log_dir: Path) -> None:
     manager = start(log_dir)
-    keys = [("t", index) for index in range(CLOSED_PIECE_LOGS + 1)]
+    keys = [("t", index) for index in range(2)]
     for key in keys:
         manager.create_log(*key, TOPIC_ID, CONFIG, NOW_MS)
-    deletion = manager.delete_logs_in_pieces(keys)
+    deletion = manager.delete_logs(keys)
     next(deletion)
-    (checkpoint,) = finished(manager.take_checkpoints_in_pieces())
+    (checkpoint,) = manager.take_checkpoints()
     (removal,) = finished(deletion)
 
     removal.run()
@@ -204,27 +203,6 @@ def test_checkpoint_that_was_taken_between_two_pieces_of_a_deletion_does_not_bri
 
     assert checkpoint.checkpoints.recovery_points  # of those that were not closed yet
     assert read_offset_checkpoint(log_dir / CHECKPOINTS[0]) == {}
-
-
-def test_names_of_very_many_deleted_logs_are_free_piece_by_piece(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_manager, "LEAVING_PIECE_LOGS", 2)
-    manager = start(log_dir)
-    keys = [("t", index) for index in range(3)]
-    for key in keys:
-        manager.create_log(*key, TOPIC_ID, CONFIG, NOW_MS)
-    (removal,) = finished(manager.delete_logs_in_pieces(keys))
-    removal.run()
-
-    noting = manager.removed_in_pieces(removal)
-    next(noting)
-    left = [not manager.is_leaving(*key) for key in keys]
-    finished(noting)
-    delete_pending(manager, NOW_MS)
-    delete_pending(manager, NOW_MS + CONFIG.file_delete_delay_ms)
-
-    assert left == [True, True, False]
-    assert not any(manager.is_leaving(*key) for key in keys)
-    assert [path for path in log_dir.iterdir() if path.is_dir()] == []
 
 
 def test_checkpoint_of_the_next_log_of_that_name_counts(log_dir: Path) -> None:
@@ -244,7 +222,7 @@ def test_log_is_made_anew_while_the_old_one_leaves(log_dir: Path) -> None:
     """Nobody ran the work yet: it is done on the spot, and running it later changes nothing."""
     manager = start(log_dir)
     fill(manager)
-    (work,) = finished(manager.delete_logs_in_pieces([KEY]))
+    (work,) = finished(manager.delete_logs([KEY]))
     was_leaving = manager.is_leaving(*KEY)
 
     append(manager.create_log(*KEY, NEXT_ID, CONFIG, NOW_MS), 5)
@@ -260,7 +238,7 @@ def test_log_is_made_anew_while_the_old_one_leaves(log_dir: Path) -> None:
 def test_clean_stop_finishes_what_leaves(log_dir: Path) -> None:
     manager = start(log_dir)
     fill(manager)
-    finished(manager.delete_logs_in_pieces([KEY]))
+    finished(manager.delete_logs([KEY]))
 
     manager.close_clean()
 
@@ -340,61 +318,6 @@ def try_to_delete(manager: LogManager, calls_max: int) -> bool:
         except KilledError:
             return False
     return True
-
-
-def three_logs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> LogManager:
-    """Their checkpoint is taken log by log."""
-    monkeypatch.setattr("storage.log_manager.CHECKPOINT_PIECE_LOGS", 1)
-    manager = start(log_dir)
-    fill(manager)
-    for partition in (1, 2):
-        manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
-    return manager
-
-
-def test_checkpoints_of_many_logs_are_taken_in_pieces(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = three_logs(log_dir, monkeypatch)
-
-    works, pieces_count = run(manager.take_checkpoints_in_pieces())
-    for work in works:
-        work.run()
-
-    assert pieces_count > 3
-    assert entries(log_dir) == [100, 60, 100]
-    assert set(read_offset_checkpoint(log_dir / CHECKPOINTS[0])) == {("t", 0), ("t", 1), ("t", 2)}
-
-
-@pytest.mark.parametrize("is_removed_first", [True, False])
-def test_no_entry_is_left_of_a_log_that_is_removed_while_a_checkpoint_is_taken(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch, is_removed_first: bool
-) -> None:
-    """[60, 100) of the old log would hide the records of one made anew under its name."""
-    manager = three_logs(log_dir, monkeypatch)
-    pieces = manager.take_checkpoints_in_pieces()
-    next(pieces)
-    removals = finished(manager.delete_logs_in_pieces([KEY, ("t", 2)]))
-
-    checkpoints, _ = run(pieces)
-    for work in [*removals, *checkpoints] if is_removed_first else [*checkpoints, *removals]:
-        work.run()
-
-    assert entries(log_dir) == [None, None, None]
-    assert set(read_offset_checkpoint(log_dir / CHECKPOINTS[0])) == {("t", 1)}
-
-
-def test_a_checkpoint_that_took_long_is_not_written_over_one_taken_meanwhile(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recovery point above the end, after a truncation, would let the next recovery trust what was appended later."""
-    manager = three_logs(log_dir, monkeypatch)
-    pieces = manager.take_checkpoints_in_pieces()
-    next(pieces)
-    found_log(manager).truncate_to(80)
-    write_checkpoints(manager)
-
-    checkpoints, _ = run(pieces)
-    for work in checkpoints:
-        work.run()
-
-    assert entries(log_dir)[0] == 80
 
 
 def test_what_is_appended_after_a_start_that_lost_records_is_neither_durable_nor_committed(log_dir: Path) -> None:

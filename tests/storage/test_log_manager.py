@@ -202,10 +202,10 @@ def test_checkpoints_are_kafkas_files(log_dir: Path) -> None:
 def test_an_older_checkpoint_never_replaces_a_newer_one(log_dir: Path) -> None:
     manager = start(log_dir)
     log = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    older = finished(manager.take_checkpoints_in_pieces())
+    older = manager.take_checkpoints()
     append(log, 5)
     log.set_high_watermark(5)
-    newer = finished(manager.take_checkpoints_in_pieces())
+    newer = manager.take_checkpoints()
 
     for work in newer + older:
         work.run()
@@ -216,7 +216,7 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(log_dir: Path) -> None:
 def test_checkpoints_written_by_several_threads_at_once_stay_whole(log_dir: Path) -> None:
     manager = start(log_dir)
     manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    works = [work for _ in range(40) for work in finished(manager.take_checkpoints_in_pieces())]
+    works = [work for _ in range(40) for work in manager.take_checkpoints()]
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda work: work.run(), works))
@@ -331,7 +331,7 @@ def test_many_deleted_logs_are_all_removed_after_their_own_delays(log_dir: Path)
     for topic, delay_ms in (("early", 1000), ("late", 3000)):
         for partition in range(5):
             manager.create_log(topic, partition, TOPIC_ID, replace(CONFIG, file_delete_delay_ms=delay_ms), NOW_MS)
-    for work in finished(manager.delete_logs_in_pieces((log.topic, log.partition) for log in manager.logs())):
+    for work in finished(manager.delete_logs((log.topic, log.partition) for log in manager.logs())):
         work.run()
         manager.removed(work)
 

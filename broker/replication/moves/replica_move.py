@@ -13,7 +13,7 @@ Source: kafka.server.ReplicaAlterLogDirsThread.PromotionState, kafka.cluster.Par
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -84,7 +84,6 @@ class ReplicaMove:
         self._on_ready = on_ready
         self._source = source = partition.log
         self._relocation = tools.log_manager.futures.relocation_of(future)
-        self._preparation: Generator[None, None, None] | None = self._relocation.prepare_in_pieces()
         self._is_flushed = False
         partition.in_sync.move = self
         self._copy = LogCopy(
@@ -186,13 +185,10 @@ class ReplicaMove:
             if not self._copy.is_flushing:
                 self._take_over()
             return False
-        if self._preparation is not None:
-            if next(self._preparation, self) is self:
-                self._preparation = None
-            return True
         if not self._is_flushed:
             self._copy.flush(self._note_flushed)
             return False
+        self._relocation.prepare()
         self.phase = Phase.TELLING
         if self._tools.assign_directory is None:
             self.phase = Phase.PROMOTING

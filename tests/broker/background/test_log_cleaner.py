@@ -86,16 +86,12 @@ class Cleaning:
     async def clean(self) -> None:
         for log in self.manager.each_log():
             log.flush()
-        await self.cleaner.clean(0, turn)
+        await self.cleaner.clean(0)
 
     def gauges(self) -> str:
         metrics = Metrics()
         add_cleaner_gauges(metrics, self.cleaner, self.manager, self.clock)
         return render(metrics.snapshot()).decode()
-
-
-async def turn() -> None:
-    await asyncio.sleep(0)
 
 
 @pytest.fixture

@@ -314,6 +314,7 @@ def test_partition_that_moves_away_while_its_log_is_made_leaves_none(tmp_path: P
 
     world.change_partition("moved", replicas=[2], isr=[2], leader=2)
     world.executor.run()
+    world.clock.advance(0)
     world.executor.run()
 
     assert world.replica_manager.find_partition("moved", 0) is None

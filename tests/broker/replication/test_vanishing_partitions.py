@@ -43,6 +43,7 @@ def test_produce_that_waits_is_told_of_the_new_leader_when_its_partition_moves_t
     waiting = list(answers)
 
     world.change_partition("a", replicas=[2, 3], isr=[2, 3], leader=2)
+    world.clock.advance(0)
 
     assert waiting == [] and [answer.error_code for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 

@@ -237,10 +237,10 @@ class DirectoryLogs:
     def find_directory_id(self, log_dir: str) -> bytes | None:
         return None
 
-    def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
+    def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
         for key in partitions:
             self.logs.pop(key).abandon()
-        yield from ()
+            yield
         return []
 
     def is_leaving(self, topic: str, partition: int) -> bool:
@@ -337,12 +337,13 @@ class World:
         self.metadata.apply_committed([TopicRecord(name=name, topic_id=topic_id), *configs, *created])
         return topic_id
 
-    def delete_topic(self, name: str) -> None:
-        """And let a turn of the loop pass, in which the logs are closed."""
+    def delete_topic(self, name: str, *, takes_turn: bool = True) -> None:
+        """The logs are closed when a turn of the loop has passed."""
         topic = self.metadata.find_topic(name)
         assert topic is not None
         self.metadata.apply_committed([RemoveTopicRecord(topic_id=topic.topic_id)])
-        self.clock.advance(0)
+        if takes_turn:
+            self.clock.advance(0)
 
     def change_partition(self, name: str, index: int = 0, **changes: Any) -> None:
         """Replay a PartitionChangeRecord: `leader=2`, `isr=[1]` …"""

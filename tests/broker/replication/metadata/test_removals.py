@@ -1,4 +1,4 @@
-"""What is left of partitions that are deleted leaves memory in turns."""
+"""Partitions of a large topic are deleted at once; their logs are closed in slices of the loop's time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from broker.replication.metadata.removals import CLOSED_PIECE_PARTITIONS, FREED_PER_TURN, PartitionRemovals
-from storage.log_directory import CheckpointWriter, Departure, RemovalWork
+from broker.loop.turns import SLICE_US
+from broker.replication.metadata.removals import PartitionRemovals
+from storage.log_directory import CheckpointWriter, RemovalWork
 from storage.log_manager import LogManager
 from tests.broker.replication.world import ManualExecutor, World
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
+
+PARTITIONS = 3
 
 
 @stands_for(CheckpointWriter)
@@ -22,84 +25,80 @@ class Writer:
         work.is_done = True
 
 
-@stands_for(LogManager, own=("noting_pieces_count", "work"))
+@stands_for(LogManager, own=("removed_count", "work"))
 class Logs:
-    """Whatever is deleted, thousands of directories leave."""
+    """It takes a whole slice to close a log."""
 
-    def __init__(self) -> None:
-        departures = [Departure(("large", index), Path(), Path()) for index in range(3 * FREED_PER_TURN)]
-        self.noting_pieces_count = 0
-        self.work = RemovalWork(cast("CheckpointWriter", Writer()), 1, departures)
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.work = RemovalWork(cast("CheckpointWriter", Writer()), 1, [])
+        self.removed_count = 0
 
-    def delete_logs_in_pieces(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
-        yield
+    def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
+        for _ in partitions:
+            self._clock.stall(SLICE_US / 1000)
+            yield
         return [self.work]
 
-    def removed_in_pieces(self, work: RemovalWork) -> Generator[None, None, None]:
-        yield from [None] * self.noting_pieces_count
-        assert len(work.departures) == 3 * FREED_PER_TURN
+    def removed(self, work: RemovalWork) -> None:
+        self.removed_count += 1
 
 
-def test_what_removed_a_large_topic_is_freed_in_turns(tmp_path: Path) -> None:
-    """Thousands of departures, each with two paths, take 17 ms at once."""
-    world = World(tmp_path)
-    world.create_topic("large")
-    clock, executor, logs, failures = ManualClock(), ManualExecutor(), Logs(), list[Any]()
-    removals = _removals(clock, logs, executor, failures)
+class Removing:
+    """The removal of a topic; `turn` is one of the loop."""
 
-    removals.add([world.partition("large", 0)])
-    clock.advance(1)
-    executor.run()
-    left_at_once = len(logs.work.departures)
-    clock.advance(1)
+    def __init__(self, directory: Path) -> None:
+        world = World(directory)
+        world.create_topic("large", partitions=PARTITIONS)
+        self.partitions = [world.partition("large", index) for index in range(PARTITIONS)]
+        self.clock, self.executor = ManualClock(), ManualExecutor()
+        self.logs = Logs(self.clock)
+        self.closed: list[int] = []
+        self.failures: list[Any] = []
+        self.removals = PartitionRemovals(
+            self.clock,
+            cast("LogManager", self.logs),
+            self.executor,
+            on_closed=lambda partition: self.closed.append(partition.partition),
+            on_left=lambda: None,
+            on_failure=lambda path, error: self.failures.append(error),
+        )
+        self.removals.add(self.partitions)
 
-    assert left_at_once == 2 * FREED_PER_TURN
-    assert (logs.work.departures, clock.pending_timers, failures) == ([], [], [])
 
+def test_partitions_of_a_large_topic_are_deleted_at_once_and_their_logs_closed_in_slices(tmp_path: Path) -> None:
+    removing = Removing(tmp_path)
 
-def test_partitions_of_a_large_topic_are_deleted_at_once_and_few_of_them_closed(tmp_path: Path) -> None:
-    """Marking them has taken a share of the turn."""
-    world = World(tmp_path)
-    world.create_topic("large", partitions=CLOSED_PIECE_PARTITIONS + 1)
-    world.clock.advance(1000)
-    partitions = [world.partition("large", index) for index in range(CLOSED_PIECE_PARTITIONS + 1)]
-    executor = ManualExecutor()
-    removals = _removals(world.clock, Logs(), executor, [])
+    are_deleted = [partition.is_deleted for partition in removing.partitions]
+    started_at_once = list(removing.executor.pending)
+    started_ms = removing.clock.monotonic_ms()
+    removing.clock.advance(100)
 
-    removals.add(partitions)
-    started_at_once = list(executor.pending)
-    world.clock.advance(1)
-
-    assert all(partition.is_deleted for partition in partitions)
+    assert are_deleted == [True] * PARTITIONS
     assert started_at_once == []
-    assert len(executor.pending) == 1
+    assert removing.closed == [0, 1, 2]
+    assert len(removing.executor.pending) == 1
+    assert removing.clock.monotonic_ms() - started_ms >= PARTITIONS * SLICE_US / 1000
 
 
-def test_directories_have_left_when_the_last_piece_of_them_is_noted(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.create_topic("large")
-    clock, executor, logs = ManualClock(), ManualExecutor(), Logs()
-    logs.noting_pieces_count = 2
-    removals = _removals(clock, logs, executor, [])
+def test_directories_have_left_when_their_removal_is_noted(tmp_path: Path) -> None:
+    removing = Removing(tmp_path)
     left: list[int] = []
-    removals.add([world.partition("large", 0)])
-    clock.advance(1)
-    removals.when_left(lambda: left.append(len(logs.work.departures)))
+    removing.removals.when_left(lambda: left.append(removing.logs.removed_count))
 
-    executor.run()
+    removing.clock.advance(100)
     left_early = list(left)
-    clock.advance(1)
+    removing.executor.run()
 
     assert left_early == []
-    assert left == [3 * FREED_PER_TURN]
+    assert (left, removing.failures) == ([1], [])
 
 
-def _removals(clock: ManualClock, logs: Logs, executor: ManualExecutor, failures: list[Any]) -> PartitionRemovals:
-    return PartitionRemovals(
-        clock,
-        cast("LogManager", logs),
-        executor,
-        on_closed=lambda partition: None,
-        on_left=lambda: None,
-        on_failure=lambda path, error: failures.append(error),
-    )
+def test_what_is_not_closed_yet_is_closed_by_a_stop(tmp_path: Path) -> None:
+    removing = Removing(tmp_path)
+    removing.clock.advance(0)
+
+    removing.removals.stop()
+
+    assert removing.closed == [0, 1, 2]
+    assert len(removing.executor.pending) == 1

@@ -12,7 +12,6 @@ from tests.broker.replication.moves.moving import FIRST, IDS, SECOND, TOPIC_ID, 
 from tests.broker.replication.world import batch, completed, context, values
 from tests.storage.conftest import delete_pending
 from tests.support.clock import WALL_START_MS
-from tests.support.turns import finished
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_what_a_copy_gets_after_a_cut_is_not_durable_after_a_kill(moving: Moving
     while future.log_end_offset < 50:
         moving.turn()
     future.flush()
-    for work in finished(moving.logs.take_checkpoints_in_pieces()):
+    for work in moving.logs.take_checkpoints():
         work.run()
     moving.log.truncate_to(20)
     for count in range(100):

@@ -78,13 +78,8 @@ class Place:
         assert self.log_cuts.may_truncate(self.log, offset)
 
     def take_checkpoint(self) -> CheckpointWork:
-        pieces = self.manager.take_checkpoints_in_pieces()
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as end:
-                (work,) = end.value
-                return work  # type: ignore[no-any-return]
+        (work,) = self.manager.take_checkpoints()
+        return work
 
     def cut_and_grow(self) -> None:
         self.log.truncate_to(CUT_AT)
