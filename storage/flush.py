@@ -15,7 +15,7 @@ from storage.disk import Disk
 from storage.errors import StorageError
 from storage.file_slice import SegmentFile
 from storage.files import PARTITION_METADATA, sync_directory, sync_file
-from storage.leader_epochs import LeaderEpochFileCache
+from storage.leader_epochs import EpochsToWrite, LeaderEpochFileCache
 from storage.segment import LogSegment
 
 CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
@@ -25,13 +25,15 @@ class FlushWork(NamedTuple):
     """Files to synchronise so that every batch below `end_offset` is durable.
 
     `generation` is the log's count of truncations: a work older than a truncation must not move the recovery point. `is_checked`:
-    whether the files are looked for under their names first. `closed` are the segments that took no more appends when it was made."""
+    whether the files are looked for under their names first. `closed` are the segments that took no more appends when it was made.
+    `epochs` go into their file before it is synchronised, one of `paths` then."""
 
     end_offset: int
     generation: int
     closed: tuple[LogSegment, ...]
     files: tuple[SegmentFile, ...]
     paths: tuple[Path, ...]
+    epochs: EpochsToWrite | None
     directory: Path | None
     is_checked: bool
 
@@ -48,7 +50,7 @@ class FlushWork(NamedTuple):
     def run(self) -> None:
         """Synchronise file by file; blocks. StorageError on any failure, which must not be retried: the kernel may have dropped
         the pages that it could not write."""
-        self.check_files()
+        self.prepare()
         try:
             for file in self.files:
                 self.disk.fdatasync(file.fd)
@@ -60,16 +62,17 @@ class FlushWork(NamedTuple):
             sync_directory(self.directory, missing_ok=True, disk=self.disk)  # it has another name when its topic was deleted meanwhile
             sync_directory(self.directory.parent, disk=self.disk)  # a new partition's own entry
 
-    def check_files(self) -> None:
-        """StorageError when somebody removed a file that is being written to: nothing in it is ever durable. `run` does it; so does
-        the code that synchronises the whole file system instead."""
-        if not self.is_checked:
-            return
-        try:
-            for file in self.files:
-                file.check_in_place()
-        except OSError as error:
-            raise StorageError(f"cannot look at the files up to offset {self.end_offset}: {error}") from error
+    def prepare(self) -> None:
+        """What has to be done before anything is synchronised: `run` does it; so does the code that synchronises the whole file system
+        instead. StorageError when somebody removed a file that is being written to: nothing in it is ever durable."""
+        if self.is_checked:
+            try:
+                for file in self.files:
+                    file.check_in_place()
+            except OSError as error:
+                raise StorageError(f"cannot look at the files up to offset {self.end_offset}: {error}") from error
+        if self.epochs is not None:
+            self.epochs.write()
 
     def release(self) -> None:
         """Release the segment files. `Log.flushed` calls it, and so must the owner of work that failed."""
@@ -80,11 +83,12 @@ class FlushWork(NamedTuple):
 class FlushState:
     """What one log has written and not yet synchronised. Owner: that Log."""
 
-    __slots__ = ("_checked_ms", "_directory_is_dirty", "_generation", "_is_requested", "_paths", "_rolled", "_since_ms")
+    __slots__ = ("_checked_ms", "_directory_is_dirty", "_epochs", "_generation", "_is_requested", "_paths", "_rolled", "_since_ms")
 
     def __init__(self) -> None:
         self._rolled: list[LogSegment] = []
         self._paths: list[Path] = []  # producer snapshots and the like
+        self._epochs: LeaderEpochFileCache | None = None  # if they are to be written
         self._directory_is_dirty = True
         self._is_requested = False
         self._since_ms: int | None = None
@@ -94,7 +98,7 @@ class FlushState:
     @property
     def has_files(self) -> bool:
         """Whether there is more to synchronise than the active segment's data."""
-        return bool(self._rolled or self._paths)
+        return bool(self._rolled or self._paths) or self._epochs is not None
 
     def is_due(self, now_ms: int, unflushed_count: int, flush_messages: int, flush_ms: int) -> bool:
         if self._is_requested or unflushed_count >= flush_messages:
@@ -115,10 +119,11 @@ class FlushState:
         self._paths += paths
         self._directory_is_dirty = True
 
-    def note_epochs(self, epochs: LeaderEpochFileCache) -> None:
-        """The epochs were written: ask for a flush. The first one of a log can wait: the metadata log knows it too."""
-        self.note_paths([epochs.path])
-        self._is_requested = self._is_requested or len(epochs) > 1
+    def note_epochs(self, epochs: LeaderEpochFileCache, *, is_new: bool = False) -> None:
+        """The epochs changed: the next flush writes them. A new one asks for it; the first one of a log can wait: the metadata log knows it
+        too."""
+        self._epochs = epochs
+        self._is_requested = self._is_requested or (is_new and len(epochs) > 1)
 
     def note_renamed(self, directory: Path) -> None:
         """The log's directory has another name, which the next flush makes durable, as that of a new one."""
@@ -146,8 +151,15 @@ class FlushState:
             segment.write_indexes()
             paths += segment.index_paths()
         files = tuple(segment.share_file() for segment in (*self._rolled, active))
+        epochs = None
+        if self._epochs is not None:
+            epochs = self._epochs.take_write()
+            paths.append(self._epochs.path)
+            self._directory_is_dirty = True
         dirty_directory = directory if self._directory_is_dirty else None
-        work = FlushWork(end_offset, self._generation, tuple(self._rolled), files, tuple(paths), dirty_directory, self._takes_check())
+        work = FlushWork(
+            end_offset, self._generation, tuple(self._rolled), files, tuple(paths), epochs, dirty_directory, self._takes_check()
+        )
         self._is_requested = self._directory_is_dirty = False
         self._since_ms = None
         return work
@@ -169,5 +181,7 @@ class FlushState:
         self._rolled = [segment for segment in self._rolled if segment not in work.closed]
         for path in work.paths:
             if path in self._paths:
-                self._paths.remove(path)  # once: the epochs may have been written again while the work ran
+                self._paths.remove(path)  # once: it may have been noted again while the work ran
+        if work.epochs is not None and self._epochs is not None and work.epochs.number == self._epochs.changes_count:
+            self._epochs = None  # only now: of two flushes at once, each has to have the epochs durable before it counts as done
         return True

@@ -3,10 +3,10 @@
 Owned by one Log. Invariant: epochs and start offsets both rise strictly. The cache and its file `leader-epoch-checkpoint` answer
 where a follower or a consumer must truncate (KIP-101, KIP-279, KIP-320).
 
-A new epoch is in the file when `assign` returns, so that a kill does not lose it. The log's next flush makes it safe from a power cut:
-recovery reads the epochs of all batches that were not flushed. (Kafka waits for an fsync here; a broker that begins to lead a thousand
-partitions would wait for a thousand.) Truncation only marks the file stale, as in Kafka: entries that are too many after a crash are
-removed again by the truncation every load ends with; `flush` brings the file up to date.
+The log's flush writes the file, in a thread, before it counts as done: so the file names every epoch that begins below the log's recovery
+point. What a kill or a power cut takes, recovery reads again from the batches behind that point (`confirm`). Entries that a truncation has
+removed may come back with the file; the load removes them, by the log's end, by its start and by the batches. (Kafka waits for an fsync
+at each new epoch: a broker that begins to lead a thousand partitions would wait for a thousand. It writes truncations later, as this does.)
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from storage.checkpoint import read_checkpoint, write_checkpoint
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError
+from storage.files import delete_if_exists
 
 logger = logging.getLogger("barnabas.storage")
 
@@ -44,19 +46,65 @@ class EpochEndOffset(NamedTuple):
         return self.end_offset != UNDEFINED_EPOCH_OFFSET
 
 
+class EpochCheckpointFile:
+    """The file, which threads replace. Owner: one LeaderEpochFileCache.
+
+    Two flushes of a log may run at once. The lock has them write one after the other, and the number of each content has the older one
+    write nothing once the newer one is there."""
+
+    __slots__ = ("_disk", "_is_closed", "_lock", "_written_number", "path")
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self._disk = disk
+        self._lock = Lock()
+        self._written_number = 0
+        self._is_closed = False
+
+    def replace(self, number: int, entries: tuple[EpochEntry, ...]) -> None:
+        """Make `entries`, content number `number`, what the file holds, unless it is newer. Without fsync. StorageError."""
+        with self._lock:
+            if number > self._written_number and not self._is_closed:
+                write_checkpoint(self.path, [f"{epoch} {offset}" for epoch, offset in entries], fsync=False, disk=self._disk)
+                self._written_number = number
+
+    def remove(self, number: int) -> None:
+        """Remove the file: a missing one is an empty table. No content below `number` is written from now on. StorageError."""
+        with self._lock:
+            delete_if_exists(self.path, self._disk)
+            self._written_number = number
+
+    def close(self) -> None:
+        """Nothing is written when this returns, or later: the directory may get another name, and its old one another log."""
+        with self._lock:
+            self._is_closed = True
+
+
+class EpochsToWrite(NamedTuple):
+    """What a flush has to write into the file: the entries as they were when it was taken."""
+
+    file: EpochCheckpointFile
+    number: int
+    entries: tuple[EpochEntry, ...]
+
+    def write(self) -> None:
+        """Replace the file's content, in any thread; making it durable is up to the caller. StorageError."""
+        self.file.replace(self.number, self.entries)
+
+
 class LeaderEpochFileCache:
-    """The epochs of one partition in memory, backed by one checkpoint file."""
+    """The epochs of one partition in memory, backed by one checkpoint file.
+
+    `changes_count` numbers the contents: it grows with each change since the file was read."""
 
     def __init__(self, path: Path, disk: Disk = SYSTEM_DISK) -> None:
         """Reads the file, which may be missing. A malformed one counts as missing, and `is_corrupt` says so."""
-        self.path = path
-        self._disk = disk
+        self._file = EpochCheckpointFile(path, disk)
         self.is_corrupt = False
         self._epochs: list[int] = []
         self.latest_epoch: int | None = None  # the last of them; read several times for each fetch of a follower
         self._start_offsets: list[int] = []
-        self._is_stale_on_disk = False
-        self.is_unsynced = False  # since this start it was written without fsync
+        self.changes_count = 0
         try:
             entries = read_checkpoint(path, _parse_line, disk)
             # What a power cut leaves of a file that was replaced without fsync; an empty table has two lines.
@@ -78,13 +126,32 @@ class LeaderEpochFileCache:
     def entries(self) -> list[EpochEntry]:
         return [EpochEntry(epoch, offset) for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
 
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Notes that `epoch` begins at `start_offset`; does nothing when the latest epoch is this one already. Entries that contradict
-        the new one are dropped first. Returns whether the file was written, without fsync."""
+        the new one are dropped first. Returns whether anything changed."""
         if not self._insert(epoch, start_offset):
             return False
-        self._write(fsync=False)
+        self.changes_count += 1
         return True
+
+    def confirm(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` lies at `offset`, recovery has found. Entries that say otherwise go with all that follow them: those are of
+        before a truncation that the file does not know of. Batches have to be confirmed in their order."""
+        place = bisect_right(self._start_offsets, offset) - 1
+        if place < 0 and self._epochs and self._epochs[0] == epoch:
+            self._start_offsets[0] = offset  # what was deleted before it is back; the load ends with the log's start
+            self.changes_count += 1
+            return
+        if place >= 0 and self._epochs[place] == epoch:
+            return
+        while place >= 0 and self._epochs[place] > epoch:
+            place -= 1
+        self._keep(place + 1)
+        self.assign(epoch, offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Returns the largest epoch not above `epoch` and where it ends (LeaderEpochFileCache.endOffsetFor).
@@ -105,40 +172,52 @@ class LeaderEpochFileCache:
         index = bisect_right(self._start_offsets, offset) - 1
         return self._epochs[index] if index >= 0 else None
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Drops the epochs that begin at or after `end_offset`."""
-        keep = bisect_left(self._start_offsets, end_offset)
-        if end_offset >= 0 and keep < len(self._epochs):
-            del self._epochs[keep:], self._start_offsets[keep:]
-            self.latest_epoch = self._epochs[-1] if self._epochs else None
-            self._is_stale_on_disk = True
+    def find_end_of_epoch_at(self, offset: int) -> int | None:
+        """Returns where the epoch that holds `offset` ends, exclusive; None when no other one follows."""
+        place = bisect_right(self._start_offsets, offset)
+        return self._start_offsets[place] if place < len(self._start_offsets) else None
 
-    def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs that end at or before `start_offset`; the one that holds it then begins there."""
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drops the epochs that begin at or after `end_offset`. Returns whether there were any."""
+        return end_offset >= 0 and self._keep(bisect_left(self._start_offsets, end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Drops the epochs that end at or before `start_offset`; the one that holds it then begins there. Returns whether anything
+        changed."""
         dropped = bisect_right(self._start_offsets, start_offset) - 1
         if dropped < 0 or (dropped == 0 and self._start_offsets[0] == start_offset):
-            return
+            return False
         del self._epochs[:dropped], self._start_offsets[:dropped]
         self._start_offsets[0] = start_offset
-        self._is_stale_on_disk = True
+        self.changes_count += 1
+        return True
 
     def clear(self) -> None:
-        """Drops every entry, in memory and on disk."""
-        self._epochs.clear()
-        self._start_offsets.clear()
-        self.latest_epoch = None
-        self._is_stale_on_disk = True
-        self.flush()
+        """Drops every entry, and the file at once: nothing else tells an emptied log, which may begin anywhere, that they are not its own
+        any more. StorageError."""
+        self._keep(0)
+        self._file.remove(self.changes_count)
 
-    def flush(self) -> None:
-        """Brings the file up to date after a truncation, and makes that durable."""
-        if self._is_stale_on_disk:
-            self._write(fsync=True)
+    def take_write(self) -> EpochsToWrite:
+        """What has to be written so that the file holds what this does now."""
+        return EpochsToWrite(self._file, self.changes_count, tuple(self.entries()))
 
-    def _write(self, *, fsync: bool) -> None:
-        self._is_stale_on_disk, self.is_unsynced = False, not fsync
-        lines = [f"{epoch} {offset}" for epoch, offset in zip(self._epochs, self._start_offsets, strict=True)]
-        write_checkpoint(self.path, lines, fsync=fsync, disk=self._disk)
+    def note_renamed(self, path: Path) -> None:
+        """The file has another name. Nothing of it is being written meanwhile."""
+        self._file.path = path
+
+    def close(self) -> None:
+        """Nothing is written when this returns, or later."""
+        self._file.close()
+
+    def _keep(self, count: int) -> bool:
+        """Drops all but the first `count`. Returns whether there were more."""
+        if count >= len(self._epochs):
+            return False
+        del self._epochs[count:], self._start_offsets[count:]
+        self.latest_epoch = self._epochs[-1] if self._epochs else None
+        self.changes_count += 1
+        return True
 
     def _insert(self, epoch: int, start_offset: int) -> bool:
         assert epoch >= 0 and start_offset >= 0, f"invalid leader epoch entry ({epoch}, {start_offset})"

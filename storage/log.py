@@ -66,7 +66,7 @@ class Log:
         self.producers = producers
         self._local = local
         self._flushes = local.flushes
-        if leader_epochs.is_unsynced:
+        if leader_epochs.changes_count:  # since they were read: by recovery
             self._flushes.note_epochs(leader_epochs)
         self.clean_end_offset: int | None = None
         """Below it each key was there once, after a compaction (Kafka's cleaner checkpoint); None before the first."""
@@ -262,7 +262,8 @@ class Log:
             return False
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
-        self.leader_epochs.truncate_from_start(offset)
+        if self.leader_epochs.truncate_from_start(offset):
+            self._flushes.note_epochs(self.leader_epochs)
         self.producers.on_log_start_offset_incremented(offset)
         self._update_last_stable_offset()
         return True
@@ -271,7 +272,7 @@ class Log:
         """Note where an epoch starts, before any record of it: by default at the log's end, as a new leader does."""
         self._latest_epoch = epoch
         if self.leader_epochs.assign(epoch, self.log_end_offset if start_offset is None else start_offset):
-            self._flushes.note_epochs(self.leader_epochs)
+            self._flushes.note_epochs(self.leader_epochs, is_new=True)
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect with the next append, roll or retention check; open segments keep their index interval."""
@@ -283,7 +284,7 @@ class Log:
         """Remove the batch that holds `offset` and everything after it. Returns whether anything was removed."""
         if offset >= self.log_end_offset:
             # An epoch may have been noted at the end without a record: another leader may have begun another one there.
-            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            self._cut_epochs(self.log_end_offset)
             return False
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
@@ -390,17 +391,16 @@ class Log:
     def note_renamed(self, directory: Path) -> None:
         """The directory has another name in the same log directory (storage/relocation.py, which renames the segments' paths too)."""
         self.directory = self.producers.directory = directory
-        self.leader_epochs.path = directory / LEADER_EPOCH_CHECKPOINT
+        self.leader_epochs.note_renamed(directory / LEADER_EPOCH_CHECKPOINT)
         self._local.note_renamed(directory)
 
     def write_state(self) -> None:
-        """Write what a clean stop leaves beside the batches: indexes, the producers' snapshot, epochs. No fsync of its own
-        but for epochs that a truncation left behind."""
+        """Write what a clean stop leaves beside the batches: indexes and the producers' snapshot, without fsync. The epochs are written by
+        the flush that follows."""
         self._local.write_indexes()
         snapshot = self.producers.take_snapshot()
         if snapshot is not None:
             self._flushes.note_paths([snapshot])
-        self.leader_epochs.flush()
 
     def close(self) -> None:
         """Write the state, make everything durable, free every descriptor; blocks."""
@@ -410,6 +410,7 @@ class Log:
 
     def abandon(self) -> None:
         """Free every descriptor without writing: all is written, the disk failed, or the log is about to be deleted."""
+        self.leader_epochs.close()
         self._local.abandon()
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -431,7 +432,6 @@ class Log:
         """Write the epoch, the data, its index entries, then producer state and log end offset."""
         base_offset, last_offset = batch.base_offset, batch.last_offset
         if leader_epoch != self._latest_epoch:
-            # Before the data: an epoch that begins at the log's end is dropped by the next load, a batch that is refused is not.
             self.assign_leader_epoch(leader_epoch, base_offset)
         segment = self._segment_for(batch.size_bytes, batch.max_timestamp, base_offset, last_offset, now_ms)
         try:
@@ -477,9 +477,13 @@ class Log:
         self.local_log_start_offset = max(log_start_offset, self.segments.first.base_offset)
         if self.clean_end_offset is not None:
             self.clean_end_offset = min(self.clean_end_offset, log_end_offset)
-        self.leader_epochs.truncate_from_end(log_end_offset)
+        self._cut_epochs(log_end_offset)
         rebuild_producer_state(self.segments, self.producers, log_start_offset, log_end_offset, now_ms)
         self.set_high_watermark(self.high_watermark)
+
+    def _cut_epochs(self, end_offset: int) -> None:
+        if self.leader_epochs.truncate_from_end(end_offset):
+            self._flushes.note_epochs(self.leader_epochs)
 
     def _update_last_stable_offset(self) -> None:
         first_unstable = self.producers.first_unstable_offset

@@ -453,7 +453,7 @@ class LogManager:
                 work = log.take_flush()
                 works.append((log, work))
                 if work is not None:
-                    work.check_files()
+                    work.prepare()
             self._disk.syncfs(directory.descriptor)
             for log, work in works:
                 if work is not None:

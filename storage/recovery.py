@@ -1,10 +1,11 @@
 """Loading a log from its directory (Kafka's LogLoader): leftovers, recovery after an unclean stop, producer state.
 
 Only batches are trusted. After an unclean stop every segment from the recovery point on is scanned: checksum, length, offsets that
-ascend within the segment's range, epochs that do not fall. The log ends before the first batch that fails, whatever valid data may
-follow it: a torn tail can be a clean cut, zeros to the page's end, or zeros and then valid later pages. What follows is set aside,
-not deleted. A hole between two valid batches ends nothing, as in Kafka: compaction leaves holes, also in a topic whose policy is
-another one by now, and nothing in the files tells them from a loss.
+ascend within the segment's range, epochs that do not fall. (Where they fall from one segment to the next, a power cut has undone the
+removal of the later one.) The log ends before the first batch that fails, whatever valid data may follow it: a torn tail can be a clean
+cut, zeros to the page's end, or zeros and then valid later pages. What follows is set aside, not deleted. A hole between two valid
+batches ends nothing, as in Kafka: compaction leaves holes, also in a topic whose policy is another one by now, and nothing in the files
+tells them from a loss. The batches also tell where each leader epoch began, where the file of the epochs is older.
 
 So a power cut can leave a hole between two segments. A rolled segment is synchronised after the roll, not by it (UnifiedLog.roll does the
 same): meanwhile the kernel may write the new segment's first pages before the old one's last. Without flush.messages=1 that may be lost
@@ -154,8 +155,9 @@ def rebuild_producer_state(
 
 
 def _rebuild_epochs(segments: LogSegments, epochs: LeaderEpochFileCache) -> None:
-    """Note where each epoch begins by all batches' headers. Epochs without a record are lost, and nobody needs them."""
-    epochs.clear()
+    """Note where each epoch begins by all batches' headers. Epochs without a record are lost, and nobody needs them. The corrupt file stays
+    until a flush replaces it: killed before, the next start does this again."""
+    epochs.truncate_from_end(0)
     latest_epoch = -1
     for segment in segments:
         for _, header in segment.iterate_batches():
@@ -185,11 +187,13 @@ def complete_transaction(producers: ProducerStateManager, completed: CompletedTr
     return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
 
 
-def valid_batches(segment: LogSegment, previous_last_offset: int, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
+def valid_batches(
+    segment: LogSegment, previous_last_offset: int, position: int = 0, previous_epoch: int = -1
+) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
     """Each batch from `position`, ending before the first invalid one: its position in the file, its header, and a buffer with its
     place in it, good until the next step."""
     size, largest_offset = segment.size_bytes, segment.base_offset + MAX_RELATIVE_OFFSET
-    last_offset, last_epoch = max(previous_last_offset, segment.base_offset - 1), -1
+    last_offset, last_epoch = max(previous_last_offset, segment.base_offset - 1), previous_epoch
     chunk_position = position
     chunk = memoryview(b"")
     while size - position >= HEADER_SIZE:
@@ -236,52 +240,58 @@ def _recover_segments(
     first = segments.floor_index(recovery_point)
     first_offset = segments.at(first).base_offset
     rebuild_producer_state(segments, producers, log_start_offset, first_offset, now_ms)
-    last_offset = first_offset - 1
+    scanned = _ScannedSegment(first_offset - 1, -1, 0)
     is_torn = False
     for index in range(first, len(segments)):
         segment = segments.at(index)
         if index > first:
             producers.map_end_offset = segment.base_offset
             producers.take_snapshot(fsync=False)
-        scanned = _scan_segment(segment, producers, epochs, last_offset)
+        scanned = _scan_segment(segment, producers, epochs, scanned)
         is_torn = scanned.end_position < segment.size_bytes
         if is_torn:
             _end_at_tear(segments, index, scanned, config, now_ms, disk)
         else:
             segment.finish_rebuild(scanned.end_position)
         segment.unload()
-        last_offset = scanned.last_offset
         if is_torn:
             break
-    producers.map_end_offset = last_offset + 1
+    producers.map_end_offset = scanned.last_offset + 1
     return is_torn
 
 
 class _ScannedSegment(NamedTuple):
+    """Where the last valid batch ends, which may be one of an earlier segment (`end_position` is 0 then), and its epoch."""
+
     last_offset: int
+    last_epoch: int
     end_position: int
-    """Of the last valid batch."""
 
 
-def _scan_segment(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochFileCache, last_offset: int) -> _ScannedSegment:
-    """Rebuild one segment's indexes from its valid batches."""
+def _scan_segment(
+    segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochFileCache, previous: _ScannedSegment
+) -> _ScannedSegment:
+    """Rebuild one segment's indexes from its valid batches, `previous` being what was found in the one before."""
     segment.begin_rebuild()
-    last_offset = max(last_offset, segment.base_offset - 1)
+    last_offset = max(previous.last_offset, segment.base_offset - 1)
+    epoch = previous.last_epoch
     end_position = 0
-    latest_epoch = epochs.latest_epoch if epochs.latest_epoch is not None else -1
-    for position, header, chunk, start in valid_batches(segment, last_offset):
+    epoch_end: int | None = segment.base_offset  # where the cache has another epoch, or may have
+    for position, header, chunk, start in valid_batches(segment, last_offset, previous_epoch=epoch):
         size_bytes = header.batch_length + LOG_OVERHEAD
         last_offset = header.base_offset + header.last_offset_delta
         end_position = position + size_bytes
         segment.index_batch(position, size_bytes, last_offset, header.max_timestamp)
-        if header.partition_leader_epoch > latest_epoch:
-            latest_epoch = header.partition_leader_epoch
-            epochs.assign(latest_epoch, header.base_offset)
+        if header.partition_leader_epoch != epoch or (epoch_end is not None and header.base_offset >= epoch_end):
+            epoch = header.partition_leader_epoch
+            if epoch >= 0:
+                epochs.confirm(epoch, header.base_offset)
+            epoch_end = epochs.find_end_of_epoch_at(header.base_offset)
         if header.producer_id >= 0:
             aborted = replay_batch(producers, header, chunk[start : start + size_bytes] if header.is_control else b"")
             if aborted is not None:
                 segment.transaction_index.append(aborted)
-    return _ScannedSegment(last_offset, end_position)
+    return _ScannedSegment(last_offset, epoch, end_position)
 
 
 def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, config: LogConfig, now_ms: int, disk: Disk) -> None:
@@ -292,7 +302,9 @@ def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, co
     _refuse_old_format(segment, position)
     directory, torn_bytes = segment.log_path.parent, segment.size_bytes - position
     holds_batches = _holds_batches(segment, position)
-    overlaps = scanned.last_offset >= segment.base_offset and position == 0  # the segment before it reaches into it
+    first = next(valid_batches(segment, -1), None) if position == 0 else None
+    is_stale = first is not None and first[1].partition_leader_epoch < scanned.last_epoch  # it was cut off, which a power cut has undone
+    overlaps = position == 0 and (is_stale or scanned.last_offset >= segment.base_offset)  # or the segment before it reaches into it
     is_whole = overlaps or (holds_batches and position == 0)
     dropped = segments.remove_from(index if is_whole else index + 1)
     folder = set_aside(directory, dropped, disk) if dropped else None

@@ -186,7 +186,7 @@ def run_flushes(log_dir: Path, works: list[FlushWork]) -> None:
             work.run()
         return
     for work in works:
-        work.check_files()
+        work.prepare()
     try:
         disk.syncfs(works[0].descriptors[0])
     except OSError as error:

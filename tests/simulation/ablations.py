@@ -58,7 +58,9 @@ def trust_the_index_in_recovery() -> Iterator[None]:
         trusted[segment] = _last_indexed_position(segment)
         return scan(segment, *arguments)
 
-    def batches_behind_the_index(segment: LogSegment, previous_last_offset: int, position: int = 0) -> Iterator[Any]:
+    def batches_behind_the_index(
+        segment: LogSegment, previous_last_offset: int, position: int = 0, previous_epoch: int = -1
+    ) -> Iterator[Any]:
         end = trusted.get(segment, 0)
         while position < end:
             header = read_header(segment.read_batch(position, 61))
@@ -66,7 +68,7 @@ def trust_the_index_in_recovery() -> Iterator[None]:
             yield position, header, chunk, 0
             position += header.batch_length + 12
             previous_last_offset = header.base_offset + header.last_offset_delta
-        yield from valid_batches(segment, previous_last_offset, position)
+        yield from valid_batches(segment, previous_last_offset, position, previous_epoch)
 
     with patch("storage.recovery._scan_segment", scan_segment), patch("storage.recovery.valid_batches", batches_behind_the_index):
         yield

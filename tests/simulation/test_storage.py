@@ -14,6 +14,7 @@ from config.topic import LogConfig
 from protocol.records import SimpleRecord, build_batch, iterate_headers
 from storage.errors import StorageError
 from storage.files import delete_tree
+from storage.flush import FlushWork
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.simulation.disk import DiskView, SimulatedDisk
@@ -124,6 +125,83 @@ def test_a_clean_stop_keeps_everything_through_a_power_cut() -> None:
 
         assert world.manager.directories[0].was_clean_stop
         assert read_batches(world.log) == appended, seed
+
+
+class EpochsWorld(World):
+    """Epochs begin, with records and without, and the log is cut, as a follower cuts it, whose leader then goes on in an older epoch
+    perhaps. Several flushes are under way at once, which end in any order."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.flushes: list[FlushWork] = []
+        self.epoch = 0
+        self.log.set_high_watermark(0)
+
+    def append(self) -> None:
+        log = self.log
+        batch = build_batch([SimpleRecord(b"k", b"v" * self.draw.randrange(1, 300), (), NOW_MS)])
+        log.append_as_leader(memoryview(batch), leader_epoch=self.epoch, now_ms=NOW_MS)
+
+    def begin_epoch(self) -> None:
+        self.epoch += self.draw.randrange(1, 3)
+        if self.draw.random() < 0.5:
+            self.log.assign_leader_epoch(self.epoch)
+
+    def cut(self) -> None:
+        log = self.log
+        if log.log_end_offset == 0:
+            return
+        offset = self.draw.randrange(log.log_end_offset)
+        (directory,) = self.manager.online_directories
+        directory.take_lowering({("t", 0): offset}).run()  # as LogCuts has it done
+        log.truncate_to(offset, now_ms=NOW_MS)
+        if self.draw.random() < 0.2:
+            log.truncate_fully_and_start_at(offset, now_ms=NOW_MS)
+        self.epoch = self.draw.randrange(log.leader_epochs.latest_epoch or 0, self.epoch + 1)
+
+    def take_flush(self) -> None:
+        work = self.log.take_flush()
+        if work is not None:
+            self.flushes.append(work)
+
+    def end_flush(self) -> None:
+        if self.flushes:
+            work = self.flushes.pop(self.draw.randrange(len(self.flushes)))
+            work.run()
+            self.log.flushed(work)
+
+    def live(self) -> None:
+        self.epoch = max(self.epoch, self.log.leader_epochs.latest_epoch or 0)  # a power cut may have undone a cut
+        steps = [self.append] * 6 + [self.begin_epoch, self.cut, self.take_flush, self.end_flush, self.end_flush]
+        for _ in range(self.draw.randrange(5, 60)):
+            self.draw.choice(steps)()
+            if self.draw.random() < 0.1:
+                write_checkpoints(self.manager)
+
+    def start(self) -> None:
+        super().start()
+        self.flushes = []
+
+    def epochs(self) -> tuple[list[int], list[int | None]]:
+        """Those of the log's batches, and what the cache says of each."""
+        headers = [header for segment in self.log.segments for _, header in segment.iterate_batches()]
+        known = [self.log.leader_epochs.find_epoch_for_offset(header.base_offset) for header in headers]
+        return [header.partition_leader_epoch for header in headers], known
+
+
+def test_the_epochs_are_those_of_the_batches_after_every_kill_and_power_cut() -> None:
+    """The file of the epochs is written by flushes alone; what it lacks or has too much is told by the batches."""
+    checked_count = 0
+    for seed in range(5 * SEEDS):
+        world = EpochsWorld(seed)
+        for _ in range(4):
+            world.live()
+            world.draw.choice((world.kill, world.cut_power))()
+
+            held, known = world.epochs()
+            assert known == held, seed
+            checked_count += len(set(held))
+    assert checked_count > 5 * SEEDS
 
 
 def test_retries_after_a_power_cut_are_known_as_such() -> None:

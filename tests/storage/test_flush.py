@@ -8,6 +8,7 @@ import pytest
 
 from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
+from storage.leader_epochs import EpochEntry
 from tests.storage.conftest import NOW_MS, OpenLog, append, append_idempotent
 
 
@@ -173,6 +174,41 @@ def test_a_new_leader_epoch_asks_for_a_flush_and_waits_for_none(open_log: OpenLo
     work = log.take_flush()
     assert work is not None
     assert log.leader_epochs.path in work.paths
+    work.run()
+    log.flushed(work)
+    assert log.leader_epochs.path.read_bytes() == b"0\n2\n0 0\n7 1\n"
+    assert not log.has_unflushed
+
+
+def test_each_of_two_flushes_at_once_has_the_epochs_durable_before_it_counts(open_log: OpenLog) -> None:
+    """The recovery point may move by the second one, when the first has written nothing yet: recovery would not read that epoch again."""
+    log = open_log()
+    append(log)
+    log.flush()
+    append(log, leader_epoch=7)
+    first = log.take_flush()
+    append(log, leader_epoch=7)
+    second = log.take_flush()
+    assert first is not None and second is not None
+
+    second.run()
+    log.flushed(second)
+
+    assert open_log(recovery_point=log.recovery_point).leader_epochs.entries() == [EpochEntry(0, 0), EpochEntry(7, 1)]
+    first.release()
+
+
+def test_epochs_that_a_truncation_has_removed_leave_the_file_with_the_next_flush(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log)
+    append(log, leader_epoch=7)
+    log.flush()
+
+    log.truncate_to(1)
+
+    assert not log.flush_is_due(NOW_MS)
+    log.flush()
+    assert log.leader_epochs.path.read_bytes() == b"0\n1\n0 0\n"
 
 
 def test_an_epoch_that_begins_while_a_flush_runs_is_left_to_the_next(open_log: OpenLog) -> None:

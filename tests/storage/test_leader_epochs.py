@@ -22,6 +22,11 @@ def pairs(cache: LeaderEpochFileCache) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in cache.entries()]
 
 
+def write(cache: LeaderEpochFileCache) -> None:
+    """As the log's flush does, in a thread."""
+    cache.take_write().write()
+
+
 def reopened(cache: LeaderEpochFileCache) -> list[tuple[int, int]]:
     return pairs(LeaderEpochFileCache(cache.path))
 
@@ -36,32 +41,86 @@ def test_an_empty_cache_knows_nothing(tmp_path: Path) -> None:
 def test_epochs_are_written_in_kafkas_format(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (0, 0), (3, 40))
 
+    write(cache)
+
     assert cache.path.read_bytes() == b"0\n2\n0 0\n3 40\n"
+    assert reopened(cache) == [(0, 0), (3, 40)]
 
 
-def test_an_assigned_epoch_survives_a_kill(tmp_path: Path) -> None:
+def test_assigning_an_epoch_writes_nothing(tmp_path: Path) -> None:
+    """A broker may begin to lead a thousand partitions at once; the flush of each log writes its file."""
     cache = cache_of(tmp_path, (0, 0), (3, 40))
 
-    assert reopened(cache) == [(0, 0), (3, 40)]
     assert cache.entries()[-1] == EpochEntry(3, 40)
-
-
-def test_the_first_epoch_survives_a_kill(tmp_path: Path) -> None:
-    cache = cache_of(tmp_path)
-
-    cache.assign(0, 0)
-
-    assert reopened(cache) == [(0, 0)]
+    assert not cache.path.exists()
 
 
 def test_assigning_the_latest_epoch_again_changes_nothing(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (2, 10))
-    cache.path.unlink()
 
-    cache.assign(2, 25)
+    assert not cache.assign(2, 25)
 
     assert pairs(cache) == [(2, 10)]
-    assert not cache.path.exists()
+    assert cache.changes_count == 1
+
+
+def test_of_two_writes_at_once_the_newer_content_stays(tmp_path: Path) -> None:
+    """Two flushes of a log may run at once, in threads that take turns as they like."""
+    cache = cache_of(tmp_path, (0, 0))
+    older = cache.take_write()
+    cache.assign(3, 40)
+    newer = cache.take_write()
+
+    newer.write()
+    older.write()
+
+    assert reopened(cache) == [(0, 0), (3, 40)]
+
+
+def test_a_write_that_was_taken_before_a_clear_brings_nothing_back(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path, (0, 0))
+    write(cache)
+    cache.assign(3, 40)
+    older = cache.take_write()
+
+    cache.clear()
+    older.write()
+
+    assert reopened(cache) == []
+
+
+def test_nothing_is_written_into_a_directory_that_the_log_has_left(tmp_path: Path) -> None:
+    """Another topic of the same name may have it."""
+    cache = cache_of(tmp_path, (0, 0))
+    work = cache.take_write()
+
+    cache.close()
+    work.write()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        pytest.param([(1, 10), (2, 20), (4, 40)], [(1, 10), (2, 20), (4, 40)], id="as the file says"),
+        pytest.param([(1, 10), (2, 20), (4, 40), (5, 60)], [(1, 10), (2, 20), (4, 40), (5, 60)], id="an epoch that the file has not"),
+        pytest.param([(1, 10), (4, 45)], [(1, 10), (2, 20), (4, 40)], id="compaction took an epoch's records"),
+        pytest.param([(1, 10), (3, 20)], [(1, 10), (3, 20)], id="cut, then another epoch at the same place"),
+        pytest.param([(1, 10), (1, 20), (3, 40)], [(1, 10), (3, 40)], id="cut, then the older epoch went on"),
+        pytest.param([(1, 10), (1, 15), (1, 25)], [(1, 10)], id="cut, and a batch reaches over the place"),
+        pytest.param([(0, 15)], [(0, 15)], id="nothing of the file is right"),
+        pytest.param([(1, 5), (1, 8), (2, 20)], [(1, 5), (2, 20), (4, 40)], id="deleted records are back"),
+    ],
+)
+def test_recovery_believes_the_batches(tmp_path: Path, batches: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+    """After a kill the file may be of before a truncation, or without the epochs that were not flushed."""
+    cache = cache_of(tmp_path, (1, 10), (2, 20), (4, 40))
+
+    for epoch, offset in batches:
+        cache.confirm(epoch, offset)
+
+    assert pairs(cache) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,6 +137,7 @@ def test_entries_that_contradict_a_new_one_are_dropped(tmp_path: Path, new: tupl
     cache = cache_of(tmp_path, (1, 10), (2, 20))
 
     cache.assign(*new)
+    write(cache)
 
     assert pairs(cache) == reopened(cache) == expected
 
@@ -111,7 +171,7 @@ def test_truncate_from_end_drops_epochs_that_begin_there(tmp_path: Path, end_off
     cache = cache_of(tmp_path, (2, 20), (4, 40), (6, 60))
 
     cache.truncate_from_end(end_offset)
-    cache.flush()
+    write(cache)
 
     assert pairs(cache) == reopened(cache) == expected
 
@@ -132,17 +192,18 @@ def test_truncate_from_start_keeps_the_epoch_that_holds_the_offset(
     cache = cache_of(tmp_path, (2, 20), (4, 40), (6, 60))
 
     cache.truncate_from_start(start_offset)
-    cache.flush()
+    write(cache)
 
     assert pairs(cache) == reopened(cache) == expected
 
 
-def test_clear_empties_the_file(tmp_path: Path) -> None:
+def test_clear_removes_the_file_at_once(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (2, 20))
+    write(cache)
 
     cache.clear()
 
-    assert reopened(cache) == []
+    assert pairs(cache) == reopened(cache) == []
 
 
 @pytest.mark.parametrize("content", ["0\n1\n1\n", "0\n1\n1 -1\n", "0\n2\n1 1\n", "0\n1\na b\n"])

@@ -589,18 +589,3 @@ def test_local_start_follows_the_log_start_and_retention(open_log: OpenLog) -> N
     log.delete_old_segments(NOW_MS)
 
     assert log.local_log_start_offset == log.log_start_offset == log.segments.first.base_offset > 12
-
-
-def test_an_append_whose_epoch_cannot_be_noted_leaves_no_batch(log: Log, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    append(log, leader_epoch=0)
-
-    def failing_replace(source: Path, target: Path) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(SYSTEM_DISK, "replace", failing_replace)
-    with pytest.raises(StorageError):
-        append(log, leader_epoch=1)
-    monkeypatch.undo()
-    log.abandon()
-
-    assert read_all_offsets(open_log()) == [0]

@@ -66,9 +66,28 @@ def test_lost_leader_epoch_file_is_rebuilt_from_the_batches(open_log: OpenLog, d
     log = open_log()
     append(log, 2, leader_epoch=3)
     append(log, 2, leader_epoch=8)
+    log.flush()
     (directory / "leader-epoch-checkpoint").unlink()
 
     assert open_log().leader_epochs.entries() == [EpochEntry(3, 0), EpochEntry(8, 2)]
+
+
+def test_a_segment_whose_removal_a_power_cut_has_undone_is_set_aside(open_log: OpenLog, directory: Path) -> None:
+    """It is whole by its checksums; its epochs are older than those of the segment before it."""
+    log = open_log()
+    append(log, 2, leader_epoch=3)
+    log.roll(NOW_MS)
+    append(log, 2, leader_epoch=4)
+    removed = (directory / "00000000000000000002.log").read_bytes()
+    log.truncate_to(1)
+    append(log, 1, leader_epoch=7)
+    (directory / "00000000000000000002.log").write_bytes(removed)
+
+    recovered = open_log()
+
+    assert recovered.leader_epochs.entries() == [EpochEntry(7, 0)]
+    assert recovered.log_end_offset == 1
+    assert (directory / "set-aside.1" / "00000000000000000002.log").read_bytes() == removed
 
 
 @pytest.mark.parametrize("was_clean_stop", [False, True])

@@ -154,7 +154,7 @@ class LogCopy:
         for entry in source.leader_epochs.entries():
             latest_epoch = future.leader_epochs.latest_epoch
             if latest_epoch is None or entry.epoch > latest_epoch:
-                future.leader_epochs.assign(entry.epoch, entry.start_offset)  # begun, and nothing was written in it yet
+                future.assign_leader_epoch(entry.epoch, entry.start_offset)  # begun, and nothing was written in it yet
         self._follow_watermarks()
 
     # -- comparing -------------------------------------------------------------------------------------------------
