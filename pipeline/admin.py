@@ -54,6 +54,11 @@ class TopicAdmin:
         cluster_id = self._ask(lambda: self._admin.describeCluster().clusterId().get())
         return None if cluster_id is None else str(cluster_id)
 
+    def brokers(self) -> list[tuple[str, int]]:
+        """Host and port of every broker that is alive, as the cluster tells them to clients of this listener."""
+        nodes = self._ask(lambda: self._admin.describeCluster().nodes().get().toArray())
+        return [(str(node.host()), int(node.port())) for node in nodes]
+
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """The ids of those that exist: a topic that is deleted and made again gets another one. Empty for brokers without ids."""
         # One answer is asked for few names: a cluster may have thousands, and each step of a loop through them is a call to the JVM.

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from py4j.protocol import Py4JError
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.admin import AdminError, TopicAdmin
-from pipeline.brokers import BrokerWatch
+from pipeline.brokers import BrokerError, BrokerWatch
 from pipeline.checkpoint import Checkpoint
 from pipeline.hadoop_files import HadoopFiles
 from pipeline.options import topic_names
@@ -108,11 +108,22 @@ def archive(
         with ownership.held():
             archiver = Archiver(spark, job, Publisher(files, job.target, checkpoint), subscription, ownership)
             archiver.open()
-            watch = BrokerWatch(job.bootstrap_servers, job.consumer_properties, complain)
+            watch = BrokerWatch(job.bootstrap_servers, job.consumer_properties, complain, learn=admin.brokers)
             try:
+                say(opening_line(job, next_batch=checkpoint.last_committed() + 1))
                 archiver.run(stop=stop, progress=ProgressPrinter(say), watch=watch, complain=complain)
             finally:
                 watch.close()
+
+
+def opening_line(job: ArchiveJob, *, next_batch: int) -> str:
+    """For example: archiving orders to archive from batch 12 on, a batch every 60 s; SIGTERM or Ctrl-C ends it."""
+    option, value = job.subscription
+    what = value if option == "subscribe" else f"topics like {value}"
+    start = job.start if job.start_timestamp_ms is None else "the given time"
+    since = f"from batch {next_batch} on" if next_batch else f"from {start} on"
+    end = "" if job.interval_s is None else f", a batch every {job.interval_s:g} s; SIGTERM or Ctrl-C ends it"
+    return f"archiving {what} to {job.target} {since}{end}"
 
 
 class Archiver:
@@ -135,7 +146,10 @@ class Archiver:
         self._subscription.open(published=published, allow_data_loss=self._job.allow_data_loss)
 
     def run(self, *, stop: Stop, progress: ProgressPrinter, watch: BrokerWatch, complain: Callable[[str], None]) -> None:
-        """Returns when the job is done, or stopped as asked; raises what ended it otherwise."""
+        """Returns when the job is done, or stopped as asked; raises what ended it otherwise.
+
+        Raises BrokerError when it is stopped before its first batch while brokers are away: a job that never did anything is no success.
+        """
         excused_outages = 0
         while True:
             try:
@@ -153,6 +167,8 @@ class Archiver:
                 break
             self._publisher.open()  # the failed run may have left a batch half published
         progress.print_total(stopped=stop.is_requested)
+        if stop.is_requested and watch.is_away and not progress.has_batches:
+            raise BrokerError(f"stopped before the first batch: {watch.reason}")
 
     def _run_query(self, *, stop: Stop, progress: ProgressPrinter, watch: BrokerWatch) -> None:
         failures: list[Exception] = []
@@ -168,7 +184,9 @@ class Archiver:
                 failures.append(e)
                 raise
 
-        writer = archive_rows(read_topics(self._spark, self._job)).writeStream.foreachBatch(run_batch)
+        # With the brokers that the cluster named: executors and a later run of the query connect anew, when a bootstrap server may be away.
+        job = replace(self._job, bootstrap_servers=watch.servers)
+        writer = archive_rows(read_topics(self._spark, job)).writeStream.foreachBatch(run_batch)
         writer = writer.option("checkpointLocation", self._job.checkpoint_folder).queryName("barnabas-archive")
         interval_s = self._job.interval_s
         trigger = writer.trigger(availableNow=True) if interval_s is None else writer.trigger(processingTime=f"{interval_s} seconds")

@@ -11,15 +11,18 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pipeline.errors import PipelineError
-from pipeline.options import servers
+from pipeline.options import joined_servers, servers
+
+Address = tuple[str, int]
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 10.0
 WATCH_INTERVAL_S = 2.0
 REMINDER_INTERVAL_S = 60.0
+LEARN_INTERVAL_S = 60.0
 MISSES_UNTIL_AWAY = 2
 """One alone may be a restart that is over before anyone has read of it."""
 # ApiVersions v0: the one request that every broker of every version answers before anything else. Key, version, correlation id, client id.
@@ -32,7 +35,7 @@ class BrokerError(PipelineError):
 
 def require_topics(bootstrap_servers: str, properties: Mapping[str, str], topics: Sequence[str]) -> None:
     """Raises BrokerError within seconds when no broker answers, or when one of the topics does not exist."""
-    why = probe(bootstrap_servers, properties)
+    why = probe(servers(bootstrap_servers), properties)
     if why is not None:
         raise BrokerError(f"no broker at {bootstrap_servers}: {why}")
     if not topics or not _is_plaintext(properties):
@@ -43,23 +46,28 @@ def require_topics(bootstrap_servers: str, properties: Mapping[str, str], topics
             raise BrokerError(f"topic {topic} does not exist at {bootstrap_servers}")
 
 
-def probe(bootstrap_servers: str, properties: Mapping[str, str]) -> str | None:
-    """None when one of the servers answers, else why the last of them does not."""
+def probe(addresses: Iterable[Address], properties: Mapping[str, str]) -> str | None:
+    """None when one of the brokers answers, else why the last of them does not. Those after the one that answers are not asked."""
     why: str | None = None
-    for host, port in servers(bootstrap_servers):
-        try:
-            with socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S) as connection:
-                if not _is_encrypted(properties):
-                    connection.sendall(PING)
-                    if not connection.recv(1):
-                        why = "it closes the connection: no Kafka listener, or one for TLS (--consumer-property security.protocol=SSL)"
-                        continue
-                return None
-        except TimeoutError:
-            why = f"no answer within {CONNECT_TIMEOUT_S:.0f} s"
-        except OSError as e:
-            why = (e.strerror or str(e)).lower()
+    for address in addresses:
+        why = _probe_one(address, properties)
+        if why is None:
+            return None
     return why
+
+
+def _probe_one(address: Address, properties: Mapping[str, str]) -> str | None:
+    try:
+        with socket.create_connection(address, timeout=CONNECT_TIMEOUT_S) as connection:
+            if not _is_encrypted(properties):
+                connection.sendall(PING)
+                if not connection.recv(1):
+                    return "it closes the connection: no Kafka listener, or one for TLS (--consumer-property security.protocol=SSL)"
+            return None
+    except TimeoutError:
+        return f"no answer within {CONNECT_TIMEOUT_S:.0f} s"
+    except OSError as e:
+        return (e.strerror or str(e)).lower()
 
 
 def _topics(bootstrap_servers: str) -> Mapping[str, object]:
@@ -90,35 +98,46 @@ class AwayNotice:
     """Turns a row of probes into few lines: that the brokers are away, once a minute that they still are, and that they are back."""
 
     def __init__(self, bootstrap_servers: str, complain: Callable[[str], None]) -> None:
-        self._servers = bootstrap_servers
+        self._bootstrap_servers = bootstrap_servers
         self._complain = complain
         self._misses = 0
         self._first_miss_s = 0.0
         self._reminded_s = 0.0
         self.outages = 0
-        self.is_away = False
+        self.reason: str | None = None
+        """Which brokers are away and why, while they are."""
 
-    def observe(self, why: str | None, now_s: float) -> None:
-        """`why` is what `probe` returned at that moment of a monotonic clock."""
+    @property
+    def is_away(self) -> bool:
+        return self.reason is not None
+
+    def observe(self, why: str | None, now_s: float, *, learned: int = 0) -> None:
+        """`why` is what `probe` returned at that moment of a monotonic clock. `learned` counts the brokers that were asked beside the
+        bootstrap servers."""
         if why is None:
             if self.is_away:
-                self._complain(f"{self._servers} is back after {_duration_text(now_s - self._first_miss_s)}")
-            self._misses, self.is_away = 0, False
+                self._complain(f"{self._bootstrap_servers} is back after {_duration_text(now_s - self._first_miss_s)}")
+            self._misses, self.reason = 0, None
             return
+        asked = self._bootstrap_servers + (f" or the {learned} others that its cluster named" if learned > 1 else "")
+        asked += " or the other one that its cluster named" if learned == 1 else ""
         self._misses += 1
         if self._misses == 1:
             self._first_miss_s = now_s
         if not self.is_away and self._misses >= MISSES_UNTIL_AWAY:
-            self.is_away, self._reminded_s = True, now_s
-            self.outages += 1
-            self._complain(f"no broker at {self._servers}: {why}; waiting for it")
-        elif self.is_away and now_s - self._reminded_s >= REMINDER_INTERVAL_S:
             self._reminded_s = now_s
-            self._complain(f"still no broker at {self._servers} after {_duration_text(now_s - self._first_miss_s)}: {why}")
+            self.outages += 1
+            self._complain(f"no broker at {asked}: {why}; waiting for it")
+        elif not self.is_away:
+            return
+        elif now_s - self._reminded_s >= REMINDER_INTERVAL_S:
+            self._reminded_s = now_s
+            self._complain(f"still no broker at {asked} after {_duration_text(now_s - self._first_miss_s)}: {why}")
+        self.reason = f"no broker at {asked}: {why}"
 
 
 class BrokerWatch:
-    """Probes on a thread of its own while a job runs, which `close` ends."""
+    """Probes on a thread of its own while a job runs, which `close` ends: the bootstrap servers, and the brokers that `learn` names."""
 
     def __init__(
         self,
@@ -126,11 +145,21 @@ class BrokerWatch:
         properties: Mapping[str, str],
         complain: Callable[[str], None],
         *,
+        learn: Callable[[], Sequence[Address]] = tuple,
         interval_s: float = WATCH_INTERVAL_S,
+        learn_interval_s: float = LEARN_INTERVAL_S,
     ) -> None:
+        """`learn` asks the cluster for the addresses of its brokers. It is called here, where what it raises is raised, then on the thread
+        while brokers answer, where a PipelineError of it leaves the addresses as they were."""
         self._bootstrap_servers = bootstrap_servers
+        self._bootstrap = servers(bootstrap_servers)
+        self._learned = self._beside_bootstrap(learn())
+        self._learned_s = time.monotonic()
+        self._answered: Address | None = None
         self._properties = properties
+        self._learn = learn
         self._interval_s = interval_s
+        self._learn_interval_s = learn_interval_s
         self._notice = AwayNotice(bootstrap_servers, complain)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="broker-watch", daemon=True)
@@ -141,9 +170,19 @@ class BrokerWatch:
         return self._notice.is_away
 
     @property
+    def reason(self) -> str | None:
+        """Which brokers are away and why; None while one answers."""
+        return self._notice.reason
+
+    @property
     def outages(self) -> int:
         """How often they went away so far."""
         return self._notice.outages
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers and the brokers learned so far: what starts with this list starts though a bootstrap server is away."""
+        return joined_servers(self._bootstrap_servers, self._learned)
 
     def close(self) -> None:
         self._closed.set()
@@ -151,7 +190,31 @@ class BrokerWatch:
 
     def _run(self) -> None:
         while not self._closed.wait(self._interval_s):
-            self._notice.observe(probe(self._bootstrap_servers, self._properties), time.monotonic())
+            why = probe(self._to_ask(), self._properties)
+            if self._closed.is_set():
+                return
+            self._notice.observe(why, time.monotonic(), learned=len(self._learned))
+            if why is None and time.monotonic() - self._learned_s >= self._learn_interval_s:
+                self._learn_again()
+
+    def _to_ask(self) -> Iterator[Address]:
+        """The broker that answered last comes first: one connection is enough while it lives. Ends when the watch is closed."""
+        addresses = [*self._bootstrap, *self._learned]
+        for address in sorted(addresses, key=lambda address: address != self._answered):
+            if self._closed.is_set():
+                return
+            self._answered = address
+            yield address
+
+    def _learn_again(self) -> None:
+        self._learned_s = time.monotonic()
+        try:
+            self._learned = self._beside_bootstrap(self._learn())
+        except PipelineError:
+            return  # they went away since they answered, which the next probe tells
+
+    def _beside_bootstrap(self, addresses: Sequence[Address]) -> list[Address]:
+        return [address for address in addresses if address not in self._bootstrap]
 
 
 def _duration_text(seconds: float) -> str:

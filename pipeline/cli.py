@@ -58,7 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="barnabas pipeline", description="Spark jobs around a Kafka-speaking broker.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--bootstrap-servers", type=_checked(options.server_list), default="localhost:9092", metavar="HOST:PORT,…")
+    common.add_argument(
+        "--bootstrap-servers",
+        type=_checked(options.server_list),
+        default="localhost:9092",
+        metavar="HOST:PORT,…",
+        help="of a cluster name two or three, such as one:9092,two:9092: one of them must be alive when the job starts, "
+        "and it is asked for the others (default: localhost:9092)",
+    )
     common.add_argument("--master", default="local[*]", metavar="URL", help="the Spark cluster (default: this machine)")
     common.add_argument(
         "--conf",

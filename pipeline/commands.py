@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
+from pipeline.driver import Driver
 from pipeline.errors import PipelineError
 from pipeline.replay import ReplayJob, replay
 from pipeline.session import one_sentence, open_session, require_java
@@ -63,9 +64,16 @@ def run_replay(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _session(arguments: argparse.Namespace, app_name: str) -> Iterator[SparkSession]:
     """A session that is stopped at the end. What Spark raises in it comes out as a PipelineError of one line."""
+    driver = Driver()
+    _print_line(f"starting Spark on {arguments.master}")
     try:
         spark = open_session(
-            app_name, master=arguments.master, jars=arguments.jars, settings=dict(arguments.conf), log_level=arguments.log_level
+            app_name,
+            master=arguments.master,
+            jars=arguments.jars,
+            settings=dict(arguments.conf),
+            log_level=arguments.log_level,
+            driver=driver,
         )
         try:
             yield spark
@@ -73,6 +81,8 @@ def _session(arguments: argparse.Namespace, app_name: str) -> Iterator[SparkSess
             spark.stop()
     except (PySparkException, Py4JError) as e:
         raise PipelineError(innermost_sentence(e)) from e
+    finally:
+        driver.end()
 
 
 def innermost_sentence(error: Exception) -> str:

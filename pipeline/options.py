@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pipeline.errors import UsageError
@@ -44,6 +45,13 @@ def servers(text: str) -> list[tuple[str, int]]:
             raise UsageError(f"{address.strip() or 'an empty address'} is not HOST:PORT")
         found.append((host.strip("[]"), int(port)))
     return found
+
+
+def joined_servers(text: str, more: Iterable[tuple[str, int]]) -> str:
+    """A list that `servers` reads and Kafka's clients take: that of `text`, then those of `more` that it lacks."""
+    known = servers(text)
+    addresses = [*known, *(address for address in more if address not in known)]
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
 
 
 def count(text: str) -> int:

@@ -19,6 +19,10 @@ class ProgressPrinter:
         self._records = 0
         self._behind: int | None = None
 
+    @property
+    def has_batches(self) -> bool:
+        return self._batches > 0
+
     def print_new(self, reports: Sequence[Any]) -> None:
         """`reports` are the query's latest, oldest first; those without records (a wait for data) say nothing."""
         for report in reports:

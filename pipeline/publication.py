@@ -96,7 +96,7 @@ class Publisher:
             self._files.write_text(decision, attempt)
         attempt = self._files.read_text(decision)
         self._move_files(f"{self._staging}/{attempt}", batch)
-        self._clean_staging(keep=(batch, attempt))
+        self._clean_staging(keep=batch)
 
     def _has_decided(self, batch_id: int) -> bool:
         """A batch's decision stays until the next batch has one."""
@@ -117,11 +117,11 @@ class Publisher:
                 if name.endswith(".parquet") and not name.startswith((".", "_")):
                     self._files.move(f"{folder}/{name}", f"{target}/{batch}-{_task_number(name)}.parquet")
 
-    def _clean_staging(self, keep: tuple[str, str]) -> None:
-        """Drops what older batches and lost attempts left. This batch's decision stays until the next one: Spark may run
-        the batch once more when it is killed before it has noted the end."""
+    def _clean_staging(self, keep: str) -> None:
+        """Drops every attempt, whose files were moved or do not count, and the decisions of older batches. This batch's decision, `keep`,
+        stays until the next one: Spark may run the batch once more when it is killed before it has noted the end."""
         for name in self._files.names(self._staging):
-            if name not in keep:
+            if name != keep:
                 self._files.delete(f"{self._staging}/{name}")
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pipeline.admin import TopicAdmin
 from pipeline.errors import PipelineError
+from pipeline.options import joined_servers
 from pipeline.session import one_sentence
 from pipeline.transforms import of_topic, sink_rows
 
@@ -36,10 +37,6 @@ class ReplayJob:
     bootstrap_servers: str
     producer_properties: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def client_properties(self) -> Mapping[str, str]:
-        return {**self.producer_properties, **ORDER_PROPERTIES, "bootstrap.servers": self.bootstrap_servers}
-
 
 def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -> None:
     """Writes the archived topic's records to the job's topic. Raises ReplayError or AdminError before anything is written."""
@@ -49,11 +46,14 @@ def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -
         raise ReplayError(f"{job.source} holds no records of topic {job.source_topic}")
     with TopicAdmin(spark, job.bootstrap_servers, job.producer_properties) as admin:
         partitions = admin.partition_count(job.topic)
+        # Each of Spark's tasks connects anew, when a bootstrap server may be away.
+        servers = joined_servers(job.bootstrap_servers, admin.brokers())
     if last_partition >= partitions:
         raise ReplayError(f"topic {job.topic} has {partitions} partitions, and the archive's records need {last_partition + 1}")
     say(f"{count:,} records of {job.source_topic} to {job.topic} ({partitions} partitions)")
     writer = sink_rows(rows, topic=job.topic).write.format("kafka").option("includeHeaders", "true")
-    writer.options(**{f"kafka.{name}": value for name, value in job.client_properties.items()}).save()
+    properties = {**job.producer_properties, **ORDER_PROPERTIES, "bootstrap.servers": servers}
+    writer.options(**{f"kafka.{name}": value for name, value in properties.items()}).save()
     say(f"done: {count:,} records")
 
 

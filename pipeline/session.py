@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.connector import connector_settings, default_cache_dir, jar_settings
+from pipeline.driver import Driver
 from pipeline.errors import PipelineError
 
 # What the archive's files need, whatever the cluster's own defaults are.
@@ -56,20 +58,23 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     log_level: str = SILENT,
     cache_dir: Path | None = None,
+    driver: Driver | None = None,
 ) -> SparkSession:
-    """A session on `master` with the Kafka connector in it. The connector is fetched unless `jars` holds it."""
+    """A session on `master` with the Kafka connector in it. The connector is fetched unless `jars` holds it. `driver` is the caller's to
+    end; without one, Java ends with this process."""
     cache = cache_dir or default_cache_dir()
     require_java(os.environ)
     connector = jar_settings(jars) if jars else connector_settings(pyspark.__version__, cache)
-    builder = SparkSession.builder.appName(app_name).master(master)
+    conf = SparkConf().setAppName(app_name).setMaster(master)
     local = LOCAL_SETTINGS if master.startswith("local") else {}
     logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS_FILE.as_uri()}"}
     if log_level != SILENT:
         logging["spark.log.level"] = log_level
     for key, value in {**connector, **logging, **JOB_SETTINGS, **local, **(settings or {})}.items():
-        builder = builder.config(key, value)
+        conf.set(key, value)
     try:
-        return builder.getOrCreate()
+        (driver or Driver()).start(conf)
+        return SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, OSError) as e:
         why = one_sentence(str(e))
         raise SessionError(f"Spark did not start on {master}: {why} (--log-level ERROR shows Spark's own log)") from e

@@ -53,12 +53,14 @@ def pipeline_command(command: str, server: ServerProcess, *arguments: str, maste
     return [*program, "--bootstrap-servers", server.bootstrap, "--master", master, "--conf", DRIVER_MEMORY, *arguments]
 
 
-def run_pipeline(command: str, server: ServerProcess, *arguments: str, master: str = MASTER) -> subprocess.CompletedProcess[str]:
-    """Runs `barnabas pipeline …` to its end; the exit status is the caller's to check."""
+def run_pipeline(
+    command: str, server: ServerProcess, *arguments: str, master: str = MASTER, folder: Path = CHECKOUT
+) -> subprocess.CompletedProcess[str]:
+    """Runs `barnabas pipeline …` in that current folder to its end; the exit status is the caller's to check."""
     line = pipeline_command(command, server, *arguments, master=master)
     return subprocess.run(
         line,
-        cwd=CHECKOUT,
+        cwd=folder,
         env=environment(),
         capture_output=True,
         text=True,
@@ -77,7 +79,7 @@ def start_pipeline(command: str, server: ServerProcess, *arguments: str) -> subp
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "XDG_CACHE_HOME": str(cache_dir())}
+    return {**os.environ, "XDG_CACHE_HOME": str(cache_dir()), "PYTHONPATH": str(CHECKOUT)}
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

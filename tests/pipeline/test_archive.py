@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from pipeline.archive import ArchiveJob, Stop, archive
+from pipeline.brokers import BrokerError
 from pipeline.errors import PipelineError, UsageError
 from tests.clients.topics import TIMEOUT_S, create_topic, eventually
 from tests.pipeline.spark_support import kill_group, positions, produce, read_archive, run_pipeline, start_pipeline, unsorted_files
@@ -53,6 +54,23 @@ def test_once_archives_every_record_once_in_sorted_files_by_topic_and_utc_day(
     assert not list(tmp_path.glob("topic=*/day=*/.*")), "hidden checksum files beside the archive's own"
 
 
+def test_a_run_leaves_the_archive_alone_and_says_what_it_does(
+    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    """No folder `artifacts`, no empty folder, no warning of Java. The session is here so that the connector is fetched already."""
+    create_topic(server, topic_name, config=KEEP_OLD_RECORDS)
+    produce(server, topic_name, numbered(10, partitions=1))
+
+    result = run_pipeline("archive", server, "--topics", topic_name, "--to", "archive", folder=tmp_path)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+    # Spark makes the folder of its state store for each query.
+    empty = [path for path in tmp_path.rglob("*") if path.is_dir() and not any(path.iterdir()) and path.name != "state"]
+    assert not empty
+    assert result.stdout.splitlines()[:2] == ["starting Spark on local[2]", f"archiving {topic_name} to archive from earliest on"]
+
+
 def test_rows_hold_key_value_headers_and_timestamp_nulls_included(
     spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
 ) -> None:
@@ -83,7 +101,8 @@ def test_second_run_adds_only_what_came_since(spark: SparkSession, server: Serve
 
     archive(spark, job, stop=Stop(), say=said.append)
 
-    assert said[0].startswith("batch 1: 300 records")
+    assert said[0].endswith(" from batch 1 on")
+    assert said[1].startswith("batch 1: 300 records")
     assert positions(read_archive(tmp_path)) == expected(topic_name, 600)
     assert before < set(tmp_path.glob("topic=*/day=*/*.parquet"))
 
@@ -217,6 +236,24 @@ def test_follow_says_that_the_broker_is_away_and_goes_on_when_it_is_back(
     assert said[-1].startswith("stopped: 4 records in 2 batches")
 
 
+def test_stop_before_the_first_batch_names_the_broker_that_is_away(
+    spark: SparkSession, own_server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    """The exit code tells it from a job that had nothing to do."""
+    stop = Stop()
+    job = ArchiveJob(
+        own_server.bootstrap, ("subscribe", topic_name), str(tmp_path / "archive"), interval_s=0.1, consumer_properties=SHORT_TIMEOUTS
+    )
+    fill(own_server, topic_name, 3)
+
+    def kill_at_the_start(line: str) -> None:
+        if line.startswith("archiving"):
+            own_server.kill()
+
+    with pytest.raises(BrokerError, match=f"^stopped before the first batch: no broker at {own_server.bootstrap}: connection refused$"):
+        archive(spark, job, stop=stop, say=kill_at_the_start, complain=lambda line: stop.request())
+
+
 def test_stop_does_not_wait_for_a_broker_that_is_away(
     spark: SparkSession, own_server: ServerProcess, topic_name: str, tmp_path: Path
 ) -> None:
@@ -226,7 +263,11 @@ def test_stop_does_not_wait_for_a_broker_that_is_away(
     )
     fill(own_server, topic_name, 3)
 
-    archive(spark, job, stop=stop, say=lambda line: own_server.kill(), complain=lambda line: stop.request())
+    def kill_after_the_batch(line: str) -> None:
+        if line.startswith("batch 0"):
+            own_server.kill()
+
+    archive(spark, job, stop=stop, say=kill_after_the_batch, complain=lambda line: stop.request())
 
     assert positions(read_archive(tmp_path / "archive")) == contents(**{topic_name: 3})
 

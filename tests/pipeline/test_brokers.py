@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from pipeline.brokers import REMINDER_INTERVAL_S, AwayNotice, BrokerError, BrokerWatch, probe, require_topics
+from pipeline.brokers import MISSES_UNTIL_AWAY, REMINDER_INTERVAL_S, AwayNotice, BrokerError, BrokerWatch, probe, require_topics
+from pipeline.options import joined_servers
 from tests.clients.topics import create_topic
 from tests.support.process import ServerProcess, free_port
 
@@ -59,8 +61,12 @@ def test_nobody_there_is_said_at_once() -> None:
 
 
 def test_listener_that_does_not_speak_plaintext_is_named_so(closing_port: int) -> None:
-    assert "one for TLS" in (probe(f"127.0.0.1:{closing_port}", {}) or "")
-    assert probe(f"127.0.0.1:{closing_port}", {"security.protocol": "SSL"}) is None
+    assert "one for TLS" in (probe([("127.0.0.1", closing_port)], {}) or "")
+    assert probe([("127.0.0.1", closing_port)], {"security.protocol": "SSL"}) is None
+
+
+def test_brokers_that_were_learned_follow_the_bootstrap_servers_once_each() -> None:
+    assert joined_servers("a:1, [::1]:2", [("a", 1), ("b", 3), ("::2", 4)]) == "a:1,[::1]:2,b:3,[::2]:4"
 
 
 def test_away_is_said_once_then_each_minute_and_back_once() -> None:
@@ -80,6 +86,17 @@ def test_away_is_said_once_then_each_minute_and_back_once() -> None:
     ]
 
 
+def test_away_counts_the_brokers_that_the_cluster_named() -> None:
+    lines: list[str] = []
+    notice = AwayNotice("b:9092", lines.append)
+
+    for moment in range(2):
+        notice.observe("connection refused", moment, learned=2)
+
+    assert lines == ["no broker at b:9092 or the 2 others that its cluster named: connection refused; waiting for it"]
+    assert notice.reason == "no broker at b:9092 or the 2 others that its cluster named: connection refused"
+
+
 def test_a_single_miss_is_no_outage() -> None:
     lines: list[str] = []
     notice = AwayNotice("b:9092", lines.append)
@@ -88,6 +105,36 @@ def test_a_single_miss_is_no_outage() -> None:
         notice.observe(why, moment)
 
     assert (lines, notice.outages) == ([], 0)
+
+
+def test_watch_learns_a_broker_that_came_later_and_needs_it_alone(own_server: ServerProcess) -> None:
+    """The bootstrap server goes, the broker that was learned stays, then goes too."""
+    host, _, port = own_server.bootstrap.rpartition(":")
+    away, alone = threading.Event(), threading.Event()
+    answers = iter([[], [(host, int(port))]])
+    asked_in_vain = itertools.count(1)
+    first = socket.create_server(("127.0.0.1", 0))
+    bootstrap = f"127.0.0.1:{first.getsockname()[1]}"
+
+    def learn() -> list[tuple[str, int]]:
+        """Called after each probe that a broker answers."""
+        for answer in answers:
+            return answer
+        first.close()
+        if next(asked_in_vain) > 2 * MISSES_UNTIL_AWAY:
+            alone.set()
+        raise BrokerError("no answer")
+
+    # Of an encrypted listener only the connection is asked for, which one without a thread behind it takes.
+    watch = BrokerWatch(bootstrap, {"security.protocol": "SSL"}, lambda _: away.set(), learn=learn, interval_s=0.05, learn_interval_s=0)
+    try:
+        assert alone.wait(TIMEOUT_S) and not away.is_set()
+        assert watch.servers == f"{bootstrap},{own_server.bootstrap}"
+        own_server.kill()
+        assert away.wait(TIMEOUT_S) and watch.is_away
+    finally:
+        watch.close()
+        first.close()
 
 
 def test_watch_notices_a_broker_that_goes_and_comes(own_server: ServerProcess) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +18,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from pipeline.archive import ArchiveJob, Stop, archive
+from pipeline.brokers import MISSES_UNTIL_AWAY, WATCH_INTERVAL_S
 from tests.pipeline.spark_support import positions, read_archive
 from tests.support.cluster import Cluster
 
@@ -26,6 +29,7 @@ KILLS = 2
 RECORDS_PER_INTERVAL, INTERVAL_S = 50, 0.05
 FLUSH_TIMEOUT_S = 60.0
 WAIT_MAX_S = 200.0
+PROBES_WAITED_FOR = MISSES_UNTIL_AWAY + 2
 
 
 class Load:
@@ -132,6 +136,8 @@ def test_the_archive_has_all_once_through_kills_of_leaders(spark: SparkSession, 
 
         def say(line: str) -> None:
             said.append(line)
+            if not line.startswith("batch"):
+                return
             batch = next(batches)
             if batch <= KILLS:
                 kill_a_leader(brokers, topic_name)
@@ -146,3 +152,31 @@ def test_the_archive_has_all_once_through_kills_of_leaders(spark: SparkSession, 
     assert positions(read_archive(tmp_path)) == expected
     assert sorted(int(value) for value in read_archive(tmp_path)["value"].to_pylist()) == list(range(load.count))
     assert not [line for line in complaints if "the query ended" in line], complaints
+
+
+def test_the_one_bootstrap_server_dies_before_the_first_batch_and_the_others_are_archived_from(
+    spark: SparkSession, brokers: Cluster, topic_name: str, tmp_path: Path
+) -> None:
+    """Nothing is said of it either: brokers answer."""
+    brokers.create_topic(topic_name, PARTITIONS)
+    named = brokers.nodes[1]
+    job = ArchiveJob(named.bootstrap, ("subscribe", topic_name), str(tmp_path), interval_s=0.1)
+    stop, complaints = Stop(), list[str]()
+    killed_s = math.inf
+
+    with Load(brokers, topic_name) as load:
+
+        def say(line: str) -> None:
+            nonlocal killed_s
+            if line.startswith("archiving"):
+                brokers.kill(1)
+                killed_s = time.monotonic()
+            elif time.monotonic() - killed_s > PROBES_WAITED_FOR * WATCH_INTERVAL_S:
+                load.close()
+                stop.request()
+
+        archive(spark, job, stop=stop, say=say, complain=complaints.append)
+
+    archive(spark, replace(job, bootstrap_servers=brokers.bootstrap, interval_s=None), stop=Stop(), say=print)
+    assert complaints == []
+    assert sorted(int(value) for value in read_archive(tmp_path)["value"].to_pylist()) == list(range(load.count))
