@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Any, Protocol, cast
 
 from broker.loop.clock import NS_PER_MS, Timer
@@ -20,6 +20,7 @@ from broker.network.busy_poll import BusyPoll
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.frame_turn import FrameTurn
 from broker.network.outbox import Outbox
+from broker.network.reading import Mute, Reading
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks, RequestPipeline
 from broker.network.sockets import Network
@@ -55,20 +56,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Mute(IntEnum):
-    """Why a connection is not read from. A pipeline that is stopped is another reason: a request waits for its turn, or the peer does not
-    take its responses."""
-
-    TURN = 1
-    """Other connections first, until the next turn of the loop."""
-    MEMORY = 2
-    """All requests together hold as much memory as they may."""
-    QUOTA = 3
-    """Its client is over a quota, until a deadline."""
-
-
 _OPEN = State.OPEN  # read several times a request
-_TURN = Mute.TURN
 
 
 class _Flush(Enum):
@@ -122,21 +110,19 @@ class Connection(asyncio.BufferedProtocol):
         "_busy_poll",
         "_flushing",
         "_held_size",
-        "_is_reading",
         "_is_receiving",
         "_loop",
         "_memory",
         "_monotonic_ns",
-        "_mutes",
         "_outbox",
         "_pipeline",
         "_quota_timer",
+        "_reading",
         "_registry",
         "_throttled_until_ms",
         "_transport",
         "facts",
         "last_active_ms",
-        "partial_since_ms",
         "state",
     )
 
@@ -163,15 +149,13 @@ class Connection(asyncio.BufferedProtocol):
         self._busy_poll = registry.busy_poll
         self.state = State.NEW
         self._flushing = _NOT_DUE
-        self._mutes: dict[Mute, int] = {}  # why nothing is read, and since when (monotonic milliseconds)
+        self._reading = Reading(self._pipeline, registry.monotonic_ms)
         self._quota_timer: Timer | None = None
         self._throttled_until_ms = 0
-        self._is_reading = True  # what the transport was last told
         self._buffer_size = 0  # bytes offered for the read that is under way
         self._held_size = 0  # bytes last reported to the RequestMemory
         self._is_receiving = False  # whether a frame was unfinished then
         self.last_active_ms = 0
-        self.partial_since_ms: int | None = None  # when the first byte of an unfinished frame came
 
     @property
     def is_busy(self) -> bool:
@@ -181,12 +165,17 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_muted(self) -> bool:
         """Whether we keep it from sending more: an unfinished frame is then not late by the peer's fault."""
-        return bool(self._mutes)
+        return self._reading.is_muted
+
+    @property
+    def partial_since_ms(self) -> int | None:
+        """As Reading's."""
+        return self._reading.partial_since_ms
 
     @property
     def is_deserted(self) -> bool:
         """Whether the peer reset the connection while nothing was read from it: nobody will read the answers to its requests."""
-        return not self._is_reading and self._outbox is not None and self._outbox.is_reset
+        return not self._reading.is_on and self._outbox is not None and self._outbox.is_reset
 
     # -- asyncio's calls ------------------------------------------------------------------------------------------
 
@@ -198,6 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self.state = _OPEN
+        self._reading.begin(self._transport)
         layer = self._registry.network.make_layer(self._transport)
         self._outbox = Outbox(layer, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
 
@@ -238,6 +228,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state = State.CLOSED
+        self._reading.end()
         self.facts.close()
         if self._quota_timer is not None:
             self._quota_timer.cancel()
@@ -311,11 +302,11 @@ class Connection(asyncio.BufferedProtocol):
         if is_partial or self._held_size or self._pipeline.is_stopped:
             self.report_memory()
         if not is_partial:
-            self.partial_since_ms = None
+            self._reading.partial_since_ms = None
         elif self._assembler.is_interrupted:
             self._let_others_go_first(self._registry.frame_turn.wait)
-        elif self.partial_since_ms is None:
-            self.partial_since_ms = self.last_active_ms
+        elif self._reading.partial_since_ms is None:
+            self._reading.partial_since_ms = self.last_active_ms
 
     def _flush(self) -> None:
         self._flushing = _NOT_DUE
@@ -327,8 +318,8 @@ class Connection(asyncio.BufferedProtocol):
         if outbox.is_behind:
             self._pipeline.block()
             self.report_memory()
-        if self._pipeline.is_stopped or not self._is_reading:
-            self._adjust_reading()
+        if self._pipeline.is_stopped or not self._reading.is_on:
+            self._reading.adjust()
 
     # -- the RequestMemory's calls --------------------------------------------------------------------------------
 
@@ -354,10 +345,11 @@ class Connection(asyncio.BufferedProtocol):
             self._memory.hold(self, held_size, is_receiving=is_receiving)
 
     def pause_for_memory(self) -> None:
-        self._mute(Mute.MEMORY)
+        self._reading.mute(Mute.MEMORY)
 
     def memory_available(self) -> None:
-        self._unmute(Mute.MEMORY)
+        self._reading.unmute(Mute.MEMORY)
+        self._reading.adjust()
 
     def close_for_memory(self, held_size: int) -> None:
         self.close(f"it stalls and holds {held_size} bytes, and others wait for memory", NO_MEMORY, logging.WARNING)
@@ -381,63 +373,37 @@ class Connection(asyncio.BufferedProtocol):
         self._throttled_until_ms = until_ms
         self._quota_timer = self._registry.call_later(duration_ms, self._throttling_over)
         self._pipeline.block()
-        self._mute(Mute.QUOTA)
+        self._reading.mute(Mute.QUOTA)
 
     def _throttling_over(self) -> None:
         self._quota_timer = None
-        self._unmute(Mute.QUOTA)
+        self._reading.unmute(Mute.QUOTA)
         self._unblock()
-        self._adjust_reading()
+        self._reading.adjust()
 
     def _unblock(self) -> None:
         """Let the pipeline go on, unless there is still a reason to block it."""
-        if Mute.QUOTA not in self._mutes and self._outbox is not None and not self._outbox.is_behind:
+        if not self._reading.is_muted_for(Mute.QUOTA) and self._outbox is not None and not self._outbox.is_behind:
             self._pipeline.unblock()
-
-    def _mute(self, reason: Mute) -> None:
-        self._mutes.setdefault(reason, self._registry.monotonic_ms())
-        self._adjust_reading()
-
-    def _unmute(self, reason: Mute) -> None:
-        since_ms = self._mutes.pop(reason, None)
-        if since_ms is not None and self.partial_since_ms is not None:  # the wait was not the peer's fault
-            now_ms = self._registry.monotonic_ms()
-            self.partial_since_ms = min(now_ms, self.partial_since_ms + now_ms - since_ms)
-        self._adjust_reading()
 
     def _let_others_go_first(self, wait: Callable[..., object]) -> None:
         """Resume handling and reading in a later turn of the loop, when `wait` calls. libuv would call this connection up to 32 times
         before it serves another."""
-        if _TURN not in self._mutes:
-            self._mutes[_TURN] = self.last_active_ms
-            self._adjust_reading()
+        if not self._reading.is_muted_for(Mute.TURN):
+            self._reading.mute(Mute.TURN)
             wait(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._mutes.pop(_TURN, None)
+        self._reading.unmute(Mute.TURN)
         if self._assembler.is_interrupted:
             self._ready()
         else:
-            self._adjust_reading()
+            self._reading.adjust()
 
     def _writable(self) -> None:
         self.report_memory()
         self._unblock()
-        self._adjust_reading()
-
-    def _adjust_reading(self) -> None:
-        """Read from the peer exactly while nothing mutes it and the pipeline takes frames."""
-        wants = not self._mutes and not self._pipeline.is_stopped
-        if wants == self._is_reading or self.state is not _OPEN:
-            return
-        transport = self._transport
-        assert transport is not None
-        if not transport.is_closing():
-            self._is_reading = wants
-            if wants:
-                transport.resume_reading()
-            else:
-                transport.pause_reading()
+        self._reading.adjust()
 
     def close(self, reason: str, kind: str = CLOSED_CONNECTIONS, level: int = logging.INFO) -> None:
         """Close now, dropping what is unsent; the peer sees its connection end. Safe to call twice.
@@ -447,6 +413,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is not _OPEN or transport is None:
             return
         self.state = State.CLOSING
+        self._reading.end()
         if not transport.is_closing():
             log_line = self._registry.log.info if level == logging.INFO else self._registry.log.warning
             log_line(

@@ -152,22 +152,22 @@ class RequestPipeline:
         return self.unanswered[0].is_produce and not self.unanswered[-1].deferred.holds_order
 
     def _run(self, frame: memoryview, is_produce: bool) -> None:
-        outcome = self._start(frame)
-        if type(outcome) is Deferred and outcome.is_done:
-            outcome = outcome.take()
-        if outcome is None:
+        response = self._start(frame)
+        if type(response) is Deferred and response.is_done:
+            response = response.take()
+        if response is None:
             return
-        if type(outcome) is Deferred:
-            slot = _Slot(outcome, is_produce or frame[:2] == PRODUCE_KEY_BYTES)
+        if type(response) is Deferred:
+            slot = _Slot(response, is_produce or frame[:2] == PRODUCE_KEY_BYTES)
             self.unanswered.append(slot)
-            outcome.when_done(lambda chunks: self._answered(slot, chunks))
-            outcome.on_order_released = self._resume_intake_later
+            response.when_done(lambda chunks: self._answered(slot, chunks))
+            response.on_order_released = self._resume_intake_later
         elif self.unanswered:
             slot = _Slot(Deferred(), True)
-            slot.chunks = outcome
+            slot.chunks = response
             self.unanswered.append(slot)
         else:
-            self._send(outcome)
+            self._send(response)
 
     def _answered(self, slot: _Slot, chunks: Any) -> None:
         if isinstance(chunks, BaseException):
