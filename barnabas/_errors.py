@@ -1,4 +1,4 @@
-"""What goes wrong with a broker in a test."""
+"""The errors of a broker in a test."""
 
 from __future__ import annotations
 

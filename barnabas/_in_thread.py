@@ -1,4 +1,4 @@
-"""How what blocks is awaited: in a thread, so that the loop is free."""
+"""Awaits blocking calls: they run in a thread, so that the loop is free."""
 
 from __future__ import annotations
 

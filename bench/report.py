@@ -1,4 +1,4 @@
-"""A sitting's results as a table for people and as JSON for later."""
+"""The results of a sitting, as a table and as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Writes docs/protocol.md from the table of APIs: `python -m protocol.documentation`, in the root of the checkout.
 
-The file is checked in for those who read docs; a test fails when it no longer says what the table says. The differences from Kafka are
-prose, kept here next to what they are differences in.
+The file is checked in, and a test fails when it differs from the table. The differences from Kafka are prose in this file, each next to
+what it is a difference in.
 """
 
 from __future__ import annotations

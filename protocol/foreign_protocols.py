@@ -1,6 +1,6 @@
 """Names other protocols by the four bytes that arrive where a frame's size is expected, so that the log says what is wrong.
 
-Nearly always a client set to security.protocol=SSL, a browser, or a load balancer's health check on the wrong port.
+The peer is nearly always a client set to security.protocol=SSL, a browser, or a load balancer's health check on the wrong port.
 """
 
 from __future__ import annotations

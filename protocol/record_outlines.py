@@ -1,7 +1,7 @@
 """The records of a batch in outline: structure, offset, timestamp and whether there is a key, without their keys and values.
 
-For whoever has to look at every record and needs none: the leader's validation and the search for a timestamp. Written out, because
-hundreds of thousands of records fit one batch.
+The leader's validation and the search for a timestamp look at every record and need no key or value. The loops are written out, because
+one batch can have hundreds of thousands of records.
 """
 
 from __future__ import annotations

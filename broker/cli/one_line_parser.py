@@ -1,4 +1,4 @@
-"""argparse whose errors are one line: the usage, which argparse prints as well, is what --help is for."""
+"""An argparse parser whose errors are one line, without the usage that argparse prints too: --help has it."""
 
 from __future__ import annotations
 

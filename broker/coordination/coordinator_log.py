@@ -1,6 +1,6 @@
-"""The log a coordinator keeps its state in: what it needs of one (`CoordinatorLog`), and the real one over the ReplicaManager.
+"""CoordinatorLog: what a coordinator needs of the log that keeps its state, and the implementation over the ReplicaManager.
 
-The state machines know only the protocol, so that tests and simulations put a list of bytes in its place.
+State machines know only the protocol, so that tests and simulations can give them a list of bytes.
 """
 
 from __future__ import annotations

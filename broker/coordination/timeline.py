@@ -52,7 +52,7 @@ class Timeline:
             self._note(mapping, key, mapping[key])
         del mapping[key]
 
-    def note_added(self, mapping: dict[Key, Value], key: Key) -> None:
+    def record_added(self, mapping: dict[Key, Value], key: Key) -> None:
         """The key was put into the dict by the operation whose records are being replayed."""
         if self._recorded is not None:
             self._note(mapping, key, _ABSENT)

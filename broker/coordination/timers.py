@@ -5,7 +5,8 @@ Most are session timeouts, pushed back by every heartbeat and every commit, and 
 deadline, and the clock's timer, when it fires too early, is armed again for the rest (0.5 µs instead of a cancel and a call).
 
 Thousands may fall due together: the sessions of all members that are gone when a coordinator has loaded. A LoopJob runs their operations,
-those of all shards in the order in which they fell due: the end of a session takes 0.2 ms, for the group rebalances, which is a record.
+those of all shards in the order in which they fell due. The end of a session takes 0.2 ms, because the group rebalances and writes a
+record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """GroupCoordinator: the groups of all `__consumer_offsets` partitions that this broker leads (Kafka's GroupCoordinatorService).
 
-Asks the runtime for a group's shard, has its state machine compute, and gives what that comes to back to the shard. Drives the regular
-expiry of offsets. Handlers call it; what they get is a response, or a Deferred of one when it must wait for other members or for a
-commit. A KafkaError is the answer to the whole request (or group).
+For each request it asks the runtime for the group's shard, lets the shard's state machine compute a result, and gives the result to the
+shard to write. It also expires offsets regularly. Handlers call it and get a response, or a Deferred of one that waits for other members
+or for a commit. A KafkaError is the answer to the whole request (or group).
 
 Subscribe `on_metadata_delta` after the ReplicaManager, which must know that it leads before a log can be read.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.coordination.shard import Shard
     from broker.groups.classic.classic_group import ClassicGroup
     from broker.groups.client_info import ClientInfo
-    from broker.groups.consumer.outcome import Outcome
+    from broker.groups.consumer.result import GroupResult
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
@@ -175,8 +175,8 @@ class GroupCoordinator:
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None and not consumer_group.is_empty:
             members = shard.machine.consumer_group_manager.classic_members
-            outcome = members.join(consumer_group, client, request, random_uuid_text(self._random.getrandbits))
-            return _carried_out(shard, outcome, _join_error)
+            result = members.join(consumer_group, client, request, random_uuid_text(self._random.getrandbits))
+            return _carried_out(shard, result, _join_error)
         replaced = [] if consumer_group is None else shard.machine.tombstones_of(request.group_id)
         reply = Deferred()
         shard.run(shard.machine.group_manager.join(client, request, reply, replaced))
@@ -187,8 +187,8 @@ class GroupCoordinator:
         shard = self._member_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None:
-            outcome = shard.machine.consumer_group_manager.classic_members.sync(consumer_group, request)
-            return _carried_out(shard, outcome, _sync_error)
+            result = shard.machine.consumer_group_manager.classic_members.sync(consumer_group, request)
+            return _carried_out(shard, result, _sync_error)
         reply = Deferred()
         shard.run(shard.machine.group_manager.sync(request, reply))
         return reply
@@ -214,8 +214,8 @@ class GroupCoordinator:
         shard = self._member_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None:
-            outcome = shard.machine.consumer_group_manager.classic_members.leave(consumer_group, request)
-            return _carried_out(shard, outcome, _leave_error)
+            left = shard.machine.consumer_group_manager.classic_members.leave(consumer_group, request)
+            return _carried_out(shard, left, _leave_error)
         result, members = shard.machine.group_manager.leave(request)
         response = LeaveGroupResponse(members=members)
         if result is None:
@@ -237,11 +237,11 @@ class GroupCoordinator:
 
         check_request(client, request, self._config.consumer_assignors)
         shard = self._member_shard(request.group_id)
-        outcome = shard.machine.consumer_group_manager.heartbeat(client, request)
-        if not outcome.records and not shard.has_writes:
-            response: ConsumerGroupHeartbeatResponse = outcome.response
+        result = shard.machine.consumer_group_manager.heartbeat(client, request)
+        if not result.records and not shard.has_writes:
+            response: ConsumerGroupHeartbeatResponse = result.response
             return response
-        return _carried_out(shard, outcome, error_response)
+        return _carried_out(shard, result, error_response)
 
     # Offsets.
 
@@ -343,10 +343,10 @@ def _written(
     return reply
 
 
-def _carried_out(shard: Shard[GroupCoordinatorShard], outcome: Outcome, error_response: Callable[[ErrorCode], object]) -> Deferred:
+def _carried_out(shard: Shard[GroupCoordinatorShard], result: GroupResult, error_response: Callable[[ErrorCode], object]) -> Deferred:
     """A Deferred of what an operation on a KIP-848 group answers."""
     reply = Deferred()
-    shard.write(outcome.answered_by(reply.complete, error_response))
+    shard.write(result.answered_by(reply.complete, error_response))
     return reply
 
 

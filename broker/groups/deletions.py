@@ -1,8 +1,8 @@
 """Deletions: groups and offsets that a request asks to be deleted. One object serves one request.
 
 Kafka writes the tombstones of a request as one batch, and fails where that is too large. Here a batch holds RECORDS_PER_BATCH, so that
-no group is too large: only a group with more offsets is deleted in several steps, and one that a member joins meanwhile stays, without
-the offsets that are gone by then. The group's own tombstone comes last.
+no group is too large. A group with more offsets is deleted in several steps; if a member joins it meanwhile, it stays without the offsets
+that are gone by then. The group's own tombstone comes last.
 
 Source: GroupCoordinatorShard.deleteGroups, OffsetMetadataManager.deleteOffsets and deleteAllOffsets, KIP-229, KIP-496.
 """

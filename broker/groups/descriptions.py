@@ -1,4 +1,4 @@
-"""Groups as others see them: values that do not change when the group does."""
+"""Descriptions of groups for clients: values that do not change when the group does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are still to come and need a last touch for the request's version."""
+"""Changes responses that are still to come to what the request's version has."""
 
 from __future__ import annotations
 

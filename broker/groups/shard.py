@@ -1,8 +1,8 @@
-"""The groups and offsets of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard): the state machine that a
-CoordinatorRuntime's Shard gives its life.
+"""The groups and offsets of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard): the state machine of a
+CoordinatorRuntime's Shard.
 
-Owns the partition's groups and offsets. What KIP-848 groups need is made, and imported, with the first of them. GroupCoordinator is the
-only caller.
+Owns the partition's groups and offsets. The parts for KIP-848 groups are imported and made for the first such group. Only GroupCoordinator
+calls it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class GroupCoordinatorShard:
             from broker.groups.consumer.store import ConsumerGroupStore
 
             self._consumer_groups = ConsumerGroupStore(
-                self._shard.timeline, self.group_manager.forget_simple_group, self.group_manager.conversions.note_ended
+                self._shard.timeline, self.group_manager.forget_simple_group, self.group_manager.conversions.on_consumer_group_ended
             )
         return self._consumer_groups
 

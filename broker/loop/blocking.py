@@ -1,4 +1,4 @@
-"""Calls that wait for the disk: they run in a thread, and their ends come to the loop."""
+"""Runs blocking disk calls in the thread pool; their results are delivered on the loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Requests that look up what only the disk has: a thread brings it into the page cache, then the read is tried again on the loop.
 
-So that a consumer of old segments, or a search by timestamp, does not keep the loop, and with it every other client, waiting for the
-disk. Nothing is remembered between two tries but the request itself: what the first one saw may have changed.
+A consumer of old segments, or a search by timestamp, would otherwise keep the loop waiting for the disk, and every other client with it.
+Only the request is remembered between two tries, because what the first try saw may have changed.
 """
 
 from __future__ import annotations

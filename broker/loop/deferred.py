@@ -20,8 +20,8 @@ class Deferred:
     `on_abandon`, if set by the producer, is called once when the consumer loses interest (its connection closed) before
     completion, so that the parked operation leaves its purgatory.
 
-    The value is handed over: once the consumer has it, neither it nor the consumer is referenced from here. Both tend to lead back to
-    this object (an exception by its traceback, a consumer by what it does next), and a cycle would keep requests and answers alive.
+    `complete` drops its references to value and callback: either may refer back to this object (an exception by its traceback, a callback
+    by what it does next), and such a cycle would outlive the request.
 
     `holds_order`, set by the producer, says that the request has not had its effect yet, so that nothing that its connection sent later
     may start, not even a Produce behind a Produce. It ends with `release_order`, which calls `on_order_released`, or with completion.

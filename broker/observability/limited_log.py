@@ -1,7 +1,7 @@
-"""Log lines that strangers can cause, within a limit: a flood of refused connections must not fill the disk that the records need.
+"""Limits log lines that strangers can cause: a flood of refused connections must not fill the disk that the records need.
 
-Each kind of line has a budget for an interval. What exceeds it is counted, and the count is logged when the interval ends, so that
-nothing is hidden: an operator reads the first lines in full and then how many followed.
+Each kind of line has a budget for an interval. Lines beyond it are counted, and the count is logged when the interval ends: an operator
+reads the first lines in full and then how many followed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a broker process says: the ready line on stdout, the log on stderr. Writing never waits for the reader.
+"""What a broker process prints: the ready line on stdout, the log on stderr. Writing never waits for the reader.
 
-A pipe that nobody reads, a stopped terminal and a full disk block a write for ever; the loop must not be the one that makes it. So
-lines are formatted where they are logged, and a thread writes them (`LineWriter`). What does not fit into its bounded queue is counted,
-and said in the log when it moves again. A stopping broker gives the thread a second, and goes.
+A pipe that nobody reads, a stopped terminal and a full disk block a write for ever, so the loop must not write. Lines are formatted where
+they are logged, and a thread writes them (`LineWriter`). Lines that do not fit into its bounded queue are counted, and the count is
+logged when the reader goes on. A stopping broker waits a second at most for the thread.
 
 Nothing but text is queued: no record, argument, exception or frame lives longer than the call that logs it.
 """
@@ -100,6 +100,9 @@ class LineWriter:
     """Writes to one descriptor from a thread, which is started by the first line. `write` may be called from any thread.
 
     `describe_dropped` makes the line that says how many were dropped. Other code must not write to the descriptor: it would block.
+
+    logging's QueueHandler and QueueListener do not do: their queue's lock is not reentrant, so that a finalizer that logs while the
+    collector runs within `put` waits for itself; `stop` raises where the queue is full; dropped lines are neither counted nor told.
     """
 
     def __init__(self, descriptor: int, describe_dropped: Callable[[int], bytes], *, queue_bytes_max: int = QUEUE_BYTES_MAX) -> None:

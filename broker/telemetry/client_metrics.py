@@ -1,10 +1,11 @@
 """ClientMetricsManager: which metrics clients are to push, and what they have pushed (Kafka's class of this name, KIP-714).
 
-Owns the client instances. Subscriptions are the configs of client metrics resources, read anew when one changed. In Kafka a plug-in
-receives what clients push; here the broker's own Prometheus endpoint has it, by the client's own names: `org.apache.kafka.producer.…`
-is `org_apache_kafka_producer_…`. Where there is no such endpoint, ApiVersions does not tell of these APIs, as in Kafka without a plug-in.
+Owns the client instances. Subscriptions are the configs of client metrics resources; they are read again when one has changed. Kafka
+gives what clients push to a plug-in. Here the broker's own Prometheus endpoint serves it by the clients' names, where
+`org.apache.kafka.producer.…` is `org_apache_kafka_producer_…`. Without that endpoint ApiVersions does not list these APIs, as in Kafka
+without a plug-in.
 
-A client instance that has not been heard of for three push intervals, or a minute, is forgotten with its metrics.
+A client instance that has sent nothing for three push intervals, and at least a minute, is forgotten with its metrics.
 """
 
 from __future__ import annotations

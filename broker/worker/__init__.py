@@ -1,1 +1,1 @@
-"""Python that computes, in a process of its own: a thread of ours that computes keeps the loop from the interpreter's lock."""
+"""Long computations run in a process of their own: in a thread they would keep the interpreter's lock from the loop."""

@@ -1,4 +1,4 @@
-"""Who is served next where one process computes for many: two lines, and turns of one slice.
+"""Lines: the worker's queue of jobs. It has two lines, and runs one slice of a job at a time.
 
 A job is a generator that yields where it may be interrupted. Short jobs have a line of their own, so that none waits for long ones; one
 that is not done after SHORT_SLICES_MAX slices moves to the long line. Within a line the jobs take turns, and the lines take turns.

@@ -1,4 +1,4 @@
-"""A Worker that comes about at the first job: most brokers never have one, and what it needs is 10 ms of the start and half a megabyte."""
+"""A Worker that is made for the first job: most brokers never need one, and it takes 10 ms of the start and half a megabyte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that the socket has not taken yet, in order. Both ends use it."""
+"""The messages that the socket has not taken yet, in order. Broker and worker both have one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""WorkerProcess: the broker's end of its worker: started at the first job, started again when it dies, ended when it has long been idle.
+"""WorkerProcess: the broker's end of its worker, which starts for the first job, restarts when it dies, and ends after a long idle time.
 
-Few bytes are handed over at once, the rest waits here: SHORT_JOBS_MAX short jobs, and long ones up to LONG_BYTES_MAX (one may have more).
-Who may submit how much is the callers' to limit.
+The worker is sent SHORT_JOBS_MAX short jobs, and long ones up to LONG_BYTES_MAX (a single one may have more); other jobs wait here.
+Callers limit how much they submit.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ class GroupMetadataManager:
         Case D, a group that was there already: what was stored for it takes effect when it is committed.
         """
         if self._is_loading:
-            self.conversions.note_classic(key.group, is_tombstone=value is None)
+            self.conversions.on_classic_record(key.group, is_tombstone=value is None)
         group = self.groups.get(key.group)
         if value is None:
             self._timeline.remove(self.groups, key.group)
@@ -393,7 +393,7 @@ class GroupMetadataManager:
             self._timeline.put(self.groups, key.group, ClassicGroup.from_record(key.group, value))
         elif not group.is_appended:
             group.is_appended = True
-            self._timeline.note_added(self.groups, key.group)
+            self._timeline.record_added(self.groups, key.group)
 
     def create_simple_group(self, group_id: str) -> None:
         """The group under which offsets without membership are kept; replaying an offset makes it."""

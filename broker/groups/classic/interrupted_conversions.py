@@ -1,11 +1,11 @@
-"""Groups that became classic under a coordinator which did not live to rebalance them.
+"""Finds groups that became classic under a coordinator that ended before it could rebalance them.
 
-When the last member of the consumer protocol goes, the group becomes classic and begins a rebalance, for what that member owned is
-nobody's. The rebalance is in memory alone: the coordinator that loads the group finds it stable, without the one that is gone. Kafka's
-leaves it so, and nobody reads those partitions until something else makes the group rebalance.
+When the last member of the consumer protocol leaves, the group becomes classic and begins a rebalance, because nobody owns that member's
+partitions any more. The rebalance is only in memory: a coordinator that loads the group finds it stable, without the member. Kafka leaves
+it so, and nobody reads those partitions until something else makes the group rebalance.
 
-Such a conversion is one batch: the KIP-848 group's tombstones, then the classic group's record. That is told from anything later by the
-order of the records.
+Such a conversion is one batch: the KIP-848 group's tombstones, then the classic group's record. The order of the records tells it from
+anything later.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class InterruptedConversions:
         self._ended = ""  # the KIP-848 group whose tombstone was the last record about groups
         self._converted: set[str] = set()
 
-    def note_ended(self, group_id: str) -> None:
+    def on_consumer_group_ended(self, group_id: str) -> None:
         """A KIP-848 group's tombstone."""
         self._ended = group_id
 
-    def note_classic(self, group_id: str, *, is_tombstone: bool) -> None:
+    def on_classic_record(self, group_id: str, *, is_tombstone: bool) -> None:
         """A classic group's record. What a rebalance has stored ends the conversion."""
         if group_id == self._ended and not is_tombstone:
             self._converted.add(group_id)

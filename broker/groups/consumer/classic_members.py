@@ -18,8 +18,8 @@ from broker.groups.classic.classic_group_member import is_too_large, rebalance_t
 from broker.groups.consumer.assignments import present_target
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember, MemberState
-from broker.groups.consumer.outcome import Outcome
 from broker.groups.consumer.requests import check_size, known_static_member, replace_static_member, unknown_member
+from broker.groups.consumer.result import GroupResult
 from broker.groups.consumer.subscriptions import MemberUpdate
 from broker.groups.group_config import MigrationPolicy
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -33,7 +33,7 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from broker.groups.client_info import ClientInfo
-    from broker.groups.consumer.departures import Departures
+    from broker.groups.consumer.member_removals import MemberRemovals
     from broker.groups.consumer.member_timers import MemberTimers
     from broker.groups.consumer.migration import Migration
     from broker.groups.consumer.progress import MemberProgress
@@ -48,21 +48,21 @@ class ClassicMembers:
         self,
         progress: MemberProgress,
         migration: Migration,
-        departures: Departures,
+        member_removals: MemberRemovals,
         topics: GroupTopics,
         timers: MemberTimers,
         config: GroupConfig,
     ) -> None:
         self._progress = progress
         self._migration = migration
-        self._departures = departures
+        self._member_removals = member_removals
         self._topics = topics
         self._timers = timers
         self._config = config
 
     # JoinGroup.
 
-    def join(self, group: ConsumerGroup, client: ClientInfo, request: JoinGroupRequest, new_member_id: str) -> Outcome:
+    def join(self, group: ConsumerGroup, client: ClientInfo, request: JoinGroupRequest, new_member_id: str) -> GroupResult:
         """A JoinGroupResponse. `new_member_id` is for a member that has no id yet."""
         if self._config.migration_policy is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -73,7 +73,7 @@ class ClassicMembers:
         if not group.supports_classic_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if requires_member_id(request, client.api_version):
-            return Outcome([], JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+            return GroupResult([], JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         records: list[CoordinatorRecord] = []
         member = self._find_joining_member(group, member_id, request, records)
         subscription = _subscription(request)
@@ -82,7 +82,7 @@ class ClassicMembers:
         if self._migration.is_downgraded_by(group, request.group_instance_id):
             return self._join_and_downgrade(update, owned)
         joined = self._progress.advance(update, owned)
-        return Outcome(
+        return GroupResult(
             records,
             _joined(joined),
             on_replayed=partial(self._keep_session, group.group_id, joined),  # it may never hear that it has joined
@@ -101,15 +101,15 @@ class ClassicMembers:
                 return replace_static_member(group, existing, member_id, records)
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
 
-    def _join_and_downgrade(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions]) -> Outcome:
+    def _join_and_downgrade(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions]) -> GroupResult:
         """The last member that spoke the consumer protocol is back with the classic one."""
         change = self._progress.note(update)
         is_stale = update.group.assignment_epoch < self._progress.maybe_bump_epoch(update, change)
         joined = update.after
         if not is_stale:  # else all of them rebalance
             joined = self._progress.reconcile(update, present_target(update), owned, change)
-        outcome = self._migration.downgrade_with(update, joined, is_assignment_stale=is_stale)
-        return outcome._replace(response=_joined(joined))
+        result = self._migration.downgrade_with(update, joined, is_assignment_stale=is_stale)
+        return result._replace(response=_joined(joined))
 
     def _owned(self, subscription: ConsumerProtocolSubscription) -> list[HeartbeatTopicPartitions]:
         """What the member says that it has. One of the eager kind gives everything up before it joins, and says nothing."""
@@ -129,7 +129,7 @@ class ClassicMembers:
 
     # SyncGroup.
 
-    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Outcome:
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> GroupResult:
         """A SyncGroupResponse."""
         member, classic = _find_classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
@@ -145,7 +145,7 @@ class ClassicMembers:
             protocol_name=request.protocol_name,
             assignment=encode_assignment(self._migration.protocol_assignment(member.assigned), version_of(chosen.metadata)),
         )
-        return Outcome([], response, on_committed=partial(self._synced, group.group_id, member))
+        return GroupResult([], response, on_committed=partial(self._synced, group.group_id, member))
 
     def _synced(self, group_id: str, member: ConsumerGroupMember) -> None:
         self._timers.synced(group_id, member.member_id)
@@ -167,7 +167,7 @@ class ClassicMembers:
             return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         return HeartbeatResponse()
 
-    def leave(self, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome:
+    def leave(self, group: ConsumerGroup, request: LeaveGroupRequest) -> GroupResult:
         """A LeaveGroupResponse with an answer for each member, whichever protocol it speaks."""
         leaving: dict[str, ConsumerGroupMember] = {}
         responses = []
@@ -179,8 +179,8 @@ class ClassicMembers:
             except KafkaError as e:
                 error = e.code
             responses.append(MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error))
-        outcome = self._departures.fence(group, list(leaving.values()))
-        return outcome._replace(response=LeaveGroupResponse(members=responses))
+        result = self._member_removals.fence(group, list(leaving.values()))
+        return result._replace(response=LeaveGroupResponse(members=responses))
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:

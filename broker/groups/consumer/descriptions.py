@@ -1,4 +1,4 @@
-"""KIP-848 groups as others see them: what is committed of them."""
+"""Describes KIP-848 groups to clients, by what is committed."""
 
 from __future__ import annotations
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.consumer.assignments import Assignments
 from broker.groups.consumer.classic_members import ClassicMembers
-from broker.groups.consumer.departures import Departures
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
+from broker.groups.consumer.member_removals import MemberRemovals
 from broker.groups.consumer.member_timers import MemberTimers
 from broker.groups.consumer.migration import Migration
-from broker.groups.consumer.outcome import Outcome, RecordWriter
 from broker.groups.consumer.progress import MemberProgress
 from broker.groups.consumer.records import assignment_record
 from broker.groups.consumer.regular_expressions import RegularExpressions
@@ -35,6 +34,7 @@ from broker.groups.consumer.requests import (
     unknown_member,
     with_request,
 )
+from broker.groups.consumer.result import GroupResult, RecordWriter
 from broker.groups.consumer.settings import GroupSettings
 from broker.groups.consumer.subscriptions import MemberUpdate
 from protocol.errors import ErrorCode, KafkaError
@@ -87,12 +87,12 @@ class ConsumerGroupManager:
         assignments = Assignments(topics, clock, config, settings, limited_log)
         self._progress = MemberProgress(topics, clock, member_timers, expressions, assignments)
         self._migration = Migration(classic_groups, topics, member_timers, clock, config, limited_log)
-        self._departures = Departures(store, topics, member_timers, self._migration, limited_log)
-        self.classic_members = ClassicMembers(self._progress, self._migration, self._departures, topics, member_timers, config)
+        self._member_removals = MemberRemovals(store, topics, member_timers, self._migration, limited_log)
+        self.classic_members = ClassicMembers(self._progress, self._migration, self._member_removals, topics, member_timers, config)
 
     # Heartbeats.
 
-    def heartbeat(self, client: ClientInfo, request: ConsumerGroupHeartbeatRequest) -> Outcome:
+    def heartbeat(self, client: ClientInfo, request: ConsumerGroupHeartbeatRequest) -> GroupResult:
         """The next step of a member whose request was checked. KafkaError is the answer to one that must not go on as it is."""
         if request.member_epoch < JOIN_EPOCH:
             return self._leave(request)
@@ -107,15 +107,15 @@ class ConsumerGroupManager:
         self._timers.keep_session(group.group_id, reconciled.member_id)
         return made._replace(response=self._response(request, member, reconciled))
 
-    def _get_or_make_group(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, Outcome]:
+    def _get_or_make_group(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, GroupResult]:
         """The group, and what makes it of a classic group. A new one is made by its first records."""
         group = self._store.groups.get(request.group_id)
         if group is not None:
-            return group, Outcome([])
+            return group, GroupResult([])
         classic = self._classic_groups.groups.get(request.group_id)
         if request.member_epoch != JOIN_EPOCH:
             raise not_found(request.group_id, is_classic=classic is not None)
-        return (ConsumerGroup(request.group_id), Outcome([])) if classic is None else self._migration.upgrade(classic)
+        return (ConsumerGroup(request.group_id), GroupResult([])) if classic is None else self._migration.upgrade(classic)
 
     # Who it is.
 
@@ -175,7 +175,7 @@ class ConsumerGroupManager:
 
     # Leaving.
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> Outcome:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> GroupResult:
         group = self._store.groups.get(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -191,11 +191,11 @@ class ConsumerGroupManager:
                 # When it is back, it may commit what it had in whatever epoch it was given that.
                 assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
                 away = member._replace(member_epoch=STATIC_LEAVE_EPOCH, assigned=assigned, pending_revocation={})
-                return Outcome([assignment_record(group.group_id, away)], response)
-        return self._departures.fence(group, [member])._replace(response=response)
+                return GroupResult([assignment_record(group.group_id, away)], response)
+        return self._member_removals.fence(group, [member])._replace(response=response)
 
     def _fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
-        return self._departures.fence_by_timer(group_id, member_id, reason, epoch)
+        return self._member_removals.fence_by_timer(group_id, member_id, reason, epoch)
 
     # Loading and unloading.
 

@@ -22,8 +22,8 @@ from broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicG
 from broker.groups.classic.classic_group_member import ClassicGroupMember
 from broker.groups.consumer.group import ASSIGNMENT_EPOCH, GROUP_EPOCH, METADATA_HASH, ConsumerGroup
 from broker.groups.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Owned, Partitions
-from broker.groups.consumer.outcome import Outcome
 from broker.groups.consumer.records import group_records, group_tombstones
+from broker.groups.consumer.result import GroupResult
 from broker.groups.records import group_metadata_record, group_tombstone
 from broker.observability.log_fields import Fields
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -69,19 +69,19 @@ class Migration:
 
     # Classic to consumer.
 
-    def upgrade(self, classic: ClassicGroup) -> tuple[ConsumerGroup, Outcome]:
+    def upgrade(self, classic: ClassicGroup) -> tuple[ConsumerGroup, GroupResult]:
         """The KIP-848 group that takes the place of a classic one, and what makes it so. GROUP_ID_NOT_FOUND, as Kafka calls it, if that
         cannot be."""
         if classic.is_empty:
             retire = partial(self._classic_groups.retire, classic)
-            return ConsumerGroup(classic.group_id), Outcome([group_tombstone(classic.group_id)], on_replayed=retire)
+            return ConsumerGroup(classic.group_id), GroupResult([group_tombstone(classic.group_id)], on_replayed=retire)
         self._check_upgrade(classic)
         try:
             group = self._converted(classic)
         except DecodeError as e:
             raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from e
         records = [group_tombstone(classic.group_id), *group_records(group)]
-        return group, Outcome(records, on_replayed=partial(self._upgraded, classic, list(group.members.values())))
+        return group, GroupResult(records, on_replayed=partial(self._upgraded, classic, list(group.members.values())))
 
     def _check_upgrade(self, classic: ClassicGroup) -> None:
         if not self._config.migration_policy.may_upgrade:
@@ -144,7 +144,7 @@ class Migration:
 
     # Consumer to classic.
 
-    def maybe_downgrade_without(self, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]) -> Outcome | None:
+    def maybe_downgrade_without(self, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]) -> GroupResult | None:
         """The classic group of those that stay, if all of them speak the classic protocol; None if it stays what it is."""
         staying_count = len(group.members) - len(leaving)
         classic_staying_count = group.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
@@ -164,7 +164,7 @@ class Migration:
             return False
         return self._may_downgrade(group, len(group.members))
 
-    def downgrade_with(self, update: MemberUpdate, joining: ConsumerGroupMember, *, is_assignment_stale: bool) -> Outcome:
+    def downgrade_with(self, update: MemberUpdate, joining: ConsumerGroupMember, *, is_assignment_stale: bool) -> GroupResult:
         """The classic group once `joining` has taken a static member's place, which the records of the update tell first.
 
         The members rebalance if the group has moved on since the last assignment, or one of them has not what that gives it. (Kafka does
@@ -201,7 +201,7 @@ class Migration:
         targets: Mapping[str, Partitions],
         stored_ids: list[str],
         reason: str | None,
-    ) -> Outcome:
+    ) -> GroupResult:
         """`reason` is why the members have to rebalance; None if they have not."""
         classic = ClassicGroup(group.group_id, self._clock.now_ms())
         classic.generation = group.epoch
@@ -214,7 +214,7 @@ class Migration:
             assignments[member_id] = encode_assignment(self.protocol_assignment(targets.get(member_id, NO_PARTITIONS)), version)
         records = [*first_records, *group_tombstones(group, stored_ids), group_metadata_record(classic, assignments)]
         classic.settle(assignments)
-        return Outcome(records, on_replayed=partial(self._downgraded, list(group.members), classic, reason))
+        return GroupResult(records, on_replayed=partial(self._downgraded, list(group.members), classic, reason))
 
     def protocol_assignment(self, partitions: Mapping[bytes, Iterable[int]]) -> ConsumerProtocolAssignment:
         """The partitions as members of the classic protocol are told them. Topics that are gone are left out."""

@@ -1,4 +1,4 @@
-"""The topics that KIP-848 groups read by regular expressions: when these are resolved anew, and what comes of it.
+"""Resolves the regular expressions by which KIP-848 groups subscribe to topics, again and again as topics come and go.
 
 The expressions of a group are resolved together, so that new topics cost it one rebalance, and at most every REFRESH_MIN_INTERVAL_MS. A
 heartbeat begins it: when an expression is new, when topics were created, and every `group.consumer.regex.refresh.interval.ms`. A LoopJob
@@ -23,7 +23,7 @@ from config.safe_patterns import PatternError, SafePattern
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.groups.consumer.outcome import RecordWriter
+    from broker.groups.consumer.result import RecordWriter
     from broker.groups.consumer.store import ConsumerGroupStore
     from broker.groups.consumer.topics import GroupTopics
     from broker.groups.group_config import GroupConfig

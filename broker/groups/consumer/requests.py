@@ -1,5 +1,5 @@
-"""What a ConsumerGroupHeartbeat says: whether it can be meant, of which member, in which epoch (the checks of Kafka's
-GroupCoordinatorService and GroupMetadataManager). Messages are Kafka's, for clients show them."""
+"""Checks a ConsumerGroupHeartbeat: whether its fields are valid, which member it is of, and whether its epoch is right (the checks of
+Kafka's GroupCoordinatorService and GroupMetadataManager). The error messages are Kafka's, because clients show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a KIP-848 group is configured with: its own dynamic configs, else the broker's."""
+"""The settings of a KIP-848 group: its own dynamic configs, and the broker's where it has none."""
 
 from __future__ import annotations
 

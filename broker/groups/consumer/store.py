@@ -41,13 +41,13 @@ from protocol.messages.stored.group_records import (
 
 class ConsumerGroupStore:
     """See the module's docstring. `forget_simple_group` is called with the id of each group that comes to be: offsets that were committed
-    before it may have made a classic group of that name. `note_ended` is called with the id of each whose tombstone is replayed."""
+    before it may have made a classic group of that name. `on_group_ended` is called with the id of each whose tombstone is replayed."""
 
-    def __init__(self, timeline: Timeline, forget_simple_group: Callable[[str], None], note_ended: Callable[[str], None]) -> None:
+    def __init__(self, timeline: Timeline, forget_simple_group: Callable[[str], None], on_group_ended: Callable[[str], None]) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
         self._timeline = timeline
         self._forget_simple_group = forget_simple_group
-        self._note_ended = note_ended
+        self._on_group_ended = on_group_ended
         self._groups_by_topic: dict[str, dict[str, None]] = {}
 
     def subscribed_to(self, topic: str) -> Iterable[ConsumerGroup]:
@@ -68,7 +68,7 @@ class ConsumerGroupStore:
         self, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None, _producer: int = NO_PRODUCER_ID
     ) -> None:
         if value is None:
-            self._note_ended(key.group_id)
+            self._on_group_ended(key.group_id)
             group = self.groups.get(key.group_id)
             if group is not None:
                 self._note_topics(key.group_id, group.subscribed_topics, set())

@@ -1,4 +1,4 @@
-"""What the members of a group read and want once one of them has changed: computed beside the group, which changes in replay."""
+"""Computes what a group subscribes to after a change of a member. The group itself changes later, in replay."""
 
 from __future__ import annotations
 

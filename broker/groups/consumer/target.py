@@ -1,4 +1,4 @@
-"""The target assignment of a whole group: what an assignor is asked, and what it answers (Kafka's TargetAssignmentBuilder)."""
+"""Asks an assignor for the target assignment of a whole group (Kafka's TargetAssignmentBuilder)."""
 
 from __future__ import annotations
 

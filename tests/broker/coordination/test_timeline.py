@@ -24,7 +24,7 @@ def test_key_that_was_put_before_is_noted_as_new():
     mapping = {"a": 1}
     timeline.record()
     mapping["b"] = 2
-    timeline.note_added(mapping, "b")
+    timeline.record_added(mapping, "b")
 
     changes = timeline.stop_recording()
 

@@ -1,4 +1,4 @@
-"""What an operation on a KIP-848 group came to."""
+"""GroupResult: the records and the response of an operation on a KIP-848 group."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class RecordWriter(Protocol):
         """Write what an operation came to, if anything."""
 
 
-class Outcome(NamedTuple):
-    """`records` to append, and the `response` once they are committed; a timer's operation has none. `on_replayed` as in
-    CoordinatorResult; `on_committed` is called before the response leaves, and not at all if the records may be lost."""
+class GroupResult(NamedTuple):
+    """The `records` are appended; the `response` is sent when they are committed, and a timer's operation has none. `on_replayed` is that
+    of CoordinatorResult. `on_committed` is called before the response is sent, and never if the records may be lost."""
 
     records: list[CoordinatorRecord]
     response: Any = None

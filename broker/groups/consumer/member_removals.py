@@ -1,4 +1,4 @@
-"""Members that leave KIP-848 groups, or are made to: because they were silent for too long, or a tool says so."""
+"""MemberRemovals: removes members from KIP-848 groups, when they leave, were silent for too long, or a tool asks for it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember
-from broker.groups.consumer.outcome import Outcome
 from broker.groups.consumer.records import group_epoch_record, member_tombstones, regular_expression_tombstone
+from broker.groups.consumer.result import GroupResult
 from broker.groups.consumer.subscriptions import expression_topics, left_expressions
 from protocol.errors import ErrorCode
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.groups")
 
 
-class Departures:
+class MemberRemovals:
     """See the module's docstring."""
 
     def __init__(
@@ -38,11 +38,11 @@ class Departures:
         self._migration = migration
         self._limited_log = limited_log
 
-    def fence(self, group: ConsumerGroup, members: Collection[ConsumerGroupMember]) -> Outcome:
+    def fence(self, group: ConsumerGroup, members: Collection[ConsumerGroupMember]) -> GroupResult:
         """Remove the members; the next request of any other one gets the group a new assignment. A group that is left with none that
         speak the consumer protocol becomes a classic one."""
         if not members:
-            return Outcome([])
+            return GroupResult([])
         downgraded = self._migration.maybe_downgrade_without(group, members)
         if downgraded is not None:
             return downgraded
@@ -55,7 +55,7 @@ class Departures:
         records += [regular_expression_tombstone(group.group_id, regex) for regex in left]
         metadata_hash = self._topics.hash_of((+names).keys() | expression_topics(group, group.regex_subscribers.keys() - set(left)))
         records.append(group_epoch_record(group.group_id, group.epoch + 1, metadata_hash))
-        return Outcome(records, on_replayed=partial(self._cancel_timers, group.group_id, [member.member_id for member in members]))
+        return GroupResult(records, on_replayed=partial(self._cancel_timers, group.group_id, [member.member_id for member in members]))
 
     def _cancel_timers(self, group_id: str, member_ids: list[str]) -> None:
         """Not before they are gone: where that cannot be written, they are to be fenced later. (In Kafka they stay for ever then.)"""
@@ -69,8 +69,8 @@ class Departures:
         if group is None or member is None or (epoch is not None and member.member_epoch != epoch):
             return None
         log.debug("group %a fences member %a: %s", group_id, member_id, reason)
-        outcome = self.fence(group, [member])
-        return CoordinatorResult(outcome.records, self._warn_not_stored, outcome.on_replayed)
+        result = self.fence(group, [member])
+        return CoordinatorResult(result.records, self._warn_not_stored, result.on_replayed)
 
     def _warn_not_stored(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
