@@ -93,7 +93,7 @@ class Node:
         """Broker 2 shows that it has everything below `offset`."""
         target = FetchTarget(GROUP_METADATA_TOPIC, 0, offset, 1 << 20, log_start_offset=0)
         params = FetchParams(2, -1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation=FetchIsolation.LOG_END)
-        self.replica_manager.reader.read_one(params, target, is_arrival=True)
+        self.replica_manager.reader.read_one(params, target, may_wait_for_disk=True, is_arrival=True)
 
     def committed(self) -> list[int]:
         reply = at_once(
