@@ -39,6 +39,13 @@ class LoopJob:
         if not self._is_in_slice:
             self._schedule()
 
+    def run_now(self) -> None:
+        """As `resume`, but the first slice runs before this returns, unless others come first: one that waits for its turn, or one that
+        is running. For what is nearly always little, and would else wait for a turn of the loop."""
+        self._is_asked = True
+        if not self._is_in_slice and self._timer is None:
+            self._run_slice()
+
     def stop(self) -> None:
         """Close the generator where it stands. No slice comes any more until `resume`."""
         self._is_asked = False

@@ -7,13 +7,14 @@ in each turn of the loop. The metadata cache calls `apply`. Source: kafka.server
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.loop.loop_job import LoopJob
+from broker.loop.job import LoopJob
+from broker.loop.turns import SLICE_US
 from broker.metadata.image import PartitionChange
 from broker.replication.hosted_partitions import find_directory
 from broker.replication.metadata.leadership_log import LeadershipLog, standing
@@ -25,7 +26,7 @@ from storage.log_manager import is_log_of
 
 if TYPE_CHECKING:
     from broker.loop.blocking import BlockingResult, RunBlocking
-    from broker.loop.clock import Clock
+    from broker.loop.clock import Clock, Timer
     from broker.metadata.image import MetadataDelta
     from broker.metadata.metadata_cache import MetadataCache
     from broker.observability.metrics import Metrics
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
 
 NEW_LOGS_AT_ONCE = 50
 """Logs that a thread makes before their partitions are hosted, 0.3 to 1 ms each, more where the disk is slow."""
-
-NEW_PARTITIONS_SLICE_US = 2_000
-"""What new partitions may take of one turn of the loop, 0.1 ms each; on demand, with their logs, 1 ms and more."""
-
-ON_DEMAND_PER_TURN = 10
 
 
 class MetadataFollower:
@@ -75,8 +71,8 @@ class MetadataFollower:
         self._planned: CreationWork | None = None  # logs that a thread makes now
         self._ready: deque[tuple[str, int]] = deque()  # whose logs it has made
         self._making = LoopJob(clock, self._make_new)
-        self._on_demand_count = 0  # since the last turn
-        self._on_demand_us = 0
+        self._on_demand_us = 0  # that partitions made for requests have taken of this turn of the loop
+        self._turn_end: Timer | None = None
         self._removals = PartitionRemovals(
             clock,
             log_manager,
@@ -141,6 +137,8 @@ class MetadataFollower:
         self._ready.clear()
         self._removals.stop()
         self._making.stop()
+        if self._turn_end is not None:
+            self._turn_end.cancel()
 
     def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
         """Call `callback` once every partition of these new topics that this broker hosts is there, as far as its disks let it be."""
@@ -192,23 +190,17 @@ class MetadataFollower:
 
     def _take_ready(self, names: Iterable[tuple[str, int]]) -> None:
         self._ready += (name for name in names if name in self._new)
-        if self._make_new():
-            self._making.resume()
+        self._making.run_now()
 
-    def _make_new(self) -> bool:
-        """Host a few of the partitions whose logs are made, as the metadata has them now; whether there are more. Until then requests for
-        very many of them are told NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over."""
-        end_us = self._clock.monotonic_us() + NEW_PARTITIONS_SLICE_US - self._on_demand_us
-        self._on_demand_count = self._on_demand_us = 0
+    def _make_new(self) -> Generator[None, None, None]:
+        """Host the partitions whose logs are made, 0.1 ms each, as the metadata has them now. Until then requests for them are told
+        NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over, unless they are made on demand."""
         while self._ready:
             name = self._ready.popleft()
             if name in self._new and not self._removals.is_leaving(*name):
                 self._make_one_new(name)
-            if self._clock.monotonic_us() >= end_us:
-                break
-        if not self._ready:
-            self.make_new_later()
-        return bool(self._ready)
+            yield
+        self.make_new_later()
 
     def _drop_new(self, topics: Container[str]) -> None:
         """Of these deleted topics nothing is made any more; logs that are made already are deleted."""
@@ -229,16 +221,20 @@ class MetadataFollower:
         return self._hosted.get(topic, partition)
 
     def make_on_demand(self, topic: str, partition: int) -> Partition | None:
-        """A partition that waits is made when it is asked for: few clients ever see that it was not there."""
-        if (topic, partition) not in self._new or self._on_demand_count >= ON_DEMAND_PER_TURN:
+        """Creates a waiting partition on its first request, so that clients rarely see NOT_LEADER_OR_FOLLOWER. With its log it takes a
+        millisecond or two: when requests have taken a slice of this turn of the loop, the others wait for their turn."""
+        if (topic, partition) not in self._new or self._on_demand_us >= SLICE_US or self._removals.is_leaving(topic, partition):
             return None
-        if self._on_demand_us >= NEW_PARTITIONS_SLICE_US or self._removals.is_leaving(topic, partition):
-            return None
-        self._on_demand_count += 1
+        if self._turn_end is None:
+            self._turn_end = self._clock.call_later(0, self._note_turn_end)
         start_us = self._clock.monotonic_us()
         made = self._make_one_new((topic, partition))
         self._on_demand_us += self._clock.monotonic_us() - start_us
         return made
+
+    def _note_turn_end(self) -> None:
+        self._turn_end = None
+        self._on_demand_us = 0
 
     def _make_one_new(self, key: tuple[str, int]) -> Partition | None:
         name, index = key

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.loop.turns import SLICE_US
 from broker.replication.fetch.fetch_data import FetchTarget
-from broker.replication.metadata.metadata_follower import NEW_LOGS_AT_ONCE, NEW_PARTITIONS_SLICE_US, ON_DEMAND_PER_TURN
+from broker.replication.metadata.metadata_follower import NEW_LOGS_AT_ONCE
 from protocol.errors import ErrorCode, KafkaError
 from storage.disk import SYSTEM_DISK
 from storage.log_manager import LogManager
@@ -215,15 +216,18 @@ def test_logs_are_made_off_the_loop_and_their_partitions_in_turns(tmp_path: Path
         world.clock.advance(1)
 
     assert made_at_once == []
-    assert len(hosted_at_once) == NEW_PARTITIONS_SLICE_US / 1_000
+    assert len(hosted_at_once) == SLICE_US / 1_000
     assert len(logs_of_the_first_works) == NEW_LOGS_AT_ONCE
     assert world.partition("large", 99).is_leader
     assert world.partition("large", 99).waits_for_flush
     assert world.clock.pending_timers == []
 
 
-def test_partition_that_is_asked_for_does_not_wait_for_its_turn(tmp_path: Path) -> None:
+def test_partition_that_is_asked_for_does_not_wait_for_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests for very many are told to try again once a slice of the loop's time has gone into making partitions."""
     world = World(tmp_path)
+    milliseconds_us = itertools.count(step=1_000)
+    monkeypatch.setattr(world.clock, "monotonic_us", lambda: next(milliseconds_us))
     world.create_topic("first")
     world.executor.keeps_creations = True
     world.create_topic("large", partitions=500)
@@ -233,23 +237,11 @@ def test_partition_that_is_asked_for_does_not_wait_for_its_turn(tmp_path: Path) 
     world.executor.run()
     world.clock.advance(1)
 
-    assert [result.error_code for result in produced[:ON_DEMAND_PER_TURN]] == [ErrorCode.NONE] * ON_DEMAND_PER_TURN
-    assert {result.error_code for result in produced[ON_DEMAND_PER_TURN:]} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    made_count = SLICE_US // 1_000
+    assert [result.error_code for result in produced[:made_count]] == [ErrorCode.NONE] * made_count
+    assert {result.error_code for result in produced[made_count:]} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert world.partition("large", 499).log.log_end_offset == 1
     assert len(list(world.replica_manager.partitions())) == 501
-
-
-def test_few_partitions_are_made_on_demand_in_a_turn_where_the_disk_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path)
-    world.create_topic("first")
-    world.executor.keeps_creations = True
-    world.create_topic("large", partitions=500)
-    milliseconds_us = itertools.count(step=1_000)
-    monkeypatch.setattr(world.clock, "monotonic_us", lambda: next(milliseconds_us))
-
-    produced = [world.produce("large", batch("x"), index=index)[0] for index in range(499, 400, -1)]
-
-    assert [result.error_code for result in produced].count(ErrorCode.NONE) == NEW_PARTITIONS_SLICE_US / 1_000
 
 
 def test_a_topic_made_while_a_large_one_is_waits_for_its_turn(tmp_path: Path) -> None:
