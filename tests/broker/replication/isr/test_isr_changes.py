@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.isr import isr_changes, isr_expiration
+from broker.replication.isr import isr_changes
 from broker.replication.isr.isr_changes import RETRY_MAX_MS, RETRY_MS, IsrChanges
 from broker.replication.isr.isr_state import CommittedIsr, PendingExpandIsr, PendingShrinkIsr
 from protocol import codec
@@ -322,9 +322,8 @@ async def test_replicas_that_fell_behind_are_dropped_at_intervals(tmp_path: Path
     assert leader.world.clock.pending_timers == []
 
 
-@pytest.mark.parametrize(("limit", "value"), [("PARTITIONS_PER_TURN", 2), ("SLICE_US", 0)])
-async def test_very_many_partitions_are_looked_at_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
-    monkeypatch.setattr(isr_expiration, limit, value)
+async def test_very_many_partitions_are_looked_at_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.loop.job.SLICE_US", 0)
     leader = Leader(tmp_path)
     leader.world.replica_manager.end_loading()
     for index in range(PARTITIONS):
