@@ -1,7 +1,7 @@
 """ReplicaFetcherManager: which fetcher fetches which partition. Each leader has num.replica.fetchers; a hash spreads the partitions.
 
 Satisfies FetcherControl. Owns the fetchers; one without partitions is closed in a later turn. When num.replica.fetchers changes, those
-partitions go over to other fetchers whose number is another one by then, a few in each turn. Kafka gives all of them to others.
+partitions go over to other fetchers whose number is another one by then, in slices of the loop's time. Kafka gives all of them to others.
 
 Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager.
 """
@@ -9,13 +9,12 @@ Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from broker.loop.clock import Clock, Timer
-from broker.loop.loop_job import LoopJob
+from broker.loop.job import LoopJob
 from broker.metadata.dynamic_configs import find_dynamic_value
 from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from broker.observability.limited_log import LimitedLog
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from storage.errors import StorageError
 
 logger = logging.getLogger("barnabas.replication")
-
-PLACED_PIECE_PARTITIONS = 100  # looked at in one turn: 5 µs each that goes over to another fetcher
 
 FetcherKey = tuple[int, int]
 """Leader and number."""
@@ -74,8 +71,7 @@ class ReplicaFetcherManager:
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._by_partition: dict[FollowedPartition, ReplicaFetcher] = {}
         self._closing: Timer | None = None
-        self._unplaced: deque[FollowedPartition] = deque()  # whose fetcher may have another number than theirs
-        self._placing = LoopJob(clock, self._place_some)
+        self._placing = LoopJob(clock, self._place_all)
 
     def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
         key = start.leader_id, fetcher_number(partition.topic, partition.partition, self._count)
@@ -96,7 +92,6 @@ class ReplicaFetcherManager:
         before, self._count = self._count, self._wanted_count
         if self._count != before:
             logger.info("fetchers of each leader: %d instead of %d", self._count, before)
-            self._unplaced = deque(self._by_partition)
             self._placing.resume()
 
     @property
@@ -125,10 +120,10 @@ class ReplicaFetcherManager:
         count = find_dynamic_value(self._metadata.state, self._metadata.node_id, SERVER_PROPERTIES["num.replica.fetchers"])
         return count if isinstance(count, int) else self._config.num_replica_fetchers
 
-    def _place_some(self) -> bool:
-        for _ in range(min(PLACED_PIECE_PARTITIONS, len(self._unplaced))):
-            self._place(self._unplaced.popleft())
-        return bool(self._unplaced)
+    def _place_all(self) -> Generator[None, None, None]:
+        for partition in tuple(self._by_partition):
+            self._place(partition)
+            yield
 
     def _place(self, partition: FollowedPartition) -> None:
         """Give it to the fetcher that has its number, if that is another one. One that failed waits for newer metadata where it is."""

@@ -1,25 +1,24 @@
 """ReplicaFetcher: one connection to one leader. It sends the requests of a LeaderFetcher, and gives it the answers.
 
-One request is under way at most. The next one leaves when the answer has been processed; a large answer is processed in slices of the
-loop's time. If there is nothing to ask, the next request leaves at the end of a delay, or after `wake`.
+One request is under way at most. The next one leaves when the answer has been processed, a large answer by a LoopJob. If there is
+nothing to ask, the next request leaves at the end of a delay, or after `wake`.
 
 Source: kafka.server.ReplicaFetcherThread, BrokerBlockingSender. Kafka does not interrupt a long poll.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from broker.loop.clock import Clock, Timer
+from broker.loop.job import LoopJob
 from broker.replication.fetcher.fetcher_control import FollowedPartition, InitialFetch
 from broker.replication.fetcher.leader_fetcher import ALL_TAKEN, LeaderFetcher
 from broker.replication.fetcher.versions import LeaderVersions
 from protocol.framing import keep
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
-
-SLICE_US = 2_000  # of the loop's time for one answer in one turn
 
 
 class LeaderConnection(Protocol):
@@ -77,6 +76,8 @@ class ReplicaFetcher:
         self._has_news = False
         self._interrupted_ms = -max_wait_ms
         self._timer: Timer | None = None
+        self._steps: Iterator[None] = ALL_TAKEN  # that are left of an answer
+        self._taking = LoopJob(clock, self._take_steps)
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -143,6 +144,7 @@ class ReplicaFetcher:
         connection, self._connection = self._connection, None
         self._exchange += 1
         self._is_under_way = self._is_polling = False
+        self._taking.stop()
         self._fetcher.begin_anew()
         if connection is not None:
             connection.close()
@@ -194,29 +196,17 @@ class ReplicaFetcher:
             self._fetcher.note_failure(now_ms)
             self._end_exchange()
             return
-        steps = self._fetcher.take_answer(request, response, now_ms=now_ms, wall_ms=self._clock.now_ms())
-        if steps is not ALL_TAKEN and not self._is_done_in_time(steps):
-            if isinstance(response, FetchResponse):
-                _keep_records(response)
-            self._clock.call_later(0, self._take_more, exchange, steps)
-            return
-        self._end_exchange()
-
-    def _take_more(self, exchange: int, steps: Iterator[None]) -> None:
-        if exchange != self._exchange or self._is_closed:
-            return
-        if self._is_done_in_time(steps):
+        self._steps = self._fetcher.take_answer(request, response, now_ms=now_ms, wall_ms=self._clock.now_ms())
+        if self._steps is ALL_TAKEN:
             self._end_exchange()
-        else:
-            self._clock.call_later(0, self._take_more, exchange, steps)
+            return
+        self._taking.run_now()
+        if self._taking.is_waiting and isinstance(response, FetchResponse):
+            _keep_records(response)
 
-    def _is_done_in_time(self, steps: Iterator[None]) -> bool:
-        monotonic_us = self._clock.monotonic_us
-        end_us = monotonic_us() + SLICE_US
-        for _ in steps:  # noqa: SIM110 - a generator for `all` costs a microsecond
-            if monotonic_us() >= end_us:
-                return False
-        return True
+    def _take_steps(self) -> Generator[None, None, None]:
+        yield from self._steps
+        self._end_exchange()
 
     def _end_exchange(self) -> None:
         self._is_under_way = False

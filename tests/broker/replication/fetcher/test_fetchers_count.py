@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.fetcher.manager import fetcher_number
 from protocol.messages.stored.metadata_records import ConfigRecord
 from tests.broker.replication.cluster import Cluster, stored
 
@@ -110,13 +109,3 @@ def test_the_count_of_one_broker_is_its_own(cluster: Cluster) -> None:
     cluster.run()
 
     assert [len(set(fetchers_of(cluster, node_id).values())) for node_id in (2, 3)] == [1, 2]
-
-
-def test_partitions_go_over_piece_by_piece(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.replication.fetcher.manager.PLACED_PIECE_PARTITIONS", 3)
-
-    set_count(cluster, 4)
-    cluster.run()
-
-    numbers = {topic: fetcher_number(topic, 0, 4) for topic in TOPICS}
-    assert fetchers_of(cluster) == {topic: f"ReplicaFetcherThread-{number}-1" for topic, number in numbers.items()}
