@@ -1,7 +1,7 @@
 """DirectoryMoves: the replicas of this broker that move between its log directories, and what clients ask for them.
 
 Few copy at a time, in the order of their names, so that each is soon over (num.replica.alter.log.dirs.threads; by default as many as
-there are log directories). They take turns of the loop in pieces of a millisecond. Made when it is first needed.
+there are log directories). They take steps in turn, in slices of the loop's time. Made when it is first needed.
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING
 
-from broker.loop.loop_job import LoopJob
+from broker.loop.job import LoopJob
 from broker.replication.moves.replica_move import MoveTools, Phase, ReplicaMove, remove_in_thread
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
@@ -165,19 +165,23 @@ class DirectoryMoves:
             self._ready.append(move)
             self._job.resume()
 
-    def _run(self) -> bool:
-        """A step of the next one; whether there is more to do."""
-        if self._ready:
-            move = self._ready.popleft()
-            is_queued = move.phase is Phase.COPYING and move not in self._copying
-            if move.step(may_copy=not is_queued) and move not in self._ready:
+    def _run(self) -> Generator[None, None, None]:
+        while self._ready:
+            self._step(self._ready.popleft())
+            yield
+
+    def _step(self, move: ReplicaMove) -> None:
+        is_queued = move.phase is Phase.COPYING and move not in self._copying
+        if move.step(may_copy=not is_queued) and move not in self._ready:
+            if move.phase is Phase.PROMOTING:
+                self._ready.appendleft(move)  # it has to append faster than producers do
+            else:
                 self._ready.append(move)
-            if move.phase is not Phase.COPYING and move in self._copying:
-                del self._copying[move]
-                self._admit()
-            if move.phase is Phase.OVER or move.phase is Phase.SETTLING:
-                self._drop(move)
-        return bool(self._ready)
+        if move.phase is not Phase.COPYING and move in self._copying:
+            del self._copying[move]
+            self._admit()
+        if move.phase is Phase.OVER or move.phase is Phase.SETTLING:
+            self._drop(move)
 
     def _drop(self, move: ReplicaMove) -> None:
         key = move.partition.topic, move.partition.partition

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.replication")
 
-SLICE_US = 1_000  # of the loop in one turn
-PROMOTING_SLICE_US = 4_000
-"""The same while a copy tries to take over: it must append faster than producers do."""
 RETRY_MS = 1_000  # after a failure that is none of a disk
 
 
@@ -123,8 +120,8 @@ class ReplicaMove:
             self._wake()
 
     def step(self, *, may_copy: bool) -> bool:
-        """Do a little. Whether there is more to do now; else `on_ready` will be called, unless it is over. Unless it `may_copy`, it follows
-        the log's start and nothing else."""
+        """Do one step, well below a millisecond. Whether there is more to do now; else `on_ready` will be called, unless it is over.
+        Unless it `may_copy`, it follows the log's start and nothing else."""
         if self.phase is Phase.OVER or self.phase is Phase.SETTLING:
             return False
         if not self.is_current:
@@ -166,17 +163,10 @@ class ReplicaMove:
     # -- step by step ----------------------------------------------------------------------------------------------
 
     def _advance(self) -> bool:
-        clock = self._tools.clock
-        is_promoting = self.phase is Phase.PROMOTING
-        end_us = clock.monotonic_us() + (PROMOTING_SLICE_US if is_promoting else SLICE_US)
-        while True:
-            outcome = self._copy.step()
-            if outcome is CopyStep.WAITING:
-                return False
-            if outcome is CopyStep.CAUGHT_UP:
-                return self._caught_up()
-            if clock.monotonic_us() >= end_us:
-                return True
+        outcome = self._copy.step()
+        if outcome is CopyStep.CAUGHT_UP:
+            return self._caught_up()
+        return outcome is not CopyStep.WAITING
 
     def _caught_up(self) -> bool:
         if self.phase is Phase.TELLING:
