@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
 from broker.loop.clock import Clock
-from broker.loop.loop_job import LoopJob
+from broker.loop.job import LoopJob
 from broker.metadata.change_log import ChangeLog
 from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.metadata.topic_names import find_name_fault
@@ -28,9 +28,6 @@ logger = logging.getLogger("barnabas.metadata")
 
 IN_FLIGHT_MAX = 10_000
 """Topics on their way at a time; beyond it a client is only told "unknown" and asks again."""
-
-CREATIONS_PER_TURN = 4
-"""Creations that begin in one turn of the loop, 0.3 to 0.6 ms each."""
 
 REPLICATION_FACTOR_PROPERTIES = {
     GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
@@ -49,7 +46,7 @@ class TopicCreator(Protocol):
 
 
 class AutoTopicCreator:
-    """Owns the names of topics on their way. A request of very many names has a few creations in each turn of the loop."""
+    """Owns the names of topics on their way. Creations begin in slices of the loop's time, 0.3 to 0.6 ms each."""
 
     def __init__(self, creator: TopicCreator, config: ServerConfig, changes: ChangeLog, clock: Clock) -> None:
         self._creator = creator
@@ -58,8 +55,7 @@ class AutoTopicCreator:
         self._replication_log = LimitedLog(logger, clock, lines_max=1, tells_omitted=False)
         self._in_flight: set[str] = set()  # those that wait for their turn as well
         self._waiting: deque[tuple[str, RequestContext | None]] = deque()
-        self._begun_count = 0  # since the last turn
-        self._beginning = LoopJob(clock, self._begin_some)
+        self._beginning = LoopJob(clock, self._begin_waiting)
 
     def create(self, names: Sequence[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
         """Begin to create `names`; returns the error that says so for each: unknown as yet, or no topic name at all.
@@ -78,7 +74,8 @@ class AutoTopicCreator:
                     self._waiting.appendleft((name, None))  # groups wait for it, and no client may put thousands before it
                 else:
                     self._waiting.append((name, client))
-        self._begin_waiting()
+        if self._waiting:
+            self._beginning.run_now()
         return errors
 
     def close(self) -> None:
@@ -86,18 +83,11 @@ class AutoTopicCreator:
         self._waiting.clear()
         self._beginning.stop()
 
-    def _begin_some(self) -> bool:
-        self._begun_count = 0
-        self._begin_waiting()
-        return self._begun_count > 0
-
-    def _begin_waiting(self) -> None:
-        while self._waiting and self._begun_count < CREATIONS_PER_TURN:
-            self._begun_count += 1
+    def _begin_waiting(self) -> Generator[None, None, None]:
+        while self._waiting:
             # One request each: one that cannot be created must not keep the others from it.
             self._begin(*self._waiting.popleft())
-        if self._begun_count:
-            self._beginning.resume()
+            yield
 
     def _begin(self, name: str, client: RequestContext | None) -> None:
         def on_done(outcome: CreateTopicsResponse | KafkaError) -> None:

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from broker.cluster.auto_create import CREATIONS_PER_TURN, AutoTopicCreator, TopicCreator
+from broker.cluster.auto_create import AutoTopicCreator, TopicCreator
+from broker.loop.turns import SLICE_US
 from broker.metadata.change_log import ChangeLog
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tests.broker.metadata.room import context
-from tests.support.clock import ManualClock, ManualTimer
+from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
 
 
@@ -121,51 +121,44 @@ def test_the_default_replication_factor_is_named_for_other_topics(caplog: pytest
     assert caplog.messages == ["topic t cannot be created: default.replication.factor=2 but 1 broker is alive: set it to 1"]
 
 
-class _CountedTurns(ManualClock):
-    """Knows how many timers have fired: each is a turn of the loop."""
-
-    turns_count = 0
-
-    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
-        def run() -> None:
-            self.turns_count += 1
-            callback(*arguments)
-
-        return super().call_later(delay_ms, run)
+def _take(creator: _Creator, clock: ManualClock, slices: float) -> None:
+    """Each creation takes so many slices of the loop's time."""
+    creator.on_request = lambda: clock.stall(slices * SLICE_US / 1000)
 
 
-def test_a_few_creations_begin_in_each_turn_of_the_loop() -> None:
-    clock = _CountedTurns()
+def test_creations_begin_in_slices_of_the_loops_time() -> None:
+    clock = ManualClock()
     creator, auto = _creator(clock)
-    turns: list[int] = []
-    creator.on_request = lambda: turns.append(clock.turns_count)
-    names = [f"t{number}" for number in range(40)]
+    _take(creator, clock, 0.5)
+    names = [f"t{number}" for number in range(5)]
 
-    for start in range(0, len(names), 10):  # as one slice of a Metadata request asks for them
-        auto.create(names[start : start + 10], context(9))
-    clock.advance(0)
+    auto.create(names, context(9))
+    begun_at_once_count = len(creator.requests)
+    clock.advance(100)
 
+    assert begun_at_once_count == 2
     assert [request.topics[0].name for request in creator.requests] == names
-    assert max(Counter(turns).values()) == CREATIONS_PER_TURN
 
 
 def test_a_coordinators_topic_does_not_wait_behind_a_clients() -> None:
     clock = ManualClock()
     creator, auto = _creator(clock)
+    _take(creator, clock, 1)
     auto.create([f"t{number}" for number in range(40)], context(9))
 
     auto.create(["__consumer_offsets"])
     clock.advance(0)
 
-    assert creator.requests[CREATIONS_PER_TURN].topics[0].name == "__consumer_offsets"
+    assert creator.requests[1].topics[0].name == "__consumer_offsets"
 
 
 def test_nothing_begins_after_the_end() -> None:
     clock = ManualClock()
     creator, auto = _creator(clock)
+    _take(creator, clock, 1)
     auto.create([f"t{number}" for number in range(40)], context(9))
 
     auto.close()
     clock.advance(1_000)
 
-    assert len(creator.requests) == CREATIONS_PER_TURN
+    assert len(creator.requests) == 1
