@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +16,9 @@ from broker.network.listening_sockets import BACKLOG, ListeningSockets
 from broker.network.transport_layer import DescriptorLayer, TransportLayer
 
 SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it as the connection goes
+SEGMENT_BYTES_MIN = 536  # of TCP over IPv4
+SEGMENT_BYTES_MAX = 32_767
+"""The largest limit that Linux takes for a connection's segments. Those of the loopback interface are of 65,483 bytes by default."""
 
 ProtocolFactory = Callable[[], asyncio.BufferedProtocol]
 
@@ -135,7 +139,14 @@ class SocketAcceptor:
         """Accepted sockets take these from the listening one; set before it listens, the receive buffer also bounds the window offered.
 
         Keep-alive, as in Kafka, finds out peers that vanished while a request of theirs is parked, which the idle limit spares.
+
+        A send buffer has to hold two segments: the peer acknowledges every second one at once, a single one after 40 ms, and until then
+        the buffer stays full. So a small buffer has segments of half its size, where those of the interface are larger.
         """
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, size in self._buffer_sizes.items():
             listening.setsockopt(socket.SOL_SOCKET, option, size)
+        send_buffer_bytes = self._buffer_sizes.get(socket.SO_SNDBUF)
+        if sys.platform == "linux" and send_buffer_bytes is not None and send_buffer_bytes // 2 <= SEGMENT_BYTES_MAX:
+            segment_bytes = max(send_buffer_bytes // 2, SEGMENT_BYTES_MIN)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment_bytes)

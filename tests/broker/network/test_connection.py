@@ -409,6 +409,28 @@ def test_a_large_answer_leaves_through_a_small_send_buffer() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("send_buffer_bytes", [4_096, 16_384, 32_768])
+def test_a_file_leaves_through_a_send_buffer_that_is_smaller_than_a_segment(send_buffer_bytes: int, tmp_path: Path) -> None:
+    """The peer's acknowledgement came 40 ms after each segment, for which the buffer stayed full: 20 MB took ten seconds and more."""
+    content = bytes(20_000_000)
+    (tmp_path / "segment.log").write_bytes(content)
+
+    async def test() -> None:
+        file = SegmentFile.open(tmp_path / "segment.log")
+
+        def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+            return [FileSlice(file, 0, len(content))]
+
+        async with serving(handle, listener={"send_buffer_bytes": send_buffer_bytes}) as harness:
+            reader, writer = await harness.connect()
+            writer.write(framed(b"?"))
+            async with asyncio.timeout(6):
+                assert await reader.readexactly(len(content)) == content
+        file.release()
+
+    run(test)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: TCP_INFO tells a listening socket's backlog")
 def test_the_kernel_holds_as_many_connections_as_asked_for() -> None:
     async def test() -> None:
