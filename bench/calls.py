@@ -34,8 +34,8 @@ TIMESTAMP_MS = 1_750_000_000_000
 SYSTEM_CALLS: Final = frozenset(("pread", "pwrite", "send", "sendfile"))
 COMPILED = "compiled"
 FIRST_CALL = "Connection.get_buffer"
-LAST_CALLS: Final = frozenset(("BusyPoll.read_answered", "Connection.buffer_updated"))
-"""What the busy poll does depends on what it found before, so it is not followed."""
+LAST_CALL = "BusyPoll.read_answered"
+"""Not followed: what it does depends on what it found before."""
 CHECKOUT = Path(__file__).resolve().parent.parent
 FOLDERS = tuple(f"{CHECKOUT / name}{os.sep}" for name in ("broker", "config", "protocol", "storage"))
 
@@ -50,7 +50,7 @@ class Call(NamedTuple):
 
 
 class _Recorder:
-    """What `sys.setprofile` calls. Records one read of a connection: from FIRST_CALL to the end of LAST_CALLS."""
+    """What `sys.setprofile` calls. Records one read of a connection: from FIRST_CALL to LAST_CALL."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -65,10 +65,10 @@ class _Recorder:
             if _is_ours(code) and (self.calls or code.co_qualname == FIRST_CALL):
                 self.calls.append(Call(_name(frame), _place(code), _lines_count(code), len(self._open)))
                 self._open.append(code)
+                self._is_over = code.co_qualname == LAST_CALL
         elif event == "return":
             if self._open and self._open[-1] is code:
                 self._open.pop()
-                self._is_over = code.co_qualname in LAST_CALLS
         elif event == "c_call" and self._open and argument.__name__ in SYSTEM_CALLS:
             self.calls.append(Call(argument.__name__, "", None, len(self._open)))
 

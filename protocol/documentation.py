@@ -98,7 +98,7 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - No client may write to internal topics. Kafka lets one through that calls itself `__admin_client`.
 - A batch behind one of the same producer that was just refused with NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS gets that answer too.
   If the cause has ended between the two, Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, upon which librdkafka takes a new epoch and may
-  write again what it had written ([early_batches.py](../broker/replication/early_batches.py)).
+  write again what it had written ([refused_sequences.py](../broker/replication/refused_sequences.py)).
 - The last five batches of each producer are known again after a restart: the batch headers before the producer snapshot are read too. Kafka
   keeps one batch in its snapshot, so that a retry of an older one fails there.
 

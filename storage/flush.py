@@ -83,7 +83,7 @@ class FlushWork(NamedTuple):
 class FlushState:
     """What one log has written and not yet synchronised. Owner: that Log."""
 
-    __slots__ = ("_checked_ms", "_directory_is_dirty", "_epochs", "_generation", "_is_requested", "_paths", "_rolled", "_since_ms")
+    __slots__ = ("_checked_ms", "_directory_is_dirty", "_epochs", "_generation", "_is_requested", "_paths", "_rolled", "unflushed_since_ms")
 
     def __init__(self) -> None:
         self._rolled: list[LogSegment] = []
@@ -91,7 +91,8 @@ class FlushState:
         self._epochs: LeaderEpochFileCache | None = None  # if they are to be written
         self._directory_is_dirty = True
         self._is_requested = False
-        self._since_ms: int | None = None
+        self.unflushed_since_ms: int | None = None
+        """When the first append came that is not synchronised; the log sets it, for each append asks for it."""
         self._checked_ms = 0
         self._generation = 0
 
@@ -103,11 +104,7 @@ class FlushState:
     def is_due(self, now_ms: int, unflushed_count: int, flush_messages: int, flush_ms: int) -> bool:
         if self._is_requested or unflushed_count >= flush_messages:
             return True
-        return self._since_ms is not None and now_ms - self._since_ms >= flush_ms
-
-    def note_append(self, now_ms: int) -> None:
-        if self._since_ms is None:
-            self._since_ms = now_ms
+        return self.unflushed_since_ms is not None and now_ms - self.unflushed_since_ms >= flush_ms
 
     def note_closed(self, segments: Iterable[LogSegment]) -> None:
         """These segments are closed and hold data that was not synchronised: ask for a flush."""
@@ -161,12 +158,12 @@ class FlushState:
             end_offset, self._generation, tuple(self._rolled), files, tuple(paths), epochs, dirty_directory, self._takes_check()
         )
         self._is_requested = self._directory_is_dirty = False
-        self._since_ms = None
+        self.unflushed_since_ms = None
         return work
 
     def _takes_check(self) -> bool:
         """Whether to check that the files are in place: once in CHECK_INTERVAL_MS, by the time of the appends."""
-        now_ms = self._since_ms
+        now_ms = self.unflushed_since_ms
         if now_ms is None or not 0 <= now_ms - self._checked_ms < CHECK_INTERVAL_MS:
             self._checked_ms = now_ms or 0
             return True

@@ -449,7 +449,8 @@ class Log:
     def _end_append(self, log_end_offset: int, now_ms: int) -> None:
         self.log_end_offset = log_end_offset
         self.producers.map_end_offset = log_end_offset
-        self._flushes.note_append(now_ms)
+        if self._flushes.unflushed_since_ms is None:
+            self._flushes.unflushed_since_ms = now_ms
 
     def _segment_for(self, size_bytes: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int) -> LogSegment:
         """The active segment, a new one if this batch does not fit the present one."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
-from broker.replication.early_batches import CAUSES, EarlyBatches
 from broker.replication.isr.isr_state import ALL_IN_SYNC
+from broker.replication.refused_sequences import CAUSES, RefusedSequences
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.validation import AppendOrigin, NotOneBatchError, PreparedBatch, RecordValidationError
@@ -61,7 +61,7 @@ class ProducePath:
         self._clock = clock
         self._metrics = metrics
         self._on_append_bug = on_append_bug
-        self._early_batches = EarlyBatches()
+        self._refused_sequences = RefusedSequences()
 
     def append(
         self,
@@ -149,11 +149,11 @@ class ProducePath:
 
     def _note_refusal(self, result: PartitionAppendResult, error: KafkaError, records: memoryview | PreparedBatch, now_ms: int) -> None:
         if error.code in CAUSES:
-            self._early_batches.note(result.topic, result.partition, records, error.code, now_ms)
+            self._refused_sequences.note(result.topic, result.partition, records, error.code, now_ms)
         elif (
             error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (led := self._hosted.find(result.topic, result.partition)) is not None
         ):
-            cause = self._early_batches.find_cause(result.topic, result.partition, records, led.log, now_ms)
+            cause = self._refused_sequences.find_cause(result.topic, result.partition, records, led.log, now_ms)
             error = error if cause is None else KafkaError(cause)
         result.fail(error.code, error.message)
         if isinstance(error, RecordValidationError):

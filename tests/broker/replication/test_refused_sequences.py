@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication import early_batches
+from broker.replication import refused_sequences
 from protocol.errors import ErrorCode
 from tests.broker.replication.world import World, batch
 
@@ -92,13 +92,13 @@ def test_a_refusal_is_a_cause_for_a_few_seconds_only(world: World) -> None:
     """A producer that gave up its first batch must learn that the next cannot be appended."""
     assert answer(world, numbered(1)) is ErrorCode.NOT_ENOUGH_REPLICAS
     world.change_partition("a", isr=[1, 2])
-    world.clock.advance(early_batches.KEPT_MS + 1)
+    world.clock.advance(refused_sequences.KEPT_MS + 1)
 
     assert answer(world, numbered(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early_batches, "KEPT_MAX", 1)
+    monkeypatch.setattr(refused_sequences, "KEPT_MAX", 1)
     assert answer(world, numbered(1)) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert answer(world, batch("x", producer_id=PRODUCER + 1, producer_epoch=0, base_sequence=0)) is ErrorCode.NOT_ENOUGH_REPLICAS
     world.change_partition("a", isr=[1, 2])

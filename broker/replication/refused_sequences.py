@@ -1,4 +1,4 @@
-"""EarlyBatches: batches of idempotent producers that are out of order because this broker has just refused the one before.
+"""RefusedSequences: what this broker has just refused of idempotent producers, so that the batch behind is not taken for out of order.
 
 A producer has several requests in flight. If the first is refused because this broker does not lead yet, or because the ISR is too
 small, and the next one arrives when that is over, then the next one is out of order. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER.
@@ -33,7 +33,7 @@ class Refused(NamedTuple):
     at_ms: int
 
 
-class EarlyBatches:
+class RefusedSequences:
     """Owned by the ProducePath, which calls it for refusals only: an append costs nothing."""
 
     def __init__(self) -> None:
