@@ -12,12 +12,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker.cluster.silence_watch import SilenceWatch
 from broker.controller.local_controller import LocalController
 from broker.controller.partition_change import PartitionChange
+from broker.controller.silence_reports import SilenceReports
 from broker.metadata.metadata_cache import MetadataCache
 from broker.quorum import opening
 from broker.quorum.raft_requests import RaftRequests
-from broker.quorum.raft_state import RaftState
+from broker.quorum.raft_state import Follower, RaftState
 from broker.replication import hosted_partitions
 from broker.replication.fetcher.fetcher_control import InitialFetch
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
@@ -34,6 +36,7 @@ from tests.simulation.ablations import SEEDS_MAX
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.directed_worlds import ForgottenLogWorld, ForgottenVoteWorld, OldFetchWorld, SilenceWorld
 from tests.simulation.reborn_world import RebornWorld
+from tests.simulation.silence_world import CutLinksWorld, HungWorld
 from tests.simulation.world import Outcome, simulate
 
 
@@ -217,6 +220,52 @@ def end_the_watch_of_sessions() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def believe_one_observer() -> Iterator[None]:
+    """The controller fences a broker that does not answer one other broker and the controller: a single broken link."""
+
+    def is_silent_to_one(self: SilenceReports, broker: Any) -> bool:
+        is_meant = not broker.is_fenced and broker.node_id != self._node_id
+        return is_meant and any(broker.node_id in silent for silent in self._silent_to.values())
+
+    with patch.object(SilenceReports, "_is_silent_to_all", is_silent_to_one):
+        yield
+
+
+@contextmanager
+def fence_without_a_question() -> Iterator[None]:
+    """The controller believes the brokers, and does not ask the one that is silent to them."""
+    maybe_ask = SilenceReports._maybe_ask
+
+    def believe(self: SilenceReports, node_id: int) -> None:
+        self._ask = lambda address, on_end: on_end(True)
+        maybe_ask(self, node_id)
+
+    with patch.object(SilenceReports, "_maybe_ask", believe):
+        yield
+
+
+@contextmanager
+def vote_against_a_leader_that_answers() -> Iterator[None]:
+    """A follower gives its pre-vote although its leader answers it: one voter that does not hear the leader brings another to power."""
+    would_vote_for = RaftState.would_vote_for
+
+    def vote(self: RaftState, candidate: Any, *, is_log_current: bool, is_pre_vote: bool) -> bool:
+        if is_pre_vote and isinstance(self.role, Follower):
+            return is_log_current
+        return would_vote_for(self, candidate, is_log_current=is_log_current, is_pre_vote=is_pre_vote)
+
+    with patch.object(RaftState, "would_vote_for", vote):
+        yield
+
+
+@contextmanager
+def notice_no_silence() -> Iterator[None]:
+    """As before: a node that hangs is missed at the end of its session."""
+    with patch.object(SilenceWatch, "_is_silent", lambda self, question, now_ms: False):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -235,6 +284,10 @@ ABLATIONS: dict[str, Ablation] = {
         take_logs_by_their_names,
         refuse_the_batch_that_holds_the_start,
         end_the_watch_of_sessions,
+        believe_one_observer,
+        fence_without_a_question,
+        vote_against_a_leader_that_answers,
+        notice_no_silence,
     )
 }
 
@@ -255,6 +308,10 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "take_logs_by_their_names": _LOSSES | {"reborn-lost", "reborn-foreign"},
     "refuse_the_batch_that_holds_the_start": frozenset({"unsettled", "trimmed deletion-never-ends"}),
     "end_the_watch_of_sessions": frozenset({"never-fenced"}),
+    "believe_one_observer": frozenset({"fenced-unjustly"}),
+    "fence_without_a_question": frozenset({"fenced-unjustly"}),
+    "vote_against_a_leader_that_answers": frozenset({"fenced-unjustly"}),
+    "notice_no_silence": frozenset({"never-missed"}),
 }
 
 KEPT_SEEDS: dict[str, int] = {
@@ -271,6 +328,10 @@ KEPT_SEEDS: dict[str, int] = {
     "take_logs_by_their_names": 1,
     "refuse_the_batch_that_holds_the_start": 2,
     "end_the_watch_of_sessions": 0,
+    "believe_one_observer": 0,
+    "fence_without_a_question": 1,
+    "vote_against_a_leader_that_answers": 3,
+    "notice_no_silence": 0,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {
@@ -279,6 +340,10 @@ WORLDS: dict[str, type[ClusterWorld]] = {
     "count_a_restarted_followers_old_fetch": OldFetchWorld,
     "take_logs_by_their_names": RebornWorld,
     "end_the_watch_of_sessions": SilenceWorld,
+    "believe_one_observer": CutLinksWorld,
+    "fence_without_a_question": CutLinksWorld,
+    "vote_against_a_leader_that_answers": CutLinksWorld,
+    "notice_no_silence": HungWorld,
 }
 """Of those that need a directed one."""
 

@@ -32,6 +32,7 @@ from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
 from tests.simulation.reborn import KEY, REBORN, RebornClient
 from tests.simulation.shapes import Shape, combined, draw_shape
+from tests.simulation.silence_judge import SilenceJudge
 from tests.simulation.trimmed import TrimmedTopic
 from tests.simulation.unclean import UncleanTopic
 from tests.simulation.world import DATA_DIR, FLUSHED, PLAIN, PORT, World
@@ -63,7 +64,7 @@ class ClusterWorld(World):
     UNCLEAN_SHARE = 0.3  # of the seeds have a topic that allows unclean elections
     REBORN_SHARE = 0.3  # of the seeds have a topic that is deleted and made anew under its name
     TRIMMED_SHARE = 0.3  # of the seeds have a topic whose records are deleted
-    SILENCE_SHARE = 0.0  # of the seeds notice the silence of a node before its session ends
+    SILENCE_SHARE = 0.3  # of the seeds notice the silence of a node before its session ends
     ELR_SHARE = 0.4  # of the seeds have eligible leader replicas (KIP-966), as new clusters of Kafka 4.1
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
@@ -84,6 +85,7 @@ class ClusterWorld(World):
             self.history.durable_topics.add(self.trimmed.name)
             self.clients += self.trimmed.make_clients(self._client)
         self.watch = ClusterWatch({node.host: node for node in self.nodes}, self.history, has_compaction=self.compacted is not None)
+        self._silence_judge = SilenceJudge(self.loop, self.nodes, self.network, self.history)
         self._fencing_watch = FencingWatch(self.nodes, self.network, self.watch, self.history, are_votes_fixed=self._are_votes_fixed)
 
     # -- what it is made of ------------------------------------------------------------------------------------------
@@ -233,12 +235,15 @@ class ClusterWorld(World):
 
     async def _live(self) -> None:
         self.loop.trace.cover(self.shape.name)
-        watching = self.loop.create_task(self._fencing_watch.run())
+        watching = [self.loop.create_task(self._fencing_watch.run())]
+        if self._silence_ms:
+            watching.append(self.loop.create_task(self._silence_judge.run()))
         await super()._live()
-        watching.cancel()
+        for task in watching:
+            task.cancel()
 
     def _run(self) -> dict[str, list[Any]]:
-        with self.watch.watching():
+        with self.watch.watching(), self._silence_judge.watching():
             findings = super()._run()
         for topic in (self.unclean, self.trimmed):
             findings = findings if topic is None else {**findings, **topic.findings}
