@@ -35,12 +35,12 @@ def find_offset_by_timestamp(segments: LogSegments, timestamp: int, *, start_off
 
 
 def find_max_timestamp(segments: LogSegments) -> TimestampOffset | None:
-    """The first record that has the log's largest timestamp; None when no record has one."""
+    """The first record that has the log's largest timestamp, which is -1 where none has one; None in an empty log."""
     best, best_entry = None, None
     for segment in segments:
         entry = segment.largest_timestamp_entry()
         segments.note_read(segment)
-        if entry.timestamp >= 0 and (best_entry is None or entry.timestamp > best_entry.timestamp):
+        if best_entry is None or entry.timestamp > best_entry.timestamp:
             best, best_entry = segment, entry
     if best is None or best_entry is None:
         return None
@@ -48,7 +48,7 @@ def find_max_timestamp(segments: LogSegments) -> TimestampOffset | None:
         for position, header in best.iterate_batches(best.find_position(best_entry.offset)):
             if header.max_timestamp == best_entry.timestamp:
                 for record in iterate_records(best.read_batch(position, header.size_bytes)):
-                    if record.timestamp >= best_entry.timestamp:
+                    if record.timestamp == best_entry.timestamp:
                         return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None
 

@@ -33,8 +33,11 @@ from protocol.records import (
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    SimpleRecord,
+    append_record,
     assemble_batch,
     crc_is_valid,
+    iterate_payload,
     patch_for_append,
     read_header,
     read_payload,
@@ -351,6 +354,11 @@ def _has_wrong_timestamp_type(header: BatchHeader, config: LogConfig) -> bool:
     return is_stamped and (config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP)
 
 
+def _find_stamp(header: BatchHeader) -> int | None:
+    """The timestamp of all records where the batch says LogAppendTime, whatever they say themselves."""
+    return header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
+
+
 def _wrong_timestamp_type(header: BatchHeader) -> RecordValidationError:
     count = min(header.records_count, RECORD_ERRORS_MAX)
     record_errors = [RecordError(index, WRONG_TIMESTAMP_TYPE_MESSAGE) for index in range(count)]
@@ -363,7 +371,8 @@ def _is_header_in_window(header: BatchHeader, config: LogConfig, now_ms: int) ->
         return True
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
-    largest, first = header.max_timestamp, header.base_timestamp
+    largest = header.max_timestamp
+    first = header.base_timestamp if _find_stamp(header) is None else largest
     return (oldest_ms <= largest <= newest_ms or largest == NO_TIMESTAMP) and (oldest_ms <= first <= newest_ms or first == NO_TIMESTAMP)
 
 
@@ -392,6 +401,7 @@ def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_
     is_wrong_type = _has_wrong_timestamp_type(header, config)
     needs_key = config.is_compacted
     base_timestamp = header.base_timestamp
+    stamped_at = _find_stamp(header)
     max_timestamp = NO_TIMESTAMP
     key_errors: list[RecordError] = []
     timestamp_errors: list[RecordError] = []
@@ -399,7 +409,7 @@ def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_
         for index, (offset_delta, timestamp_delta, has_key) in enumerate(iterate_outlines(header, payload)):
             if offset_delta != index:
                 raise DecodeError(f"record {index} has offset delta {offset_delta}")
-            timestamp = base_timestamp + timestamp_delta
+            timestamp = base_timestamp + timestamp_delta if stamped_at is None else stamped_at
             if needs_key and not has_key:
                 _note_error(key_errors, index, "A record without a key cannot be written to a compacted topic")
             elif is_wrong_type:
@@ -453,7 +463,15 @@ def _target_codec(header: BatchHeader, config: LogConfig) -> Compression | None:
 
 
 def _recompress(header: BatchHeader, payload: Buffer, config: LogConfig) -> bytearray:
-    """Returns the batch with the topic's compression. The records' own bytes stay as they are, so ids and sequences do too."""
+    """Returns the batch with the topic's compression. The records' own bytes stay as they are, so ids and sequences do too. Where a
+    producer says LogAppendTime, they get the batch's timestamp."""
+    stamped_at = _find_stamp(header)
+    if stamped_at is not None:
+        records = iterate_payload(header, payload)
+        payload = bytearray()
+        for index, record in enumerate(records):
+            append_record(payload, SimpleRecord(record.key, record.value, record.headers, stamped_at), index, 0)
+        header = header._replace(base_timestamp=stamped_at)
     target = _TARGET_CODECS[config.compression_type]
     levels = {
         Compression.GZIP: config.compression_gzip_level,

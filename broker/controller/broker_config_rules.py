@@ -20,11 +20,14 @@ from protocol.errors import ErrorCode, KafkaError
 
 LISTENER_PREFIX = "listener.name."
 
+CLUSTER_LEVEL_LISTENER_CONFIGS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+"""Kafka's DynamicConfig.ClusterLevelListenerConfigs: a listener's, for all brokers at once too."""
+
 KEY_STORES = ("ssl.key.password", "ssl.keystore.", "ssl.truststore.")
 """Kafka's DynamicSecurityConfigs, which are a listener's."""
 
-THREAD_COUNTS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
-"""Kafka's DynamicThreadPool, whether they have an effect here or not."""
+THREAD_COUNTS = ("num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
+"""Kafka's DynamicThreadPool and SocketServer, whether they have an effect here or not."""
 
 CLASS_LISTS = {"metric.reporters": "kafka.server.DynamicMetricsReporters"}
 """Lists of Java classes, and who in Kafka looks at them. Here are those that are the default."""
@@ -59,7 +62,7 @@ def check_alterable(values: Mapping[str, str], *, is_default: bool) -> None:
 
 def check_value(name: str, text: str, config: ServerConfig) -> None:
     """Raises KafkaError INVALID_REQUEST unless a broker may have this value for a config that may be altered."""
-    known = find_property(name)
+    known = find_property(_base_name(name) if _base_name(name) in CLUSTER_LEVEL_LISTENER_CONFIGS else name)
     if known is None:
         return
     if name in CLASS_LISTS and not {part.strip() for part in text.split(",")} <= {"", *(known.default_text or "").split(",")}:
@@ -77,6 +80,9 @@ def check_value(name: str, text: str, config: ServerConfig) -> None:
     if name == "max.connections.per.ip" and value == 0 and not config.max_connections_per_ip_overrides:
         why = f"requirement failed: {name} can be set to zero only if {name}.overrides property is set."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    if name == "max.connection.creation.rate" and value == 0:
+        # The table lets a broker start with it; SocketServer.validateReconfiguration lets nobody set it later.
+        raise _invalid_dynamically(f"Invalid {name} {value}")
 
 
 def check_thread_count(name: str, count: int, present_count: int) -> None:
@@ -96,7 +102,7 @@ def _invalid_dynamically(why: str) -> KafkaError:
 def _check_class(name: str, text: str) -> None:
     """Of Kafka's Java classes the defaults are here. Another one would be stored without an effect, and Kafka would not start with it. A
     listener's config has a prefix."""
-    known = find_property(name.split(".", 3)[-1] if name.startswith(LISTENER_PREFIX) else name)
+    known = find_property(_base_name(name))
     if known is not None and known.type is PropertyType.CLASS and text.strip() != known.default_text:
         why = f"Invalid value {text} for configuration {known.name}: Class {text} could not be found."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
@@ -107,6 +113,11 @@ def _refuse(why: str, names: Sequence[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(names)}]")
 
 
+def _base_name(name: str) -> str:
+    """Without a listener's prefix."""
+    return name.split(".", 3)[-1] if name.startswith(LISTENER_PREFIX) else name
+
+
 def _is_read_only(name: str) -> bool:
     known = SERVER_PROPERTIES.get(name)
     return known is not None and known.is_read_only
@@ -114,7 +125,7 @@ def _is_read_only(name: str) -> bool:
 
 def _is_per_broker(name: str) -> bool:
     if name.startswith(LISTENER_PREFIX):
-        return True
+        return _base_name(name) not in CLUSTER_LEVEL_LISTENER_CONFIGS
     known = SERVER_PROPERTIES.get(name)
     return known is not None and known.update_mode is UpdateMode.PER_BROKER
 

@@ -321,7 +321,7 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
                 why = f"Unknown config name: {config.name}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)
     parts = [part for part in (known.default_text or "" if current is None else current).split(",") if part]
-    changed = (config.value or "").split(",")
+    changed = _java_parts(config.value or "")
     if operation is AlterOperation.APPEND:
         present = set(parts)
         return _checked_size(",".join([*parts, *(part for part in dict.fromkeys(changed) if part not in present)]))
@@ -333,6 +333,14 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
         else:
             kept.append(part)
     return ",".join(kept)
+
+
+def _java_parts(text: str) -> list[str]:
+    """As Java's String.split(",") has them: without the empty ones at the end, but for a text that is empty itself."""
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return [] if text and parts == [""] else parts
 
 
 def _checked_size(value: str) -> str:

@@ -83,7 +83,7 @@ class FeatureControl:
             records = [*elr_safety_records(self._state, self._min_insync_replicas), *records]
         response = UpdateFeaturesResponse(error_message=None)
         if version <= LAST_VERSION_WITH_RESULTS:
-            response.results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
+            response.results = [UpdatableFeatureResult(feature=each.feature, error_message="NONE") for each in request.feature_updates]
         return ControllerResult([] if request.validate_only else records, response)
 
     # -- one feature -----------------------------------------------------------------------------------------------

@@ -72,6 +72,16 @@ CONFIGS: list[Row] = [
     ("alter by operation 4", alter((2, "one", [("retention.ms", 4, "5")])), 1),
     ("alter by operation -1", alter((2, "one", [("retention.ms", -1, "5")])), 1),
     ("append to what is no list", alter((2, "one", [("retention.ms", 2, "5")])), 1),
+    *(
+        (
+            f"{('append', 'subtract')[operation - 2]} {value!r} of a list",
+            alter((2, "one", [("cleanup.policy", operation, value)]), validate_only=True),
+            1,
+        )
+        for value in (",", ",,", "", "compact,", ",compact", "compact,,delete")
+        for operation in (2, 3)
+    ),
+    ("append nothing to an unknown topic's list", alter((2, "missing", [("cleanup.policy", 2, ",")])), 1),
     ("set null", alter((2, "one", [("retention.ms", 0, None)])), 1),
     ("delete with a value", alter((2, "one", [("retention.ms", 1, "5")])), 1),
     ("delete an unknown key", alter((2, "one", [("no.such", 1, None)])), 1),
@@ -166,7 +176,10 @@ OTHER_CONFIGS: list[Row] = [
             ("log.cleaner.backoff.ms", "1"), ("log.cleaner.dedupe.buffer.size", "1"), ("log.cleaner.io.max.bytes.per.second", "5.5"),
             ("max.connections", "500"), ("max.connections.per.ip", "0"), ("ssl.keystore.location", "x"), ("no.such", "x"),
             ("node.id", "3"), ("log.retention.hours", "5"), ("unclean.leader.election.enable", "x"), ("producer.id.expiration.ms", "5"),
-            ("num.network.threads", "2"), ("listener.name.plaintext.ssl.keystore.location", "x"), ("advertised.listeners", "x"),
+            ("num.network.threads", "2"),
+            ("listener.name.plaintext.num.network.threads", "3"), ("listener.name.plaintext.num.network.threads", "x"),
+            ("num.network.threads", "100"), ("num.network.threads", "1"), ("max.connection.creation.rate", "0"),
+            ("listener.name.plaintext.ssl.keystore.location", "x"), ("advertised.listeners", "x"),
         )
     ),
     *(
@@ -329,6 +342,7 @@ def features(*updates: tuple[str, int]) -> UpdateFeaturesRequest:
 
 
 CLUSTER: list[Row] = [
+    ("validate a feature twice", features(("group.version", 1), ("group.version", 1)), 1),
     *((f"validate a feature as it is v{version}", features(("group.version", 1)), version) for version in (1, 2)),
     *((f"endpoint type {kind}", DescribeClusterRequest(endpoint_type=kind), 1) for kind in (0, 1, 2, 3, -1)),
     ("fenced brokers", DescribeClusterRequest(include_fenced_brokers=True, include_cluster_authorized_operations=True), 2),

@@ -74,6 +74,11 @@ PRODUCE: list[Row] = [
     ("unknown partition", produce("one", batch(), partition=9), 9),
     ("negative partition", produce("one", batch(), partition=-1), 9),
     ("bad topic name", produce("a/b", batch()), 9),
+    *(
+        (f"empty records, {name}-{index} v{version}", produce(name, b"", partition=index), version)
+        for version in (3, 9)
+        for name, index in (("missing", 0), ("one", 9), ("one", -1))
+    ),
     ("null records", produce("one", None), 9),
     ("empty records", produce("one", b""), 9),
     ("compacted topic, no key", produce("compacted", batch(None)), 9),
@@ -165,6 +170,7 @@ FETCH: list[Row] = [
         (f"last fetched epoch 7, isolation level {level}", fetch("three", at(0, 1, last_fetched_epoch=7), isolation_level=level), 12)
         for level in (0, 1)
     ),
+    ("last fetched epoch -2, beyond the end", fetch("three", at(END_OFFSET, 1, last_fetched_epoch=-2)), 12),
     ("last fetched epoch -2", fetch("three", at(0, 1, last_fetched_epoch=-2)), 12),
     ("session epoch 5 without a session", fetch("three", at(0, 1), session_id=0, session_epoch=5), 12),
     ("unknown session", fetch("three", at(0, 1), session_id=77, session_epoch=5), 12),

@@ -383,6 +383,13 @@ def test_max_timestamp_is_found_wherever_it_is(open_log: OpenLog) -> None:
     assert log.find_max_timestamp() == (NOW_MS + 5000, 4, 0)
 
 
+def test_max_timestamp_of_records_without_one_is_the_first_of_them(log: Log) -> None:
+    append(log, 2, timestamp=-1)
+    append(log, timestamp=-1)
+
+    assert log.find_max_timestamp() == (-1, 0, 0)
+
+
 def test_max_timestamp_of_an_empty_log_is_none(log: Log) -> None:
     assert log.find_max_timestamp() is None
 

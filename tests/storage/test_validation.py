@@ -315,6 +315,20 @@ def test_wrong_offset_deltas_are_refused_under_full_validation() -> None:
     assert error.message is not None and "offset delta 0" in error.message
 
 
+@pytest.mark.parametrize("codec", ["producer", "gzip"])
+def test_records_of_a_batch_that_a_producer_stamped_have_its_time(codec: str) -> None:
+    """Kafka reads them so (DefaultRecordBatch), keeps the bytes of those that it does not rewrite, and clears the bit."""
+    config = replace(COMPACTED, compression_type=codec, message_timestamp_after_max_ms=0)
+    batch = build_batch(records(timestamp=NOW_MS + HOUR_MS), log_append_time_ms=NOW_MS - 5)
+
+    validated = append(batch, config)
+
+    header = read_header(validated.buffer)
+    kept = NOW_MS + HOUR_MS if codec == "producer" else NOW_MS - 5
+    assert (validated.max_timestamp, header.max_timestamp, header.is_log_append_time) == (NOW_MS - 5, NOW_MS - 5, False)
+    assert next(iterate_records(validated.buffer)).timestamp == kept
+
+
 # compression.type
 
 

@@ -38,9 +38,12 @@ class WireClient:
         return self.receive()
 
     def send(self, message: Any, version: int) -> None:
-        key = next(key for key, api in DECLARED.items() if api.request_class is type(message))
-        self.send_frame(frame(key, version, codec.encode(message, version), correlation_id=len(self._sent)))
-        self._sent.append((key, version))
+        self.tell(message, version)
+        self._sent.append((_key(message), version))
+
+    def tell(self, message: Any, version: int) -> None:
+        """Send a request that has no answer, as a Produce with acks=0."""
+        self.send_frame(frame(_key(message), version, codec.encode(message, version), correlation_id=len(self._sent)))
 
     def send_frame(self, body: bytes) -> None:
         """Send `body` behind its size."""
@@ -76,6 +79,10 @@ class WireClient:
                 raise EOFError("the server closed the connection")
             parts += part
         return bytes(parts)
+
+
+def _key(message: Any) -> int:
+    return next(key for key, api in DECLARED.items() if api.request_class is type(message))
 
 
 def frame(key: int, version: int, body: bytes, *, correlation_id: int = 0, client_id: bytes = CLIENT_ID.encode()) -> bytes:

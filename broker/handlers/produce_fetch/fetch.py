@@ -281,7 +281,7 @@ def _target(topic: str | None, topic_id: bytes, asked: FetchPartition) -> FetchT
         size if (size := asked.partition_max_bytes) > 0 else 0,
         topic_id,
         epoch if (epoch := asked.current_leader_epoch) >= 0 else NO_EPOCH,
-        asked.last_fetched_epoch,
+        epoch if (epoch := asked.last_fetched_epoch) >= 0 else NO_EPOCH,
         asked.log_start_offset,
     )
 

@@ -153,7 +153,7 @@ class ProduceHandler:
         if request.acks not in VALID_ACKS:
             _refuse((result,), ErrorCode.INVALID_REQUIRED_ACKS)
         elif records is None or len(records) <= ATTRIBUTES_LOW_BYTE:
-            _refuse((result,), ErrorCode.INVALID_RECORD)
+            _refuse((result,), ErrorCode.INVALID_RECORD if self._exists(topic, data.index) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
             if request.transactional_id is None:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -161,6 +161,10 @@ class ProduceHandler:
         elif topic in INTERNAL_TOPICS and self._metadata.find_topic(topic) is not None:
             _refuse((result,), ErrorCode.INVALID_TOPIC_EXCEPTION)
         return result, self._find_partition(topic, data.index), records  # type: ignore[return-value]
+
+    def _exists(self, topic: str, partition: int) -> bool:
+        image = self._metadata.find_topic(topic)
+        return image is not None and 0 <= partition < len(image.partitions)
 
     def _answer(
         self,
@@ -260,6 +264,7 @@ def _refuse(results: Iterable[PartitionAppendResult], error_code: ErrorCode) -> 
 REFUSAL_MESSAGES = {
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1",
     ErrorCode.INVALID_REQUEST: "The partition is named more than once in the request",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic or partition",
     ErrorCode.INVALID_RECORD: "There is no record batch for the partition",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Clients may not write to internal topics",
     ErrorCode.REQUEST_TIMED_OUT: "Too many batches wait for the check of their records; nothing was appended",

@@ -9,9 +9,10 @@ from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequ
 from protocol.messages.metadata import MetadataRequest
 from protocol.schema import Message
 from tests.peers.differential import admin_steps as steps
-from tests.peers.differential.admin_steps import AdminStep, Names, Operation, Resource
-from tests.peers.differential.fuzzer import Connection, await_that, plain
+from tests.peers.differential.admin_steps import AdminStep, Operation, Resource
+from tests.peers.differential.fuzzer import Connection, await_that, by_name, plain
 from tests.peers.differential.group_coordinator import await_coordinator
+from tests.peers.differential.names import Names
 from tests.support.process import ServerProcess
 
 GROUPS = ("g", "h")
@@ -27,7 +28,6 @@ OWN_CONFIGS = {
 """What each broker was started with of its own."""
 OURS_ALONE = "barnabas."
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT = 1, 2, 3
-NAMING = ("resource_type", "resource_name", "name", "topic", "partition_index", "partition_id", "group_id", "feature")
 NAMING = ("resource_type", "resource_name", "name", "topic", "partition_index", "partition_id", "group_id", "feature")
 EARLIEST, LATEST = -2, -1
 
@@ -137,26 +137,7 @@ class AdminSession:
         ]
 
     def _plain(self, answer: Any) -> Any:
-        return _by_name(plain(_without_own_configs(answer), names=self._names.by_id, left_out=LEFT_OUT))
-
-
-def _by_name(value: Any) -> Any:
-    """Lists of what has a name of its own as dicts, so that the places where they differ have names. Those that name one twice stay."""
-    if isinstance(value, dict):
-        return {key: _by_name(each) for key, each in value.items()}
-    if not isinstance(value, list):
-        return value
-    elements = [_by_name(each) for each in value]
-    names = [_name(each) for each in elements]
-    return dict(zip(map(str, names), elements, strict=True)) if None not in names and len(set(names)) == len(elements) else elements
-
-
-def _name(value: Any) -> str | None:
-    """Of a resource, a topic, a config or a partition; None for what has none."""
-    if not isinstance(value, dict) or "source" in value:
-        return None
-    fields = [str(value[field]) for field in NAMING if value.get(field) is not None]
-    return " ".join(fields) if fields else None
+        return by_name(plain(_without_own_configs(answer), names=self._names.by_id, left_out=LEFT_OUT))
 
 
 def _is_changed(config: Any) -> bool:

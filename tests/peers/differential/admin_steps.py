@@ -6,8 +6,8 @@ have (`RAW_NAMES`); a topic id is said by the topic's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -36,13 +36,11 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.records import SimpleRecord, build_batch
-from protocol.uuids import ZERO_UUID
+from tests.peers.differential.names import Names
 
 TIMEOUT_MS = 10_000
 TIMESTAMP_MS = 1_000
 """Of the records: the same on both brokers."""
-UNKNOWN_ID = bytes(range(16))
-RAW_NAMES: Collection[str] = ("", ".", "..", "a/b", "n" * 250, "__cluster_metadata", "__consumer_offsets")
 
 
 class Resource(IntEnum):
@@ -64,27 +62,8 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(slots=True)
-class Names:
-    """How the names of steps are said to a broker. `by_id` has the full names of all topics that there were."""
-
-    namespace: str
-    by_id: dict[bytes, str] = field(default_factory=dict)
-
-    def learn(self, topics: Iterable[Any]) -> None:
-        """Topics as Metadata and CreateTopics answer them."""
-        self.by_id.update((topic.topic_id, topic.name) for topic in topics if topic.topic_id != ZERO_UUID)
-
-    def of(self, name: str) -> str:
-        return name if name in RAW_NAMES else f"{self.namespace}-{name}"
-
-    def topic_id(self, name: str) -> bytes:
-        """Of the newest topic of that name, also when it is gone; one that nobody has where there was never any."""
-        found = [topic_id for topic_id, known in self.by_id.items() if known == self.of(name)]
-        return found[-1] if found else UNKNOWN_ID
-
-    def resource(self, kind: int, name: str) -> str:
-        return self.of(name) if kind in (Resource.TOPIC, Resource.METRICS, Resource.GROUP) else name
+def _resource_name(names: Names, kind: int, name: str) -> str:
+    return names.of(name) if kind in (Resource.TOPIC, Resource.METRICS, Resource.GROUP) else name
 
 
 class AdminStep(Protocol):
@@ -175,7 +154,7 @@ class AlterConfigs:
         resources = [
             ReplacedResource(
                 resource_type=kind,
-                resource_name=names.resource(kind, name),
+                resource_name=_resource_name(names, kind, name),
                 configs=[ReplacedConfig(name=key, value=value) for key, value in configs],
             )
             for kind, name, configs in self.resources
@@ -195,7 +174,7 @@ class IncrementalAlterConfigs:
         resources = [
             AlterConfigsResource(
                 resource_type=kind,
-                resource_name=names.resource(kind, name),
+                resource_name=_resource_name(names, kind, name),
                 configs=[AlterableConfig(name=key, config_operation=int(operation), value=value) for key, operation, value in configs],
             )
             for kind, name, configs in self.resources
@@ -215,7 +194,7 @@ class DescribeConfigs:
     def message(self, names: Names) -> DescribeConfigsRequest:
         keys = None if self.keys is None else list(self.keys)
         resources = [
-            DescribeConfigsResource(resource_type=kind, resource_name=names.resource(kind, name), configuration_keys=keys)
+            DescribeConfigsResource(resource_type=kind, resource_name=_resource_name(names, kind, name), configuration_keys=keys)
             for kind, name in self.resources
         ]
         return DescribeConfigsRequest(resources=resources, include_synonyms=self.synonyms)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.peers.differential import admin_steps
+from tests.peers.differential import admin_steps, data_steps
+from tests.peers.differential.data_steps import Damage
 from tests.peers.differential.exchange import Exchange, Part
+from tests.peers.differential.fuzzer import CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ ADMIN = (
         is_end=True,
     ),
     Difference(
-        "a number of threads that has no effect here may be any",
-        lambda place: "Dynamic thread count update validation failed" in str(place.exchange.theirs) and place.field in CODE_AND_MESSAGE,
+        "a broker's flush interval that no topic may have is refused; Kafka takes it",
+        lambda place: "-1 for configuration flush.ms" in str(place.exchange.ours) and place.field in CODE_AND_MESSAGE,
         is_end=True,
     ),
     Difference(
@@ -134,5 +136,62 @@ ADMIN = (
     ),
 )
 
-DIFFERENCES: Mapping[str, Sequence[Difference]] = {"admin": ADMIN}
+
+def _has_damage(step: Any, damage: Damage) -> bool:
+    return isinstance(step, data_steps.Produce) and any(batch.damage is damage for _, _, batches in step.parts for batch in batches)
+
+
+DATA = (
+    Difference("the codecs are not the same code", lambda place: place.field == "size_recompressed"),
+    Difference(
+        "Kafka's last batch may be cut at the limit; ours are whole", lambda place: place.field == "is_cut" and place.theirs is True
+    ),
+    Difference(
+        "a codec that does not exist is not UNKNOWN_SERVER_ERROR",
+        lambda place: place.field == "error_code" and place.theirs == -1 and _has_damage(place.exchange.step, Damage.CODEC),
+    ),
+    Difference(
+        "a broken length or magic is its partition's error alone; Kafka refuses the whole request, before it looks for topics",
+        lambda place: (
+            place.exchange.part is not Part.LOG
+            and any(_has_damage(place.exchange.step, damage) for damage in (Damage.LENGTH, Damage.MAGIC))
+        ),
+        is_end=True,
+    ),
+    Difference(
+        "a producer epoch of -1 where records are rewritten: Kafka's builder trips",
+        lambda place: (
+            isinstance(place.exchange.step, data_steps.Produce)
+            and any(
+                batch.producer is not None and batch.producer[1] == -1 for _, _, batches in place.exchange.step.parts for batch in batches
+            )
+            and (place.theirs in (CLOSED, -1))
+        ),
+        is_end=True,
+    ),
+    Difference(
+        "a fetch session that began in v12, with a divergence to tell in an older version: UNSUPPORTED_VERSION, here the connection's end",
+        lambda place: isinstance(place.exchange.step, data_steps.Fetch) and place.exchange.step.version < 12 and place.ours == CLOSED,
+        is_end=True,
+    ),
+    Difference(
+        "acks that do not exist are refused before the batches are looked at",
+        lambda place: place.field == "error_code" and place.ours == 21 and place.exchange.step.acks not in (-1, 0, 1),
+    ),
+    Difference(
+        "an isolation level that does not exist is refused though nothing is read",
+        lambda place: isinstance(place.exchange.step, data_steps.Fetch) and place.exchange.step.isolation_level == 5,
+        is_end=True,
+    ),
+    Difference(
+        "with READ_COMMITTED the list of aborted transactions is never null, also where the limit lets no batch through",
+        lambda place: place.field == "aborted_transactions" and place.theirs is None and place.ours == [],
+    ),
+    Difference(
+        "beside INVALID_RECORD the log start offset is always told",
+        lambda place: isinstance(place.exchange.step, data_steps.Produce) and place.field == "log_start_offset" and place.theirs == -1,
+    ),
+)
+
+DIFFERENCES: Mapping[str, Sequence[Difference]] = {"admin": ADMIN, "data": DATA}
 """By the fuzzer's name."""

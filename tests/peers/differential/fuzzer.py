@@ -17,6 +17,11 @@ from tests.support.wire import WireClient
 
 ANSWER_TIMEOUT_S = 15.0
 WAIT_S, WAIT_INTERVAL_S = 20.0, 0.005
+NAMING = (
+    "resource_type", "resource_name", "name", "topic", "partition", "partition_index", "index", "partition_id", "producer_id", "group_id",
+    "feature",
+)  # fmt: skip
+"""Fields that say what a part of an answer is about, where it has them."""
 CLOSED, SILENT = "the connection was closed", "no answer"
 
 Step = Any
@@ -68,16 +73,23 @@ class Connection:
 
     def ask(self, message: Any, version: int) -> Any:
         """The decoded answer; CLOSED or SILENT where there is none."""
-        if self._client is None:
-            self._client = WireClient(self._server.host, self._server.port, timeout_s=ANSWER_TIMEOUT_S)
         try:
-            return self._client.request(message, version)
+            return self._opened().request(message, version)
         except TimeoutError:
             self.close()
             return SILENT
         except (EOFError, ConnectionError):
             self.close()
             return CLOSED
+
+    def tell(self, message: Any, version: int) -> None:
+        """Sends what is not answered. The next answer is CLOSED where the broker does not like it."""
+        self._opened().tell(message, version)
+
+    def _opened(self) -> WireClient:
+        if self._client is None:
+            self._client = WireClient(self._server.host, self._server.port, timeout_s=ANSWER_TIMEOUT_S)
+        return self._client
 
     def close(self) -> None:
         if self._client is not None:
@@ -109,6 +121,27 @@ def plain(value: Any, *, left_out: Collection[str] = (), names: Mapping[Any, Any
         return names.get(value, value) if names else value
 
     return of(value, "")
+
+
+def by_name(value: Any) -> Any:
+    """Lists of what has a name of its own as dicts, so that the places where they differ have names. Those that name one twice stay."""
+    if isinstance(value, dict):
+        return {key: by_name(each) for key, each in value.items()}
+    if not isinstance(value, list):
+        return value
+    elements = [by_name(each) for each in value]
+    names = [_name(each) for each in elements]
+    return (
+        dict(zip(map(str, names), elements, strict=True)) if names and None not in names and len(set(names)) == len(elements) else elements
+    )
+
+
+def _name(value: Any) -> str | None:
+    """Of a resource, a topic, a config or a partition; None for what has none."""
+    if not isinstance(value, dict) or "source" in value:
+        return None
+    fields = [str(value[field]) for field in NAMING if value.get(field) is not None]
+    return " ".join(fields) if fields else None
 
 
 def await_that(is_done: Callable[[], bool], otherwise: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tests.peers.differential.admin import AdminFuzzer
 from tests.peers.differential.consumer_groups import ConsumerGroupFuzzer
+from tests.peers.differential.data import DataFuzzer
 from tests.peers.differential.fuzzer import Fuzzer
 
-FUZZERS: Sequence[Fuzzer] = (ConsumerGroupFuzzer(), AdminFuzzer())
+FUZZERS: Sequence[Fuzzer] = (ConsumerGroupFuzzer(), AdminFuzzer(), DataFuzzer())
