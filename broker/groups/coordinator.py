@@ -175,7 +175,12 @@ class GroupCoordinator:
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None and not consumer_group.is_empty:
             members = shard.machine.consumer_group_manager.classic_members
-            result = members.join(consumer_group, client, request, random_uuid_text(self._random.getrandbits))
+            try:
+                result = members.join(consumer_group, client, request, random_uuid_text(self._random.getrandbits))
+            except KafkaError as error:
+                refused = Deferred()
+                refused.complete(_join_error(error.code))  # without the member id, as Kafka's handleOperationException
+                return refused
             return _carried_out(shard, result, _join_error)
         replaced = [] if consumer_group is None else shard.machine.tombstones_of(request.group_id)
         reply = Deferred()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.records import CoordinatorRecord
 from broker.groups.consumer.assignments import Assignments
 from broker.groups.consumer.classic_members import ClassicMembers
+from broker.groups.consumer.descriptions import not_described
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroupMember, MemberState
 from broker.groups.consumer.member_removals import MemberRemovals
@@ -178,7 +179,7 @@ class ConsumerGroupManager:
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> GroupResult:
         group = self._store.groups.get(request.group_id)
         if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+            raise not_described(request.group_id, is_classic=request.group_id in self._classic_groups.groups)
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
             member = group.members.get(request.member_id)

@@ -42,7 +42,9 @@ def check_request(client: ClientInfo, request: ConsumerGroupHeartbeatRequest, as
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+            # The order is that of Java's hash map.
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(sorted(assignors, reverse=True))}.",
         )
 
 

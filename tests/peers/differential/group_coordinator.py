@@ -115,7 +115,9 @@ class GroupCoordinatorView:
         while self._log_offset < end_offset:
             partition = FetchPartition(partition=0, fetch_offset=self._log_offset, partition_max_bytes=1 << 24)
             request = FetchRequest(topics=[FetchTopic(topic=OFFSETS_TOPIC, partitions=[partition])])
-            data = self._connection.ask(request, 12).responses[0].partitions[0].records or b""
+            fetched = self._connection.ask(request, 12).responses[0].partitions[0]
+            data = fetched.records or b""
+            assert data, f"{OFFSETS_TOPIC} has nothing at {self._log_offset} of {end_offset}: {fetched}"
             for position, header in iterate_headers(data):
                 self._log_offset = header.next_offset
                 for record in iterate_records(data, position):
@@ -127,5 +129,13 @@ class GroupCoordinatorView:
     def _log_end_offset(self) -> int:
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=OFFSETS_TOPIC, partitions=[partition])])
-        offset: int = self._connection.ask(request, 7).topics[0].partitions[0].offset
+        answers: list[Any] = []
+
+        def is_answered() -> bool:
+            answers.append(self._connection.ask(request, 7).topics[0].partitions[0])
+            return bool(answers[-1].error_code == 0)
+
+        # Kafka's coordinator is there before its partition is led.
+        await_that(is_answered, f"{OFFSETS_TOPIC} has no end")
+        offset: int = answers[-1].offset
         return offset
