@@ -221,14 +221,14 @@ def test_classic_member_joins_no_consumer_group_where_migration_is_disabled():
 
     consumers.join_classic("b")
 
-    consumers.expect("error INCONSISTENT_GROUP_PROTOCOL")
+    consumers.expect("b join INCONSISTENT_GROUP_PROTOCOL")
 
 
 def test_classic_member_needs_a_protocol_that_the_other_classic_ones_have():
     consumers = mixed()
 
     consumers.join_classic("c", protocols="roundrobin")
-    consumers.expect("error INCONSISTENT_GROUP_PROTOCOL")
+    consumers.expect("c join INCONSISTENT_GROUP_PROTOCOL")
     consumers.join_classic("c", protocols="roundrobin,range")
 
     consumers.expect_last("c join generation=3 leader= protocol=roundrobin")
