@@ -177,7 +177,7 @@ OTHER_CONFIGS: list[Row] = [
             ("max.connections", "500"), ("max.connections.per.ip", "0"), ("ssl.keystore.location", "x"), ("no.such", "x"),
             ("node.id", "3"), ("log.retention.hours", "5"), ("unclean.leader.election.enable", "x"), ("producer.id.expiration.ms", "5"),
             ("num.network.threads", "2"),
-            ("listener.name.plaintext.num.network.threads", "3"), ("listener.name.plaintext.num.network.threads", "x"),
+            ("listener.name.plaintext.num.network.threads", "3"),
             ("num.network.threads", "100"), ("num.network.threads", "1"), ("max.connection.creation.rate", "0"),
             ("listener.name.plaintext.ssl.keystore.location", "x"), ("advertised.listeners", "x"),
         )

@@ -14,6 +14,7 @@ from protocol.messages.sync_group import SyncGroupRequest
 from tests.peers.differential.consumer_group_steps import ClassicBeat, ClassicJoin, ClassicLeave, ClassicSync, Epoch, MemberId, Owned
 from tests.peers.differential.fuzzer import Connection
 
+MEMBER_ID_REQUIRED = 79
 TIMEOUT_MS = 60_000
 """Of sessions and rebalances: longer than a seed takes."""
 
@@ -46,8 +47,8 @@ class ClassicMember:
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in step.protocols],
         )
         answer = connection.ask(request, step.version)
-        if answer.member_id:
-            self.member_id = answer.member_id
+        if answer.error_code in (0, MEMBER_ID_REQUIRED):
+            self.member_id = answer.member_id  # a refusal repeats what the request said
         if answer.error_code == 0:
             self.previous_generation, self.generation = self.generation, answer.generation_id
             self.protocol_name = answer.protocol_name
