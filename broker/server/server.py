@@ -10,6 +10,7 @@ logs, elect ourselves, and only then accept connections. Stop: the reverse.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ from storage.meta_properties import MetaProperties
 if TYPE_CHECKING:
     from broker.cluster.links import ClusterLinks
 
+logger = logging.getLogger("barnabas.server")
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
 
 
@@ -220,12 +222,16 @@ class Broker:
         if metadata_directory.meta is None:  # a voter that has lost its log must not pass for itself
             raise StartError(
                 f"log directory {metadata_path} of the metadata log is not formatted, though others are: metadata.log.dir, or the first of "
-                "log.dirs, has to be the one that has the log; if that is lost, format it with --ignore-formatted (docs/operations.md)"
+                "log.dirs, has to be the one that has the log; if that is lost, run "
+                f"`barnabas format -t {identity.cluster_id}{self._joining_words()} --ignore-formatted` "
+                "with the same --config and --override (docs/operations.md)"
             )
         node.cluster_id = identity.cluster_id
         for directory in log_manager.online_directories:
             # A new disk beside the old ones, or one that a version without directory ids formatted (KIP-858).
             if directory.meta is None or directory.meta.directory_id is None:
+                if directory.meta is None:
+                    logger.info("log directory %s is empty and was formatted for this node", directory.path)
                 directory.format(MetaProperties(node.cluster_id, node.node_id, new_id(entropy)))
         return log_manager, metadata_directory.meta.directory_id or ZERO_UUID
 
@@ -243,10 +249,12 @@ class Broker:
         connections = links.cluster_id_connections()
         self._node.on_stop(connections.close)
         told = await ask_cluster_ids(connections, addresses)
-        joins = "controller" in config.process_roles and not config.controller_quorum_voters
-        return how_to_format(
-            addresses, told, is_automatic=config.barnabas_auto_format, words=" --no-initial-controllers" if joins and told else ""
-        )
+        return how_to_format(addresses, told, is_automatic=config.barnabas_auto_format, words=self._joining_words() if told else "")
+
+    def _joining_words(self) -> str:
+        """Options of the format command for a node of a cluster that is there: a controller is no voter of it before it is added."""
+        joins = "controller" in self.config.process_roles and not self.config.controller_quorum_voters and self._other_addresses()
+        return " --no-initial-controllers" if joins else ""
 
     def _lock_metadata_directory(self, log_manager: LogManager, path: Path) -> LogDirectory:
         """The directory of the metadata log: one of the log directories, which are locked, or one of its own."""

@@ -163,6 +163,8 @@ def test_metadata_log_that_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
 
     assert ended.returncode == 1
     assert f"log directory {tmp_path / 'metadata'} of the metadata log is not formatted, though others are" in one_line(ended.stderr)
+    meta = read_meta_properties(broker.data_dir)
+    assert meta is not None and f"run `barnabas format -t {meta.cluster_id} --ignore-formatted`" in one_line(ended.stderr)
 
 
 def test_new_directory_beside_old_ones_is_given_an_identity(tmp_path: Path) -> None:
@@ -177,6 +179,7 @@ def test_new_directory_beside_old_ones_is_given_an_identity(tmp_path: Path) -> N
     assert old is not None and new is not None
     assert (new.cluster_id, new.node_id) == (old.cluster_id, old.node_id)
     assert new.directory_id not in (None, old.directory_id)
+    assert f"log directory {second} is empty and was formatted for this node" in broker.log_path.read_text()
 
 
 def test_directory_of_another_broker_still_stops_the_start(tmp_path: Path) -> None:
