@@ -215,7 +215,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed:
         for process in _brokers_of(item, call):
             if lines := process.log_lines():
-                report.sections.append((f"Barnabas {process.ready.get('bootstrap_servers', '')}, end of its log", "\n".join(lines)))
+                name = f"Barnabas {process.ready['bootstrap_servers']}" if process.ready else "Barnabas, which did not start"
+                report.sections.append((f"{name}, end of its log", "\n".join(lines)))
     return report
 
 

@@ -102,6 +102,23 @@ def test_java_example(project: Project) -> None:
     assert project.leftovers() == []
 
 
+@pytest.mark.skipif(shutil.which("go") is None, reason="Go is missing")
+def test_go_example(project: Project) -> None:
+    project.write("go.mod", "module example.com/orders\n\ngo 1.21\n")
+    project.write("orders_test.go", block("go"))
+
+    assert re.search(r"tests use 127\.0\.0\.1:\d+\n", run(project, "go", "test", "-v", "./..."))
+    assert project.leftovers() == []
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is missing")
+def test_node_example(project: Project) -> None:
+    source = project.write("orders.test.js", block("js"))
+
+    assert re.search(r"tests use 127\.0\.0\.1:\d+\n", run(project, "node", "--test", str(source)))
+    assert project.leftovers() == []
+
+
 def test_workflow_is_yaml_with_the_steps_it_needs() -> None:
     steps = yaml.safe_load(block("yaml"))["jobs"]["test"]["steps"]
 
