@@ -27,7 +27,7 @@ from broker.replication.partition_role import OFFLINE
 from protocol.errors import ErrorCode, KafkaError
 from protocol.uuids import ZERO_UUID
 from storage.errors import StorageError
-from storage.page_cache import ColdRead, not_waiting, policy
+from storage.page_cache import ColdRead, policy
 
 if TYPE_CHECKING:
     from broker.loop.blocking import RunBlocking
@@ -121,19 +121,19 @@ class FetchReader:
         is_first = True
         try:
             for target in targets:
-                arguments = (params, target, min(target.max_bytes, left_bytes), is_first, advanced)
+                max_bytes = target.max_bytes if target.max_bytes < left_bytes else left_bytes
                 if arrival is None:
+                    policy.may_wait = run_blocking is None
                     try:
-                        if run_blocking is None:
-                            read = self._read_target(*arguments)
-                        else:
-                            with not_waiting:
-                                read = self._read_target(*arguments)
+                        read = self._read_target(params, target, max_bytes, is_first, advanced)
                     except ColdRead as missing:
                         assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
                         arrival = bring_in(missing, run_blocking)
+                    finally:
+                        policy.may_wait = True
                 if arrival is not None:
-                    read = yield from read_in_turns(partial(self._read_target, *arguments), run_blocking, arrival)
+                    attempt = partial(self._read_target, params, target, max_bytes, is_first, advanced)
+                    read = yield from read_in_turns(attempt, run_blocking, arrival)
                     arrival = None
                 reads.append(read)
                 if read.size_bytes:
