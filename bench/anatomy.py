@@ -147,9 +147,9 @@ def _fetch_steps(world: World) -> list[Step]:
                 chunk.release()
 
     def read() -> None:
-        log.read(offset, max_bytes=FETCHED_BYTES, end_offset=log.high_watermark, minimum_one_batch=True).records.release()  # type: ignore[union-attr]
+        log.read(offset, max_bytes=FETCHED_BYTES, end_offset=log.high_watermark, minimum_one_batch=True).release()  # type: ignore[union-attr]
 
-    found: Any = log.read(offset, max_bytes=FETCHED_BYTES, end_offset=log.high_watermark).records
+    found: Any = log.read(offset, max_bytes=FETCHED_BYTES, end_offset=log.high_watermark)
     return [
         Step("KafkaApis.handle: header, context, metrics", 0, _time(lambda: release(apis.handle(frame, facts)))),
         Step("decode the request", 1, _time(lambda: decode(frame, len(head)))),

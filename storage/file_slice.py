@@ -98,7 +98,10 @@ class FileSlice:
         file, self._file = self._file, None
         if file is not None:
             self.fd = -1
-            file.release()
+            if file._references > 1:
+                file._references -= 1  # release(), inlined as in the constructor
+            else:
+                file.release()
 
 
 def take_bytes(records: FileSlice | bytes) -> bytes:

@@ -19,12 +19,13 @@ from storage import retention
 from storage.batches import check_own_batches, read_replicated_batches
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
+from storage.file_slice import FileSlice
 from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from storage.flush import FlushWork
 from storage.kept_tail import KeptTail
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.local_log import LocalLog
-from storage.log_results import AppendResult, LogRead
+from storage.log_results import AppendResult
 from storage.log_segments import OpenSegments
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from storage.recovery import complete_transaction, load_log, rebuild_producer_state
@@ -187,8 +188,9 @@ class Log:
 
     # -- read ------------------------------------------------------------------------------------------------------
 
-    def read(self, start_offset: int, *, max_bytes: int, end_offset: int, minimum_one_batch: bool = False) -> LogRead:
-        """Whole batches from the one that holds `start_offset`, none that reaches `end_offset` (exclusive) or beyond.
+    def read(self, start_offset: int, *, max_bytes: int, end_offset: int, minimum_one_batch: bool = False) -> FileSlice | bytes:
+        """Whole batches from the one that holds `start_offset`, none that reaches `end_offset` (exclusive) or beyond. The caller releases a
+        FileSlice.
 
         At most `max_bytes`, unless `minimum_one_batch` lets a larger first batch through. KafkaError OFFSET_OUT_OF_RANGE outside
         [local log start offset, log end offset]. ColdRead where it may not wait for the disk."""
@@ -198,12 +200,12 @@ class Log:
                 f"offset {start_offset} is not in [{self.local_log_start_offset}, {self.log_end_offset}] of {self.topic}-{self.partition}",
             )
         if start_offset >= end_offset:
-            return LogRead(b"", start_offset)
+            return b""
         if self.tail is not None and end_offset >= self.log_end_offset and (kept := self.tail.find(start_offset, max_bytes)) is not None:
-            return LogRead(kept, start_offset)
+            return kept
         try:
             found = self.segments.slice(start_offset, max_bytes, end_offset, self.log_end_offset, minimum_one_batch)
-            return LogRead(b"" if found is None else found, start_offset)
+            return b"" if found is None else found
         except OSError as error:
             raise self._storage_error("read from", error) from error
 

@@ -1,10 +1,8 @@
-"""What a Log answers to an append and to a read."""
+"""What a Log answers to an append."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-from storage.file_slice import FileSlice
 
 
 class AppendResult(NamedTuple):
@@ -18,10 +16,3 @@ class AppendResult(NamedTuple):
     size_bytes: int
     is_duplicate: bool
     high_watermark_may_move: bool
-
-
-class LogRead(NamedTuple):
-    """Whole batches from the one that holds `start_offset`. The caller releases a FileSlice."""
-
-    records: FileSlice | bytes
-    start_offset: int

@@ -133,7 +133,7 @@ class ReplicatedCoordinatorLog:
 
 
 def _read_chunk(log: Log, offset: int, end_offset: int) -> bytes:
-    return take_bytes(log.read(offset, max_bytes=LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True).records)
+    return take_bytes(log.read(offset, max_bytes=LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True))
 
 
 def _outcome(results: list[PartitionAppendResult]) -> ErrorCode:

@@ -49,7 +49,7 @@ class BatchReader:
         return batch
 
     def _read(self, start_offset: int, end_offset: int) -> Iterator[Batch]:
-        read = self._log.log.read(start_offset, max_bytes=READ_BYTES, end_offset=end_offset, minimum_one_batch=True).records
+        read = self._log.log.read(start_offset, max_bytes=READ_BYTES, end_offset=end_offset, minimum_one_batch=True)
         return self._decode(memoryview(take_bytes(read)), str(self._log.log.directory))
 
     def open_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotReader:

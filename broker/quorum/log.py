@@ -154,7 +154,7 @@ class QuorumLog:
         self.log.truncate_to(offset, now_ms=now_ms)
 
     def read(self, start_offset: int, *, max_bytes: int) -> Any:
-        return self.log.read(start_offset, max_bytes=max_bytes, end_offset=self.end_offset, minimum_one_batch=True).records
+        return self.log.read(start_offset, max_bytes=max_bytes, end_offset=self.end_offset, minimum_one_batch=True)
 
     def set_high_watermark(self, offset: int) -> None:
         self.log.set_high_watermark(offset)

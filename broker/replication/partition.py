@@ -362,9 +362,9 @@ class Partition:
             if params.isolation is FetchIsolation.TXN_COMMITTED:
                 result.aborted_transactions = []
             return result
-        read = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=minimum_one_batch)
-        result.records = read.records
-        result.size_bytes = len(read.records)
+        records = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=minimum_one_batch)
+        result.records = records
+        result.size_bytes = len(records)
         if params.isolation is FetchIsolation.TXN_COMMITTED:
             # [] and never null for READ_COMMITTED: a client takes null for "the broker does not filter".
             result.aborted_transactions = log.aborted_transactions(offset, segment_end_offset(log, offset, end_offset))

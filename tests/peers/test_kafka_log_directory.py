@@ -72,7 +72,7 @@ def read_numbers(log: Log) -> list[int]:
     numbers = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        records = log.read(offset, max_bytes=1 << 20, end_offset=log.log_end_offset, minimum_one_batch=True).records
+        records = log.read(offset, max_bytes=1 << 20, end_offset=log.log_end_offset, minimum_one_batch=True)
         assert not isinstance(records, bytes)
         data = records.read()
         records.release()

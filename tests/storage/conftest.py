@@ -40,7 +40,7 @@ def append_idempotent(
 
 def read_bytes(log: Log, start_offset: int, **arguments: Any) -> bytes:
     arguments = {"max_bytes": 1 << 30, "end_offset": log.log_end_offset, **arguments}
-    return take_bytes(log.read(start_offset, **arguments).records)
+    return take_bytes(log.read(start_offset, **arguments))
 
 
 def read_offsets(log: Log, start_offset: int, **arguments: Any) -> list[int]:

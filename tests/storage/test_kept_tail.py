@@ -10,7 +10,7 @@ from tests.storage.conftest import append, batch, read_bytes
 
 def read_kept(log: Log, offset: int, *, end_offset: int | None = None, max_bytes: int = 1 << 20) -> bytes | None:
     """What a read gives from memory; None where it gives a slice of the file, or nothing."""
-    records = log.read(offset, max_bytes=max_bytes, end_offset=log.log_end_offset if end_offset is None else end_offset).records
+    records = log.read(offset, max_bytes=max_bytes, end_offset=log.log_end_offset if end_offset is None else end_offset)
     if isinstance(records, FileSlice):
         records.release()
         return None

@@ -279,7 +279,7 @@ def test_a_read_of_dropped_files_finds_the_same_without_waiting(open_log: OpenLo
         for _ in range(100):
             try:
                 with not_waiting:
-                    records = log.read(offset, max_bytes=5_000, end_offset=2_000).records
+                    records = log.read(offset, max_bytes=5_000, end_offset=2_000)
             except ColdRead as cold:
                 cold.bring_in()
                 continue
@@ -294,7 +294,7 @@ def test_slice_of_a_deleted_segment_stays_readable(open_log: OpenLog) -> None:
     log = open_log(segment_bytes=1000, retention_bytes=0, file_delete_delay_ms=0)
     for _ in range(30):
         append(log)
-    records = log.read(0, max_bytes=10_000, end_offset=30).records
+    records = log.read(0, max_bytes=10_000, end_offset=30)
     log.set_high_watermark(30)
 
     log.delete_old_segments(NOW_MS)

@@ -140,7 +140,7 @@ def test_new_segments_take_the_place_of_the_old(make_place: MakePlace) -> None:
     place = make_place()
     log = fill(place)
     old, new, new_offsets = compact(place, log)
-    held = log.read(old[0].base_offset, max_bytes=10_000, end_offset=APPENDS).records
+    held = log.read(old[0].base_offset, max_bytes=10_000, end_offset=APPENDS)
     assert isinstance(held, FileSlice)
 
     assert log.replace_segments(old, new, NOW_MS)

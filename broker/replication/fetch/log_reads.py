@@ -34,7 +34,7 @@ def count_available_bytes(log: Log, offset: int, end_offset: int, max_bytes: int
     read ends with its segment, so waiting for more of them would never end (DelayedFetch's Case F)."""
     if segment_end_offset(log, offset, end_offset) < end_offset:
         return max(at_least, 1)
-    records = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=True).records
+    records = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=True)
     size_bytes = len(records)
     if not isinstance(records, bytes):
         records.release()

@@ -186,7 +186,7 @@ class LogCopy:
         offset = future.log_end_offset
         try:
             with not_waiting:
-                records = source.read(offset, max_bytes=READ_BYTES, end_offset=source.log_end_offset, minimum_one_batch=True).records
+                records = source.read(offset, max_bytes=READ_BYTES, end_offset=source.log_end_offset, minimum_one_batch=True)
                 if isinstance(records, bytes):
                     future.skip_to(source.log_end_offset, self._clock.now_ms())
                     return CopyStep.MORE

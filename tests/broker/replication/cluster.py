@@ -447,7 +447,7 @@ def stored(log: Log, end_offset: int | None = None) -> list[Stored]:
     found: list[Stored] = []
     offset = log.log_start_offset
     while offset < end:
-        records = log.read(offset, max_bytes=1 << 20, end_offset=end, minimum_one_batch=True).records
+        records = log.read(offset, max_bytes=1 << 20, end_offset=end, minimum_one_batch=True)
         data = bytes(records) if isinstance(records, bytes) else _read(records)
         if not data:
             break

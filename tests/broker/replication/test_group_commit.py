@@ -144,7 +144,7 @@ def test_acknowledged_records_are_there_after_a_kill(tmp_path: Path) -> None:
     reopened = Log.open(log.directory, "a", 0, topic_id, log.config, now_ms=world.clock.now_ms(), recovery_point=log.recovery_point)
 
     read = reopened.read(0, max_bytes=1 << 20, end_offset=reopened.log_end_offset)
-    assert values(read.records) == ["x", "y"]
+    assert values(read) == ["x", "y"]
 
 
 def test_very_many_partitions_take_several_rounds_and_their_waiters_hear_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
