@@ -80,7 +80,7 @@ attack: $(VENV)/.installed $(VENV)/.test-dependencies
 fuzz: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-# Random steps to Apache Kafka and to this broker, all answers compared: make compare SEEDS=200 FUZZER=consumer-groups. All fuzzers without one.
+# Random steps to Apache Kafka and to this broker, all answers compared: make compare SEEDS=200 FUZZER=data (or admin, consumer-groups). All fuzzers without one.
 compare: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.peers.differential --seeds $(SEEDS) --first $(FIRST) $(if $(FUZZER),--fuzzer $(FUZZER))
 

@@ -86,8 +86,10 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A compression codec that does not exist and data that cannot be decompressed are CORRUPT_MESSAGE or INVALID_RECORD. Kafka answers
   UNKNOWN_SERVER_ERROR.
 - An LZ4 frame whose content size or content checksum is wrong is refused where it is decompressed; Kafka looks at neither.
-- Records with timestamps below -1 are accepted where the broker compresses them anew, as they are by both everywhere else. Kafka answers
-  UNKNOWN_SERVER_ERROR there, for its builder does not take them.
+- Records with timestamps below -1, and a producer id with epoch -1, are accepted where the broker compresses them anew, as they are by
+  both everywhere else. Kafka answers UNKNOWN_SERVER_ERROR there, for its builder does not take them.
+- A batch whose length or magic is broken is CORRUPT_MESSAGE for its own partition. Kafka answers so for every partition of the request.
+  acks other than -1, 0 and 1 are refused before the batches are looked at, after them in Kafka.
 - Beside INVALID_RECORD the log start offset is always told; Kafka leaves it out where there is not exactly one batch. Null for records is
   INVALID_RECORD; Kafka never answers.
 - Messages beside error codes are our own: Kafka mostly has none, or the code's general sentence. The same holds for FindCoordinator and
@@ -101,6 +103,13 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   write again what it had written ([refused_sequences.py](../broker/replication/refused_sequences.py)).
 - The last five batches of each producer are known again after a restart: the batch headers before the producer snapshot are read too. Kafka
   keeps one batch in its snapshot, so that a retry of an older one fails there.
+
+### Fetch
+- Batches are whole. Kafka cuts the last one at the limit of bytes.
+- With READ_COMMITTED the list of aborted transactions is never null. Kafka's is where the limit lets no batch through.
+- An isolation level that does not exist is UNKNOWN_SERVER_ERROR always, in Kafka only where something is read.
+- A divergence that a version below 12 cannot tell, because the session began in a later one, ends the connection. Kafka answers
+  UNSUPPORTED_VERSION.
 
 ### Answers
 - Where Kafka trips over a request and answers UNKNOWN_SERVER_ERROR for all of it, the answer here says what is wrong: an empty name in
