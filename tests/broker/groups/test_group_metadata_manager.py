@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.groups.classic import group_metadata_manager
+from broker.groups.classic import joins
 from protocol.errors import ErrorCode
 from tests.broker.groups.transcript import Transcript, stable_group
 
@@ -361,7 +361,7 @@ def test_new_group_is_gone_when_it_cannot_be_stored():
 
 def test_member_ids_handed_out_are_bounded(monkeypatch: pytest.MonkeyPatch):
     """A client that asks for ids and never joins costs memory and a timer each time."""
-    monkeypatch.setattr(group_metadata_manager, "MAX_PENDING_MEMBERS", 2)
+    monkeypatch.setattr(joins, "MAX_PENDING_MEMBERS", 2)
     script = Transcript()
     for name in "abc":
         script.join(name, version=4)
@@ -370,7 +370,7 @@ def test_member_ids_handed_out_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_membership_larger_than_can_be_stored_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(group_metadata_manager, "MAX_MEMBERSHIP_SIZE_BYTES", 10)
+    monkeypatch.setattr(joins, "MAX_MEMBERSHIP_SIZE_BYTES", 10)
     script = Transcript()
 
     script.join("a")
