@@ -188,3 +188,15 @@ def test_compose_s_cluster_has_three_nodes_with_volumes_and_healthchecks() -> No
         assert node["volumes"] == [f"data-{number}:{image_config().log_dirs[0]}"]
         assert node["healthcheck"]["test"][:4] == ["CMD", "barnabas", "cluster", "status"]
     assert yaml.safe_load((ROOT / "docker-compose.yml").read_text())["volumes"].keys() == {"data", "data-1", "data-2", "data-3"}
+
+
+def test_compose_example_of_the_docs_reaches_the_broker_where_it_listens() -> None:
+    (text,) = re.findall(r"```yaml\n(services:.*?)```", (ROOT / "docs" / "operations.md").read_text(), re.DOTALL)
+    services = yaml.safe_load(text)["services"]
+    broker, app = services["kafka"], services["app"]
+
+    config = image_config(**{name: str(value) for name, value in broker["environment"].items()})
+
+    host, _, port = app["environment"]["BOOTSTRAP_SERVERS"].rpartition(":")
+    assert host == broker["hostname"] and int(port) in {listener.port for listener in config.client_listeners}
+    assert app["depends_on"]["kafka"]["condition"] == "service_healthy" and dockerfile_command("HEALTHCHECK")
