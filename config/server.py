@@ -86,7 +86,7 @@ class ServerConfig:
     socket_listen_backlog_size: int = 1024
     socket_receive_buffer_bytes: int = -1
     socket_request_max_bytes: int = 104_857_600
-    socket_send_buffer_bytes: int = -1
+    socket_send_buffer_bytes: int = 262_144
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
     connections_max_reauth_ms: int = 0

@@ -3,8 +3,8 @@
 Columns: name, type, default (`null`, `required`, `""` for empty), range (config/properties.py says how to read it, `-` for any),
 where a running broker may change it (`-` nowhere, `broker`, `cluster`), and `internal` for what Kafka keeps out of its manual.
 The names, types and defaults are checked against the fields of `config.server.ServerConfig` and against Kafka by tests. Three
-defaults differ: socket.send.buffer.bytes and socket.receive.buffer.bytes are -1, the system's own tuning, where Kafka's 102400 holds
-a fast connection back, and socket.listen.backlog.size is 1024 instead of 50, so that a crowd of clients may come at once.
+defaults differ, where Kafka's 102400 holds a fast connection back: socket.receive.buffer.bytes is -1, the system's own tuning, and
+socket.send.buffer.bytes 262144, because what is sent should still be in a cache when it is read; and socket.listen.backlog.size is 1024 instead of 50, so that a crowd of clients may come at once.
 """
 
 DYNAMIC_TABLE = """
@@ -335,7 +335,7 @@ socket.connection.setup.timeout.ms                 long     10000               
 socket.listen.backlog.size                         int      1024                 1..        -
 socket.receive.buffer.bytes                        int      -1                   -          -
 socket.request.max.bytes                           int      104857600            1..        -
-socket.send.buffer.bytes                           int      -1                   -          -
+socket.send.buffer.bytes                           int      262144               -          -
 ssl.allow.dn.changes                               boolean  false                -          -
 ssl.allow.san.changes                              boolean  false                -          -
 ssl.cipher.suites                                  list     ""                   -          broker

@@ -170,7 +170,7 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 ### Configuration
 - Every broker and topic property of Kafka 4.3 is known. One that has no effect here says so, with the reason, in the documentation that
   DescribeConfigs gives, and a start with such a property set logs one warning that names it.
-- Three defaults are others: `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` are -1, which leaves both to the system's own
+- Three defaults are others: `socket.send.buffer.bytes` is 262144 and `socket.receive.buffer.bytes` -1, which leaves it to the system's own
   tuning (102400 in Kafka), `socket.listen.backlog.size` is 1024 (50 in Kafka). Set, they are Kafka's.
 - Connections above `max.connections` are closed as they come; Kafka leaves them waiting to be accepted.
 """
