@@ -26,8 +26,6 @@ STATE_MACHINE_FACTS = (
     "broker.loop.clock",
     "broker.loop.deferred",
     "broker.loop.job",
-    "broker.loop.loop_job",
-    "broker.loop.pieces",
     "broker.loop.turns",
     "broker.observability.limited_log",
     "broker.observability.log_fields",

@@ -15,11 +15,9 @@ from operator import attrgetter
 from typing import Any
 
 from broker.controller.broker_config_rules import THREAD_COUNTS, check_alterable, check_thread_count, check_value, is_stored
-from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, after, check_records_count
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, STEP_ELEMENTS, Pace, Steps, check_records_count
 from broker.controller.elections import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION
-from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, find_duplicates
-from broker.loop.pieces import Pace, pieces
-from broker.loop.turns import PIECE_ELEMENTS
+from broker.controller.topic_selection import find_duplicates
 from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC, ClusterState
 from broker.metadata.dynamic_configs import find_stored_value
 from broker.metadata.features import ELR_FEATURE, knows_cordoned_directories
@@ -81,11 +79,11 @@ class ConfigControl:
         return AlterConfigsResponse(responses=(yield from self._alter_all(request, is_direct=is_direct)))
 
     def _alter_all(self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest, *, is_direct: bool) -> Steps[list[Any]]:
-        twice = yield from find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
-        if (yield from _has_more_configs(request.resources, RECORDS_PER_OPERATION_MAX)):
+        twice = find_duplicates(request.resources, attrgetter("resource_type", "resource_name"))
+        if sum(len(resource.configs) for resource in request.resources) > RECORDS_PER_OPERATION_MAX:
             records_count = 0
             for resource in request.resources:
-                records, _ = yield from self._altered(resource, twice, is_direct=is_direct)
+                records, _ = self._altered(resource, twice, is_direct=is_direct)
                 records_count += len(records)
                 check_records_count(records_count)
                 yield []
@@ -93,10 +91,10 @@ class ConfigControl:
         step: list[Any] = []
         pace = Pace()
         for resource in request.resources:
-            records, response = yield from after(step, self._altered(resource, twice, is_direct=is_direct))
+            records, response = self._altered(resource, twice, is_direct=is_direct)
             responses.append(response)
             step += [] if request.validate_only else records
-            if pace.is_due(min(max(len(resource.configs), RESOURCE_ELEMENTS), PIECE_ELEMENTS)):
+            if pace.is_due(min(max(len(resource.configs), RESOURCE_ELEMENTS), STEP_ELEMENTS)):
                 yield step
                 step = []
         yield step
@@ -104,7 +102,7 @@ class ConfigControl:
 
     def _altered(
         self, resource: AlterConfigsResource | ReplacedResource, twice: Container[tuple[int, str]], *, is_direct: bool
-    ) -> Steps[tuple[list[Any], AlterConfigsResourceResponse | ReplacedResourceResponse]]:
+    ) -> tuple[list[Any], AlterConfigsResourceResponse | ReplacedResourceResponse]:
         """The records that alter the resource, and the answer for it."""
         kind, name = resource.resource_type, resource.resource_name
         answer_class = ReplacedResourceResponse if isinstance(resource, ReplacedResource) else AlterConfigsResourceResponse
@@ -112,7 +110,7 @@ class ConfigControl:
         try:
             if (kind, name) in twice:
                 raise _invalid_request("Each resource must appear at most once.")
-            yield from _check_form(resource.configs)
+            _check_form(resource.configs)
             # Their names differ, so that the last of so many is beyond the first unknown one.
             if isinstance(resource, ReplacedResource):
                 changes = self._as_changes(resource, resource.configs[: KNOWN_CONFIGS_MAX + 1])
@@ -271,33 +269,18 @@ def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str
     ]
 
 
-def _has_more_configs(resources: Sequence[AlterConfigsResource | ReplacedResource], limit: int) -> Steps[bool]:
-    count = 0
-    for piece in pieces(resources, COMPARED_PIECE_ELEMENTS):
-        count += sum(len(resource.configs) for resource in piece)
-        if count > limit:
-            return True
-        if len(piece) == COMPARED_PIECE_ELEMENTS:
-            yield []
-    return False
-
-
-def _check_form(configs: Sequence[AlterableConfig | ReplacedConfig]) -> Steps[None]:
+def _check_form(configs: Sequence[AlterableConfig | ReplacedConfig]) -> None:
     """Raises KafkaError INVALID_REQUEST."""
-    twice = yield from find_duplicates(configs, attrgetter("name"))
-    if twice:
+    if find_duplicates(configs, attrgetter("name")):
         raise _invalid_request("Error due to duplicate config keys")
     nulls: list[str] = []
     unknown: Any = None
-    for piece in pieces(configs):
-        for config in piece:
-            operation = getattr(config, "config_operation", AlterOperation.SET)  # AlterConfigs can only set
-            if config.value is None and operation != AlterOperation.DELETE:
-                nulls.append(config.name)
-            if unknown is None and operation not in AlterOperation._value2member_map_:
-                unknown = config
-        if len(piece) == PIECE_ELEMENTS:
-            yield []
+    for config in configs:
+        operation = getattr(config, "config_operation", AlterOperation.SET)  # AlterConfigs can only set
+        if config.value is None and operation != AlterOperation.DELETE:
+            nulls.append(config.name)
+        if unknown is None and operation not in AlterOperation._value2member_map_:
+            unknown = config
     if nulls:
         raise _invalid_request(f"Null value not supported for : {','.join(nulls)}")
     if unknown is not None:

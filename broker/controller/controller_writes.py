@@ -21,7 +21,6 @@ from protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.decision_log import DecisionLog
-    from broker.metadata.change_log import LogSteps
     from broker.quorum.quorum import Quorum
 
 logger = logging.getLogger("barnabas.controller")
@@ -152,15 +151,14 @@ class ControllerWrites:
         else:
             leadership.waiting.append(_Waiting(leadership.last_offset, on_committed))
 
-    async def append_steps(self, steps: Steps[Response], log_lines: Callable[[Response], LogSteps]) -> Response:
-        """Append each step's records; the answer when all of them are durable and replayed.
+    async def append_steps(self, steps: Steps[Response], log_outcome: Callable[[Response], None] = lambda response: None) -> Response:
+        """Append each step's records; the answer when all of them are durable and replayed. Then `log_outcome` is called, whether
+        somebody waits for the answer still or not.
 
         What has a few steps is done at once. Of longer operations one has a step each turn of the loop, the others wait for it."""
         response = await self._step_by_step(steps)
-        log_steps = log_lines(response)
-        await self.submitted(ControllerResult([], None), lambda: deque(log_steps, maxlen=0))
-        for _ in log_steps:
-            await asyncio.sleep(0)
+        await self.submitted(ControllerResult([], None), lambda: log_outcome(response))
+        log_outcome(response)
         return response
 
     async def append_own(self, steps: Steps[Response]) -> Response:

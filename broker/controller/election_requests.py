@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from broker.controller.controller_result import Steps
+from broker.controller.controller_result import Pace, Steps
 from broker.controller.elections import Elections
 from broker.controller.partition_change import Election
 from broker.controller.topic_selection import check_partitions_count
-from broker.loop.pieces import Pace
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER, PartitionImage
 from protocol.errors import ErrorCode, KafkaError
@@ -48,7 +47,7 @@ def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeade
     if request.topic_partitions is None:
         asked = _all_partitions(state)
     else:
-        yield from check_partitions_count(request.topic_partitions)
+        check_partitions_count(request.topic_partitions)
         asked = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
     response = ElectLeadersResponse(replica_election_results=[])
     step: dict[tuple[str, int], Any] = {}

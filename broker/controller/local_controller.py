@@ -21,7 +21,7 @@ from broker.controller.controller_result import ControllerResult, Steps
 from broker.controller.controller_writes import ControllerWrites, ignore_outcome
 from broker.controller.periodic_elections import PeriodicElections
 from broker.controller.silence_reports import AskOnce, SilenceReports
-from broker.metadata.change_log import ChangeLog, LogSteps
+from broker.metadata.change_log import ChangeLog
 from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError
@@ -176,7 +176,7 @@ class LocalController:
         with self._logging_refusal("topics not created", client):
             steps = self._active.topics.create_topics(request)
             if is_automatic:
-                return await self._writes.append_steps(steps, lambda response: iter(()))
+                return await self._writes.append_steps(steps)
             return await self._writes.append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
 
     async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
@@ -205,7 +205,7 @@ class LocalController:
         with self._logging_refusal("configs not changed", client):
             configs = self._active.configs
             altered_before = configs.unclean_elections_altered
-            told: Callable[[Any], LogSteps] = lambda response: self._changes.configs_altered(request, response, client)  # noqa: E731
+            told: Callable[[Any], None] = lambda response: self._changes.configs_altered(request, response, client)  # noqa: E731
             response = await self._writes.append_steps(begin(configs), told)
         if configs.unclean_elections_altered != altered_before:
             self._writes.run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later
@@ -216,18 +216,18 @@ class LocalController:
 
         with self._logging_refusal("leaders not elected", client):
             steps = elect_leaders(self._active.state, self._active.elections, request)
-            return await self._writes.append_steps(steps, lambda response: iter(()))
+            return await self._writes.append_steps(steps)
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, client: RequestContext | None = None
     ) -> AlterPartitionReassignmentsResponse:
         with self._logging_refusal("partitions not reassigned", client):
-            return await self._writes.append_steps(self._active.reassignments.alter(request), lambda response: iter(()))
+            return await self._writes.append_steps(self._active.reassignments.alter(request))
 
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
     ) -> ListPartitionReassignmentsResponse:
-        return await self._writes.append_steps(self._active.reassignments.list(request), lambda response: iter(()))
+        return await self._writes.append_steps(self._active.reassignments.list(request))
 
     async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
         from protocol.messages.unregister_broker import UnregisterBrokerResponse

@@ -1,4 +1,4 @@
-"""Checks of the replicas that a client assigns to a partition itself. Pure; in steps, for a request may name 25 million.
+"""Checks of the replicas that a client assigns to a partition itself. Pure.
 
 Source: ReplicationControlManager.validateManualPartitionAssignment.
 """
@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from broker.controller.controller_result import Steps
-from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS
-from broker.loop.pieces import pieces
 from broker.metadata.image import BrokerImage
 from protocol.errors import ErrorCode, KafkaError
 
 
-def check_assignment(
-    brokers: Mapping[int, BrokerImage], replicas: Sequence[int], replication_factor: int | None, partition: int
-) -> Steps[None]:
+def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int], replication_factor: int | None, partition: int) -> None:
     """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a manual assignment that cannot be."""
-    yield from check_replicas(brokers, replicas)
+    check_replicas(brokers, replicas)
     if replication_factor is not None and len(replicas) != replication_factor:
         why = (
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not consistent "
@@ -30,21 +25,18 @@ def check_assignment(
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
-def check_replicas(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]) -> Steps[None]:
+def check_replicas(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]) -> None:
     """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for none, for a broker twice and for one that is not registered."""
     prefix = "The manual partition assignment includes "
     if not replicas:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix}an empty replica list.")
     seen: set[int] = set()
     faulty: int | None = None  # the lowest, as in Kafka, which looks at them in order
-    for piece in pieces(replicas, COMPARED_PIECE_ELEMENTS):
-        for broker in piece:
-            if broker in brokers and broker not in seen:
-                seen.add(broker)
-            elif faulty is None or broker < faulty:
-                faulty = broker
-        if len(piece) == COMPARED_PIECE_ELEMENTS:
-            yield []
+    for broker in replicas:
+        if broker in brokers and broker not in seen:
+            seen.add(broker)
+        elif faulty is None or broker < faulty:
+            faulty = broker
     if faulty is None:
         return
     if faulty not in brokers:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from broker.controller.broker_control import BrokerControl
-from broker.controller.controller_result import Steps
+from broker.controller.controller_result import Pace, Steps
 from broker.controller.elections import Elections
 from broker.controller.partition_change import Election
-from broker.loop.pieces import Pace
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
 from broker.observability.limited_log import LimitedLog

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.controller.controller_result import Steps
+from broker.controller.controller_result import Pace, Steps
 from broker.controller.elections import Elections
 from broker.controller.manual_assignment import check_replicas
 from broker.controller.partition_change import Election
 from broker.controller.topic_selection import check_partitions_count
-from broker.loop.pieces import Pace
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import PartitionImage, TopicImage
 from protocol.errors import ErrorCode, KafkaError
@@ -80,7 +79,7 @@ class Reassignments:
         Up to CHANGES_TOGETHER_MAX are one batch: a crash leaves all of them or none. They are computed in steps that append nothing, and
         what others changed meanwhile is computed anew in the step that appends them. Raises KafkaError POLICY_VIOLATION for too many
         at once. Kafka appends any number together."""
-        yield from check_partitions_count(request.topics)
+        check_partitions_count(request.topics)
         if not request.topics:
             return AlterPartitionReassignmentsResponse()  # QuorumController answers the defaults: no null, but an empty message
         allows_change = request.allow_replication_factor_change
@@ -95,7 +94,7 @@ class Reassignments:
                 results.append(result)
                 try:
                     if asked.replicas is not None and self._find(topic.name, asked.partition_index) is not None:
-                        yield from check_replicas(self._state.brokers, asked.replicas)
+                        check_replicas(self._state.brokers, asked.replicas)
                 except KafkaError as error:
                     result.error_code, result.error_message = error.code, error.message
                 else:
@@ -113,8 +112,7 @@ class Reassignments:
         result, replicas = change.result, change.asked.replicas
         try:
             if is_anew and replicas is not None and self._find(change.topic, change.asked.partition_index) is not None:
-                for _ in check_replicas(self._state.brokers, replicas):  # no step: there are no more of them than brokers by now
-                    pass
+                check_replicas(self._state.brokers, replicas)
             change.record = self._alter(change.topic, change.asked, allows_change=change.allows_change)
         except KafkaError as error:
             change.record = None

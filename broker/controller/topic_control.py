@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from broker.controller.config_control import changed_configs, validated_topic_configs
-from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Steps, check_records_count
+from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Pace, Steps, check_records_count
 from broker.controller.elections import Elections, default_directory
 from broker.controller.manual_assignment import active, check_assignment
 from broker.controller.placement import place_replicas
-from broker.controller.topic_selection import COMPARED_PIECE_ELEMENTS, failed_deletion, find_duplicates, topics_to_delete, without
-from broker.loop.pieces import Pace, pieces
-from broker.loop.turns import PIECE_ELEMENTS
+from broker.controller.topic_selection import failed_deletion, find_duplicates, topics_to_delete
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
 from broker.metadata.image import CLUSTER_METADATA_TOPIC, BrokerImage
@@ -49,7 +46,7 @@ from protocol.uuids import ZERO_UUID
 USE_DEFAULT = -1
 """Number of partitions or replicas in a CreateTopics request: the broker's default, or given by the assignment."""
 
-PARTITIONS_AT_ONCE = 100
+PARTITIONS_AT_ONCE = 1_000
 """New partitions of one topic that are computed, encoded and replayed in one step, 14 µs each; records of more are prepared in steps."""
 
 Topic = TypeVar("Topic", CreatableTopic, CreatePartitionsTopic)
@@ -89,20 +86,17 @@ class TopicControl:
 
     def create_topics(self, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
-        yield from self._check_asked_for(request.topics)
-        duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
-        once = yield from without(request.topics, duplicates)
-        topics = yield from without(once, (CLUSTER_METADATA_TOPIC,))
-        if not (yield from self._fits_if_all_are_accepted(topics, self._count_creation_records)):
+        # Before any topic is looked at, as in Kafka since 4.0: a request for too much says nothing about its topics.
+        check_records_count(sum(map(self.partitions_asked_for, request.topics)))
+        duplicates = find_duplicates(request.topics, attrgetter("name"))
+        once = [topic for topic in request.topics if topic.name not in duplicates]
+        topics = [topic for topic in once if topic.name != CLUSTER_METADATA_TOPIC]
+        if not self._fits_if_all_are_accepted(sum(map(self._count_creation_records, topics))):
             yield from self._check_fits(topics, self._create_topic)
         results = yield from self._each(
             topics, self._create_topic, _failed_creation, self._takes_steps, is_validated_only=request.validate_only
         )
-        pace = Pace()
-        for name in duplicates:
-            results.append(_failed_creation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-            if pace.is_due():
-                yield []
+        results += [_failed_creation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in duplicates]
         if len(topics) < len(once):
             why = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
             results.append(_failed_creation(CLUSTER_METADATA_TOPIC, ErrorCode.INVALID_REQUEST, why))
@@ -115,7 +109,7 @@ class TopicControl:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         results: list[DeletableTopicResult] = []
-        doomed = yield from topics_to_delete(self._state, request, results)
+        doomed = topics_to_delete(self._state, request, results)
         check_records_count(len(doomed))
         step: list[Any] = []
         pace = Pace()
@@ -135,15 +129,10 @@ class TopicControl:
 
     def create_partitions(self, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
-        duplicates = yield from find_duplicates(request.topics, attrgetter("name"))
-        topics = yield from without(request.topics, duplicates)
-        results = []
-        pace = Pace()
-        for name in duplicates:
-            results.append(_failed_addition(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-            if pace.is_due():
-                yield []
-        if not (yield from self._fits_if_all_are_accepted(topics, lambda topic: max(topic.count, 0))):
+        duplicates = find_duplicates(request.topics, attrgetter("name"))
+        topics = [topic for topic in request.topics if topic.name not in duplicates]
+        results = [_failed_addition(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in duplicates]
+        if not self._fits_if_all_are_accepted(sum(max(topic.count, 0) for topic in topics)):
             yield from self._check_fits(topics, self._add_partitions)
         results += yield from self._each(
             topics, self._add_partitions, _failed_addition, self._addition_takes_steps, is_validated_only=request.validate_only
@@ -189,16 +178,6 @@ class TopicControl:
 
     # Limits. A request is refused whole, before its first step is appended.
 
-    def _check_asked_for(self, topics: list[CreatableTopic]) -> Steps[None]:
-        """Before any topic is looked at, as in Kafka since 4.0: a request for too much says nothing about its topics."""
-        count = 0
-        pace = Pace()
-        for topic in topics:
-            count += self.partitions_asked_for(topic)
-            if pace.is_due():
-                yield []
-        check_records_count(count)
-
     def partitions_asked_for(self, topic: CreatableTopic) -> int:
         """How many partitions the topic gets if it is not refused."""
         default = self._config.num_partitions
@@ -207,14 +186,9 @@ class TopicControl:
     def _count_creation_records(self, topic: CreatableTopic) -> int:
         return 1 + len(topic.configs) + self.partitions_asked_for(topic)
 
-    def _fits_if_all_are_accepted(self, topics: list[Topic], count_records: Callable[[Topic], int]) -> Steps[bool]:
-        """Whether the records of all topics are within the limits, even if none of them is refused."""
-        count = 0
-        for piece in pieces(topics):
-            count += sum(map(count_records, piece))
-            if len(piece) == PIECE_ELEMENTS:
-                yield []
-        return count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + count <= self._replicas_max
+    def _fits_if_all_are_accepted(self, records_count: int) -> bool:
+        """Whether so many records of all topics are within the limits, even if none of them is refused."""
+        return records_count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + records_count <= self._replicas_max
 
     def _check_fits(self, topics: list[Topic], compute: Compute[Topic, Any]) -> Steps[None]:
         """Raises KafkaError POLICY_VIOLATION when the topics that are not refused are too much."""
@@ -233,11 +207,7 @@ class TopicControl:
 
     def _takes_steps(self, topic: CreatableTopic) -> bool:
         """Whether others have their turns while its records are computed: those of topics before it have to be appended first."""
-        return (
-            self.partitions_asked_for(topic) > PARTITIONS_AT_ONCE
-            or len(topic.configs) >= COMPARED_PIECE_ELEMENTS
-            or any(len(assignment.broker_ids) >= COMPARED_PIECE_ELEMENTS for assignment in topic.assignments)
-        )
+        return self.partitions_asked_for(topic) > PARTITIONS_AT_ONCE
 
     def _create_topic(self, topic: CreatableTopic, records_count: int) -> Steps[tuple[Sequence[Any], CreatableTopicResult]]:
         """The records and the answer, which hold until the next step. Has steps of its own only where it `_takes_steps`."""
@@ -252,7 +222,7 @@ class TopicControl:
 
     def _creation(self, topic: CreatableTopic, records_count: int, brokers: Brokers) -> Steps[tuple[Sequence[Any], CreatableTopicResult]]:
         self._check_name(topic.name)
-        configs = yield from self._creation_configs(topic)
+        configs = self._creation_configs(topic)
         if topic.assignments:
             assignments = yield from self._manual_assignments(topic, records_count, brokers)
         else:
@@ -282,17 +252,11 @@ class TopicControl:
             if colliding:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding[0]}")
 
-    def _creation_configs(self, topic: CreatableTopic) -> Steps[dict[str, str]]:
-        nulls: list[str] = []
-        unknown: str | None = None
-        for piece in pieces(topic.configs, COMPARED_PIECE_ELEMENTS):
-            nulls += [config.name for config in piece if config.value is None]
-            if unknown is None:
-                unknown = next((config.name for config in piece if config.name not in TOPIC_PROPERTIES), None)
-            if len(piece) == COMPARED_PIECE_ELEMENTS:
-                yield []
+    def _creation_configs(self, topic: CreatableTopic) -> dict[str, str]:
+        nulls = [config.name for config in topic.configs if config.value is None]
         if nulls:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        unknown = next((config.name for config in topic.configs if config.name not in TOPIC_PROPERTIES), None)
         if unknown is not None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}")
         return validated_topic_configs(self._config, {config.name: config.value or "" for config in topic.configs})
@@ -312,14 +276,11 @@ class TopicControl:
             if assignment.partition_index in assignments:
                 why = f"Found multiple manual partition assignments for partition {assignment.partition_index}"
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-            yield from check_assignment(brokers, assignment.broker_ids, replication_factor, assignment.partition_index)
+            check_assignment(brokers, assignment.broker_ids, replication_factor, assignment.partition_index)
             replication_factor = len(assignment.broker_ids)
             assignments[assignment.partition_index] = assignment.broker_ids
-        for indexes in pieces(range(len(assignments)), COMPARED_PIECE_ELEMENTS):
-            if any(index not in assignments for index in indexes):
-                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
-            if len(indexes) == COMPARED_PIECE_ELEMENTS:
-                yield []
+        if any(index not in assignments for index in range(len(assignments))):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
         check_records_count(records_count + len(assignments))
         return [list(assignments[index]) for index in range(len(assignments))]
 
@@ -349,12 +310,13 @@ class TopicControl:
         except KafkaError as error:
             raise KafkaError(error.code, f"{prefix}{error.message}") from error
         assignments: list[list[int]] = []
-        while piece := list(islice(placed, PIECE_ELEMENTS)):
-            if not all(active(brokers, replicas) for replicas in piece):
+        pace = Pace()
+        for replicas in placed:
+            if not active(brokers, replicas):
                 why = f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced or in "
                 raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{why}controlled shutdown.")
-            assignments += piece
-            if partitions_count > PARTITIONS_AT_ONCE:
+            assignments.append(replicas)
+            if partitions_count > PARTITIONS_AT_ONCE and pace.is_due():
                 yield []
         return assignments
 
@@ -366,10 +328,11 @@ class TopicControl:
             heading.extend(_partition_record(topic_id, index, replicas, brokers) for index, replicas in enumerate(assignments, first))
             return heading
         prepared = PreparedRecords(topic_id, first, heading)
-        for piece in pieces(assignments):
-            for index, replicas in enumerate(piece, first + len(prepared.images)):
-                prepared.add(_partition_record(topic_id, index, replicas, brokers))
-            yield []
+        pace = Pace()
+        for index, replicas in enumerate(assignments, first):
+            prepared.add(_partition_record(topic_id, index, replicas, brokers))
+            if pace.is_due():
+                yield []
         return prepared
 
     def _described_configs(self, name: str, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
@@ -396,9 +359,7 @@ class TopicControl:
 
     def _addition_takes_steps(self, topic: CreatePartitionsTopic) -> bool:
         image = self._state.topics.get(topic.name)
-        return (image is not None and topic.count - len(image.partitions) > PARTITIONS_AT_ONCE) or any(
-            len(assignment.broker_ids) >= COMPARED_PIECE_ELEMENTS for assignment in (topic.assignments or ())[:PARTITIONS_AT_ONCE]
-        )
+        return image is not None and topic.count - len(image.partitions) > PARTITIONS_AT_ONCE
 
     def _add_partitions(self, topic: CreatePartitionsTopic, records_count: int) -> Steps[tuple[Sequence[Any], CreatePartitionsTopicResult]]:
         """The records and the answer, which hold until the next step. Has steps of its own only where it `_addition_takes_steps`."""
@@ -440,7 +401,7 @@ class TopicControl:
             assignments = []
             pace = Pace()
             for index, assignment in enumerate(topic.assignments, start=current):
-                yield from check_assignment(brokers, assignment.broker_ids, replication_factor, index)
+                check_assignment(brokers, assignment.broker_ids, replication_factor, index)
                 assignments.append(list(assignment.broker_ids))
                 if additional > PARTITIONS_AT_ONCE and pace.is_due():
                     yield []

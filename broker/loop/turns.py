@@ -22,9 +22,6 @@ SLICE_US = 5_000
 ELEMENTS_AT_ONCE = 500
 """Elements that are done before a request goes in turns: 0.5 to 5 ms of work."""
 
-PIECE_ELEMENTS = 50
-"""For generators that yield after a piece, not after each element: those go."""
-
 Element = TypeVar("Element")
 Made = TypeVar("Made")
 

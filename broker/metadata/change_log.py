@@ -9,10 +9,8 @@ Kafka logs the same at INFO in ReplicationControlManager and ConfigurationContro
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.loop.pieces import pieces
 from broker.metadata.cluster_state import RESOURCE_TOPIC
 from broker.observability.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.observability.log_fields import Fields
@@ -33,14 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.cluster")
 
-TOLD_PIECE_RESULTS = 200
-"""Results looked at between two yields, 0.5 µs each; an operation may have 100,000."""
-
 LOOKED_AT_CONFIGS_MAX = 100
 """Settings that a line may name, more than it has room for. A resource may come with 90,000 of them."""
-
-LogSteps = Iterator[None]
-"""Tells of an operation's results while it is run through; others may have their turn at each yield."""
 
 _SET = 0
 _OPERATION_SIGNS = {0: "=", 2: "+=", 3: "-="}  # SET, APPEND, SUBTRACT; DELETE has no value
@@ -52,15 +44,9 @@ class ChangeLog:
     def __init__(self, clock: Clock) -> None:
         self._log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
 
-    def topics_created(self, request: CreateTopicsRequest, response: CreateTopicsResponse, client: RequestContext | None) -> LogSteps:
-        asked_for: dict[str, CreatableTopic] = {}
-        for piece in pieces(request.topics, TOLD_PIECE_RESULTS):
-            asked_for.update((topic.name, topic) for topic in piece)
-            if len(piece) == TOLD_PIECE_RESULTS:
-                yield
-        for place, result in enumerate(response.topics, 1):
-            if place % TOLD_PIECE_RESULTS == 0:
-                yield
+    def topics_created(self, request: CreateTopicsRequest, response: CreateTopicsResponse, client: RequestContext | None) -> None:
+        asked_for: dict[str, CreatableTopic] = {topic.name: topic for topic in request.topics}
+        for result in response.topics:
             if result.error_code:
                 self._refused("topic not created", result.error_code, result.error_message, client, topic=result.name)
             elif not request.validate_only and not self._log.omits("topic created"):
@@ -85,27 +71,17 @@ class ChangeLog:
         facts = Fields(topic=name, how=how, error=error.name, reason=reason, **_client_fields(client))
         self._log.warning("automatic creation failed", "topic not created %s", facts)
 
-    def topics_deleted(self, response: DeleteTopicsResponse, client: RequestContext | None) -> LogSteps:
-        for place, result in enumerate(response.responses, 1):
-            if place % TOLD_PIECE_RESULTS == 0:
-                yield
+    def topics_deleted(self, response: DeleteTopicsResponse, client: RequestContext | None) -> None:
+        for result in response.responses:
             topic_id = uuid_to_text(result.topic_id) if any(result.topic_id) else None
             if result.error_code:
                 self._refused("topic not deleted", result.error_code, result.error_message, client, topic=result.name, id=topic_id)
             elif not self._log.omits("topic deleted"):
                 self._log.info("topic deleted", "topic deleted %s", Fields(topic=result.name, id=topic_id, **_client_fields(client)))
 
-    def partitions_added(
-        self, request: CreatePartitionsRequest, response: CreatePartitionsResponse, client: RequestContext | None
-    ) -> LogSteps:
-        counts: dict[str, int] = {}
-        for piece in pieces(request.topics, TOLD_PIECE_RESULTS):
-            counts.update((topic.name, topic.count) for topic in piece)
-            if len(piece) == TOLD_PIECE_RESULTS:
-                yield
-        for place, result in enumerate(response.results, 1):
-            if place % TOLD_PIECE_RESULTS == 0:
-                yield
+    def partitions_added(self, request: CreatePartitionsRequest, response: CreatePartitionsResponse, client: RequestContext | None) -> None:
+        counts = {topic.name: topic.count for topic in request.topics}
+        for result in response.results:
             if result.error_code:
                 self._refused("partitions not added", result.error_code, result.error_message, client, topic=result.name)
             elif not request.validate_only and not self._log.omits("partitions added"):
@@ -117,12 +93,10 @@ class ChangeLog:
         request: IncrementalAlterConfigsRequest | AlterConfigsRequest,
         response: IncrementalAlterConfigsResponse | AlterConfigsResponse,
         client: RequestContext | None,
-    ) -> LogSteps:
+    ) -> None:
         resources: list[Any] = list(request.resources)
         results: list[Any] = list(response.responses)
-        for place, (resource, result) in enumerate(zip(resources, results, strict=True), 1):
-            if place % TOLD_PIECE_RESULTS == 0:
-                yield
+        for resource, result in zip(resources, results, strict=True):
             if result.error_code:
                 if not self._log.omits("config not changed"):
                     # The names alone: a value that is refused may be a password.

@@ -150,7 +150,7 @@ def test_a_broker_that_changes_between_the_steps_counts() -> None:
 def test_prepared_records_are_the_records(tmp_path: Path) -> None:
     """In the log, one by one, and in what they make of the state."""
     controller = make_controller()
-    _, prepared = run_to_append(controller.topics.create_topics(creation("t", 200, 1, retention_ms="7")))
+    _, prepared = run_to_append(controller.topics.create_topics(creation("t", COUNT, 1, retention_ms="7")))
     assert isinstance(prepared, PreparedRecords)
     at_once, one_by_one = ClusterState(), ClusterState()
 

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from broker.controller.controller_result import Steps
-from broker.controller.topic_selection import find_duplicates
-from broker.loop.turns import PIECE_ELEMENTS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.broker.controller.cluster import collected
 from tests.broker.metadata.room import creation, make_controller, open_room
@@ -56,16 +54,14 @@ def carried_out(controller: Any, steps: Steps[Any]) -> tuple[Any, int]:
 OPERATIONS: dict[str, Callable[[Any], Steps[Any]]] = {
     "create": lambda controller: controller.topics.create_topics(creating(*NAMES)),
     "create, refused": lambda controller: controller.topics.create_topics(creating(*(f"/{name}" for name in NAMES))),
-    "create twice": lambda controller: controller.topics.create_topics(creating(*NAMES, *NAMES)),
-    "delete by name": lambda controller: controller.topics.delete_topics(DeleteTopicsRequest(topic_names=list(NAMES)), 5),
-    "delete twice by name": lambda controller: controller.topics.delete_topics(DeleteTopicsRequest(topic_names=[*NAMES, *NAMES]), 5),
-    "delete by id": lambda controller: controller.topics.delete_topics(
-        DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=(number + 1).to_bytes(16, "big")) for number in range(COUNT)]), 6
-    ),
     "add partitions": lambda controller: controller.topics.create_partitions(adding(*NAMES)),
-    "add partitions twice": lambda controller: controller.topics.create_partitions(adding(*NAMES, *NAMES)),
     "alter": lambda controller: controller.configs.incremental_alter_configs(altering(*NAMES)),
-    "alter many of one": lambda controller: controller.configs.incremental_alter_configs(altering("t", configs_count=COUNT)),
+}
+
+DUPLICATES: dict[str, Callable[[Any], Steps[Any]]] = {
+    "create": lambda controller: controller.topics.create_topics(creating(*NAMES, *NAMES)),
+    "delete": lambda controller: controller.topics.delete_topics(DeleteTopicsRequest(topic_names=[*NAMES, *NAMES]), 5),
+    "add partitions": lambda controller: controller.topics.create_partitions(adding(*NAMES, *NAMES)),
 }
 
 
@@ -78,28 +74,14 @@ def test_many_elements_take_many_steps(name: str) -> None:
     assert steps_count >= COUNT / ELEMENTS_PER_STEP_MAX
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATIONS if "twice" in name])
-def test_each_of_many_duplicates_is_refused_in_a_step_of_its_share(name: str) -> None:
-    """Beside the steps that find them, which look at 500 each."""
+@pytest.mark.parametrize("name", DUPLICATES)
+def test_each_of_many_duplicates_is_refused(name: str) -> None:
     controller = make_controller()
 
-    answer, steps_count = carried_out(controller, OPERATIONS[name](controller))
+    answer, _ = carried_out(controller, DUPLICATES[name](controller))
 
     results = next(field for field in (getattr(answer, each, None) for each in ("topics", "results", "responses")) if field)
     assert [ErrorCode(result.error_code) for result in results] == [ErrorCode.INVALID_REQUEST] * COUNT
-    assert steps_count >= COUNT / PIECE_ELEMENTS
-
-
-def test_what_duplicates_were_looked_for_with_is_freed_step_by_step() -> None:
-    class Name:
-        def __del__(self) -> None:
-            freed[-1] += 1
-
-    freed = [0]
-    for _ in find_duplicates(range(3 * ELEMENTS_PER_STEP_MAX + 1), lambda number: Name()):
-        freed.append(0)
-
-    assert max(freed) <= ELEMENTS_PER_STEP_MAX
 
 
 def test_topics_are_created_changed_and_deleted_step_by_step() -> None:

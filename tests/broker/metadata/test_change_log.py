@@ -160,7 +160,7 @@ def test_of_very_many_configs_only_those_are_looked_at_that_a_line_has_room_for(
     result = AlterConfigsResourceResponse(error_code=error, resource_type=2, resource_name="t")
     request, response = IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse(responses=[result])
 
-    list(ChangeLog(ManualClock()).configs_altered(request, response, None))
+    ChangeLog(ManualClock()).configs_altered(request, response, None)
 
     (message,) = caplog.messages
     assert "name.0" in message
