@@ -418,8 +418,8 @@ class Partition:
         follower = self.get_follower(node_id, current_leader_epoch)
         return self._update(follower, fetch_offset, log_start_offset, leader_end_offset, broker_epoch, now_ms)
 
-    def note_level(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool:
-        """As `update_follower`, for a fetch of which `is_level` was true a moment ago."""
+    def note_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool:
+        """As `update_follower`, for a fetch of which `is_caught_up` was true a moment ago."""
         offset = target.fetch_offset
         return self._update(self.followers[node_id], offset, target.log_start_offset, offset, broker_epoch, now_ms)
 
@@ -439,7 +439,7 @@ class Partition:
         is_advanced = follower.log_end_offset != previous_end_offset and self.maybe_advance_high_watermark(now_ms)
         return is_advanced or log_start_offset != previous_start_offset
 
-    def is_level(self, target: FetchTarget, node_id: int, broker_epoch: int) -> bool:
+    def is_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int) -> bool:
         """Whether `target` is a follower's that may fetch and has all that this log has. Free of effects; False when in doubt."""
         return (
             target.fetch_offset == self.log.log_end_offset

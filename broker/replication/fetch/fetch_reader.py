@@ -69,7 +69,7 @@ class FetchReader:
             return None
         if params.replica_id >= 0:
             level = self._find_level(params, targets) if params.min_bytes > 0 and session is None else None
-            return None if level is None else self._delayed(params, targets, level, None, is_idle=self._note_level(params, level))
+            return None if level is None else self._delayed(params, targets, level, None, is_idle=self._note_caught_up(params, level))
         if params.min_bytes != 1 or params.rack_id:
             return None
         idle: dict[FetchablePartition, FetchTarget] = {}  # 0.4 µs a partition against 2.5 µs for reading it
@@ -205,24 +205,24 @@ class FetchReader:
         for target in targets:
             partitions = topics.get(target.topic)  # type: ignore[arg-type]
             partition = None if partitions is None else partitions.get(target.partition)
-            if partition is None or not partition.is_level(target, replica_id, broker_epoch):
+            if partition is None or not partition.is_caught_up(target, replica_id, broker_epoch):
                 return None
             level[partition] = target
         return level
 
-    def _note_level(self, params: FetchParams, level: dict[FetchablePartition, FetchTarget]) -> bool:
+    def _note_caught_up(self, params: FetchParams, level: dict[FetchablePartition, FetchTarget]) -> bool:
         """Note that the follower has everything. Returns whether it still has when the requests that waited for that are answered."""
         now_ms, replica_id, broker_epoch = self._clock.monotonic_ms(), params.replica_id, params.replica_epoch
         advanced: list[FetchablePartition] = []
         for partition, target in level.items():
             partition.metrics.total_fetch_requests += 1
-            if partition.note_level(target, replica_id, broker_epoch, now_ms):
+            if partition.note_caught_up(target, replica_id, broker_epoch, now_ms):
                 advanced.append(partition)
         if not advanced:
             return True
         for partition in advanced:
             self._waiting.wake(partition)
-        return all(partition.is_level(target, replica_id, broker_epoch) for partition, target in level.items())
+        return all(partition.is_caught_up(target, replica_id, broker_epoch) for partition, target in level.items())
 
     def _read_target(
         self, params: FetchParams, target: FetchTarget, max_bytes: int, minimum_one_batch: bool, advanced: list[Partition] | None

@@ -200,7 +200,7 @@ def test_follower_that_falls_behind_is_dropped_only_once_the_controller_agreed(w
     assert high_watermark(world) == 1
 
 
-def test_idle_follower_that_is_level_stays_in_the_isr(world: World) -> None:
+def test_idle_follower_that_is_caught_up_stays_in_the_isr(world: World) -> None:
     world.produce("a", batch("x"))
     world.follower_fetch(2, "a", 1)
     world.follower_fetch(3, "a", 1)
