@@ -35,9 +35,9 @@ from broker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from broker.metadata.kept_records import KeptRecords
 from broker.metadata.prepared_records import PreparedRecords, partition_image
 from broker.metadata.topic_names import collision_key, has_collision_characters
+from broker.metadata.unused_records import UnusedRecords
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
 
@@ -78,7 +78,7 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
-        self.kept = KeptRecords()
+        self.kept = UnusedRecords()
         """What this broker only stores: ACLs, quotas, controllers …"""
         self.is_in_transaction = False
         self.elections = ElectionCounts()

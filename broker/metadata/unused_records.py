@@ -1,4 +1,4 @@
-"""KeptRecords: metadata that this broker stores and hands on, and does nothing with yet: controllers, ACLs, SCRAM credentials, quotas,
+"""UnusedRecords: metadata that this broker stores and hands on, and does nothing with yet: controllers, ACLs, SCRAM credentials, quotas,
 delegation tokens.
 
 Each record is kept whole, under the key that Kafka's image gives it, and returns in snapshots: another node may act on it.
@@ -39,7 +39,7 @@ _REMOVED: Mapping[type, tuple[type, KeyOf]] = {
 }
 
 
-class KeptRecords:
+class UnusedRecords:
     """Owner: ClusterState. The records are nobody's to change."""
 
     __slots__ = ("_by_type",)
@@ -81,7 +81,7 @@ class KeptRecords:
             raise StorageError(f"RemoveAccessControlEntryRecord for id {record.id.hex()}, which does not exist")
         return True
 
-    def copy(self) -> KeptRecords:
-        copy = KeptRecords()
+    def copy(self) -> UnusedRecords:
+        copy = UnusedRecords()
         copy._by_type = {kind: kept.copy() for kind, kept in self._by_type.items() if kept}
         return copy
