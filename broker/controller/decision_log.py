@@ -12,8 +12,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker.metadata.encoded_topic_records import EncodedTopicRecords
 from broker.metadata.image import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, PartitionImage
-from broker.metadata.prepared_records import PreparedRecords
 from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from protocol.messages.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -43,7 +43,7 @@ class DecisionLog:
 
     def note(self, records: Sequence[Any], state: ClusterState, elections: Elections) -> None:
         """`records` are appended and about to be replayed into `state`."""
-        if isinstance(records, PreparedRecords) or not logger.isEnabledFor(logging.INFO):
+        if isinstance(records, EncodedTopicRecords) or not logger.isEnabledFor(logging.INFO):
             return  # the former: a new topic, which has a line of its own
         for record in records:
             if isinstance(record, PartitionChangeRecord):

@@ -20,8 +20,8 @@ from broker.controller.placement import place_replicas
 from broker.controller.topic_selection import failed_deletion, find_duplicates, topics_to_delete
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.config_entries import ConfigDescriber
+from broker.metadata.encoded_topic_records import EncodedTopicRecords
 from broker.metadata.image import CLUSTER_METADATA_TOPIC, BrokerImage
-from broker.metadata.prepared_records import PreparedRecords
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
 from config.server import ServerConfig
 from config.topic import TOPIC_PROPERTIES
@@ -327,7 +327,7 @@ class TopicControl:
         if len(assignments) <= PARTITIONS_AT_ONCE:
             heading.extend(_partition_record(topic_id, index, replicas, brokers) for index, replicas in enumerate(assignments, first))
             return heading
-        prepared = PreparedRecords(topic_id, first, heading)
+        prepared = EncodedTopicRecords(topic_id, first, heading)
         pace = Pace()
         for index, replicas in enumerate(assignments, first):
             prepared.add(_partition_record(topic_id, index, replicas, brokers))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from broker.metadata.encoded_topic_records import EncodedTopicRecords, partition_image
 from broker.metadata.features import (
     KRAFT_VERSION_FEATURE,
     METADATA_VERSION_FEATURE,
@@ -35,7 +36,6 @@ from broker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from broker.metadata.prepared_records import PreparedRecords, partition_image
 from broker.metadata.topic_names import collision_key, has_collision_characters
 from broker.metadata.unused_records import UnusedRecords
 from protocol.messages.stored import metadata_records as records
@@ -100,7 +100,7 @@ class ClusterState:
 
     def replay_batch(self, batch: Sequence[Any]) -> None:
         """Apply the records of one batch, as `replay` would one by one."""
-        if not isinstance(batch, PreparedRecords) or self.is_in_transaction:
+        if not isinstance(batch, EncodedTopicRecords) or self.is_in_transaction:
             for record in batch:
                 self.replay(record)
             return
@@ -252,7 +252,7 @@ class ClusterState:
             raise StorageError(f"PartitionRecord for {topic.name}-{record.partition_id} leaves a gap before it")
         self._changes.partitions[topic.name, record.partition_id] = None
 
-    def _add_partitions(self, batch: PreparedRecords) -> None:
+    def _add_partitions(self, batch: EncodedTopicRecords) -> None:
         topic = self._topic_by_id(batch.topic_id, "PartitionRecord")
         if batch.first_partition != len(topic.partitions):
             raise StorageError(f"PartitionRecords from {topic.name}-{batch.first_partition} on do not follow those before")

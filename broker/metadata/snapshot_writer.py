@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.encoded_topic_records import partition_record
 from broker.metadata.features import METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
 from broker.metadata.image import BrokerImage
-from broker.metadata.prepared_records import partition_record
 from broker.metadata.record_format import build_metadata_batch
 from broker.quorum.log import control_batch
 from broker.quorum.raft_log import OffsetAndEpoch

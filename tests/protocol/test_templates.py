@@ -13,8 +13,8 @@ from protocol.messages.produce import PartitionProduceResponse, ProduceResponse,
 from protocol.templates import (
     JOINED_SIZE_MAX,
     RECORDS_SPECIMEN,
+    EncodedTopicRecordsResponse,
     Hole,
-    PreparedRecordsResponse,
     PreparedResponse,
     compile_records_template,
     compile_template,
@@ -66,7 +66,7 @@ def test_records_leave_between_the_bytes_that_the_codec_puts_around_them(version
     template = compile_records_template(FETCH, version, message(BASE_OFFSET.specimen, RECORDS_SPECIMEN), [BASE_OFFSET])
 
     records = bytes(size)
-    chunks = PreparedRecordsResponse(template, (2**40,), records, len(records)).to_chunks(77)
+    chunks = EncodedTopicRecordsResponse(template, (2**40,), records, len(records)).to_chunks(77)
 
     head = struct.pack(">i", 77) + (b"\x00" if version >= 12 else b"")
     body = head + codec.encode(message(2**40, records), version)
@@ -100,7 +100,7 @@ def test_a_throttle_time_is_set_before_records(version: int, size: int) -> None:
     template = compile_records_template(FETCH, version, message(INDEX.specimen, RECORDS_SPECIMEN), [INDEX])
     records = bytes(size)
 
-    chunks = PreparedRecordsResponse(template, (5,), records, len(records)).throttled(1_234).to_chunks(77)
+    chunks = EncodedTopicRecordsResponse(template, (5,), records, len(records)).throttled(1_234).to_chunks(77)
 
     assert b"".join(chunks) == framed(FETCH, version, message(5, records, throttle_time_ms=1_234))
     assert len(chunks) == 1 if size <= JOINED_SIZE_MAX else chunks[1] is records

@@ -13,7 +13,7 @@ import pytest
 from broker.controller.controller import Controller
 from broker.controller.controller_result import Steps
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.prepared_records import PreparedRecords
+from broker.metadata.encoded_topic_records import EncodedTopicRecords
 from broker.metadata.record_format import batch_of_encoded, build_metadata_batch
 from config.server import ServerConfig
 from protocol.errors import ErrorCode
@@ -151,7 +151,7 @@ def test_prepared_records_are_the_records(tmp_path: Path) -> None:
     """In the log, one by one, and in what they make of the state."""
     controller = make_controller()
     _, prepared = run_to_append(controller.topics.create_topics(creation("t", COUNT, 1, retention_ms="7")))
-    assert isinstance(prepared, PreparedRecords)
+    assert isinstance(prepared, EncodedTopicRecords)
     at_once, one_by_one = ClusterState(), ClusterState()
 
     at_once.replay_batch(prepared)

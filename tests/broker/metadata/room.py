@@ -16,8 +16,8 @@ from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
 from broker.handlers.services import Services
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.encoded_topic_records import BatchEncoder
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.prepared_records import BatchEncoder
 from broker.metadata.publisher import MetadataPublisher
 from broker.metadata.record_format import read_metadata_batches
 from broker.metadata.snapshot import read_bootstrap_records

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
+from broker.metadata.encoded_topic_records import BatchEncoder
 from broker.metadata.metadata_cache import MetadataCache
-from broker.metadata.prepared_records import BatchEncoder
 from broker.metadata.record_format import build_metadata_batch, read_metadata_batches
 from broker.server.client_server import open_logs
 from config.server import ServerConfig

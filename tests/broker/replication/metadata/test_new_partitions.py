@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from broker.metadata.prepared_records import PreparedRecords
+from broker.metadata.encoded_topic_records import EncodedTopicRecords
 from broker.replication.metadata.new_partitions import NewPartitions
 from protocol.messages.stored.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from storage.log_manager import LogManager
@@ -129,7 +129,7 @@ def test_the_offsets_topic_is_not_made_all_at_once(tmp_path: Path) -> None:
 def test_a_prepared_topic_is_made_in_turns(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.replica_manager.end_loading()
-    prepared = PreparedRecords(TOPIC_ID, 0, [TopicRecord(name="a", topic_id=TOPIC_ID)])
+    prepared = EncodedTopicRecords(TOPIC_ID, 0, [TopicRecord(name="a", topic_id=TOPIC_ID)])
     world.register_broker(1)
     for index in range(300):
         prepared.add(PartitionRecord(partition_id=index, topic_id=TOPIC_ID, replicas=[1], isr=[1], leader=1))

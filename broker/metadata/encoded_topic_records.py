@@ -18,7 +18,7 @@ from broker.metadata.record_format import append_encoded, batch_of_encoded, buil
 from protocol.messages.stored.metadata_records import PartitionRecord
 
 
-class PreparedRecords(Sequence[Any]):
+class EncodedTopicRecords(Sequence[Any]):
     """`heading`, then a PartitionRecord for each of `images`, which are the topic's partitions from `first_partition` on.
 
     The PartitionRecords themselves are not kept: to free ten thousand of them at once takes longer than a request may."""
@@ -68,7 +68,7 @@ class BatchEncoder:
         self._level = level
 
     def __call__(self, records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
-        if isinstance(records, PreparedRecords):
+        if isinstance(records, EncodedTopicRecords):
             return batch_of_encoded(records.payload, len(records), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
         return build_metadata_batch(records, base_offset=base_offset, epoch=epoch, now_ms=now_ms, level=self._level())
 
